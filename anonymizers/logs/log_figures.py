@@ -17,8 +17,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
-from tracecloak.anonymizers.logs.time_figures import time_figures
-from tracecloak.anonymizers.logs.wait_figures import wait_figures
+from tracecloak.anonymizers.logs.time_figures import time_figures, wait_figures
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figures import ReleasedFigures
 from tracecloak.schemas.published.measures import GROUP, ReleasedMeasures

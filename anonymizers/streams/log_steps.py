@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.contract.identity import noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.contract.input_digest import noise_digest
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.release_key import ReleaseKey

@@ -36,7 +36,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.times.detail import TimedParams
 
 _FEWEST_PERIODS, _MOST_PERIODS = 2, 24
 # A log is divided into more periods only while each has so many cases, in deviations of the noise

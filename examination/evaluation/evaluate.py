@@ -3,12 +3,19 @@
 Its numbers are computed on the unprotected log and are not private: they are marked so and must not
 be published beside the release. Beside a measure stands what a bootstrap of the log gets, which no
 release need pass, and what the log itself gets.
+
+What a release is good for, by its measures: the sentence that its evaluation begins with.
+
+Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
+itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice the
+other, the larger one stays the larger. A release need not be nearer than a bootstrap of the log,
+which is good whatever it gets.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,19 +28,17 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin
-from tracecloak.examination.evaluation.verdict import verdict_of
 from tracecloak.examination.measure import behaviour_measures, measures, utility
-from tracecloak.examination.measure.bootstrap import bootstrap
 from tracecloak.examination.measure.case_times import CaseTimes
 from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
-from tracecloak.examination.measure.intervals import noise_half_width
+from tracecloak.examination.measure.intervals import bootstrap, noise_half_width
 from tracecloak.examination.measure.mining import require_pm4py
 from tracecloak.examination.measure.next_activity import (
     Sequences,
     fifth_of,
     next_activity_accuracy,
 )
-from tracecloak.examination.measure.registry import Figures, checked, legend
+from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.examination.measure.released import (
     read_manifest,
     release_folder,
@@ -43,7 +48,9 @@ from tracecloak.examination.measure.released import (
     released_tree,
 )
 from tracecloak.examination.measure.service_errors import service_errors
-from tracecloak.examination.measure.tree_quality import MEASURES, PatientJudge, share_that_fits
+from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
+from tracecloak.examination.measure.tree_quality import PatientJudge, share_that_fits
+from tracecloak.pipelines.planning.worth import percent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -405,7 +412,7 @@ def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
         quality = judge.judged(tree)
     finally:
         judge.close()
-    return {f"tree_{name}": getattr(quality, name) for name in MEASURES}
+    return {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}
 
 
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
@@ -417,3 +424,56 @@ def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
 def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
     batches = group_into_traces(source.events(), 1, by_individual, source.drops_duplicates)
     return batches[0] if batches else TraceBatch.from_events([])
+
+
+_USES = {
+    "edge_relative_error": "how often one activity follows another",
+    "activity_mix_total_variation": "how often activities occur",
+    "variant_emd": "the course of cases",
+    "variant_total_variation": "the variants and their shares",
+    "next_activity_accuracy": "the prediction of the next activity",
+    "case_duration_distance": "how long cases take",
+    "misplaced_waiting_time": "where time passes",
+    "service_time_error": "service times",
+    "indicator_error": "the figures",
+    "tree_fitness": "the model of the process",
+}
+_BOUNDS = {"good": 1 / 10, "rough": 1 / 3}
+_GRADES = {"good": "Good for", "rough": "Rough for", "no": "Not for"}
+
+
+def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the verdict on a release as JSON values.
+
+    Args:
+        report: Its measures by their names, those of a `bootstrap` and those `of_the_log`.
+
+    Returns:
+        `sentence`; `bounds`, the largest errors of `good` and `rough`; and `uses`, one for each
+        measure that was computed: `use`, `measure`, `error` and `grade`.
+    """
+    uses: list[dict[str, Any]] = []
+    for name, use in _USES.items():
+        error = _error(name, report, report)
+        if error is None:
+            continue
+        drawn = _error(name, report.get("bootstrap", {}), report) or 0.0
+        fitting = (grade for grade, most in _BOUNDS.items() if error <= max(most, drawn))
+        grade = next(fitting, "no")
+        uses.append({"use": use, "measure": name, "error": round(error, 4), "grade": grade})
+    parts = []
+    for grade, words in _GRADES.items():
+        named = [f"{u['use']} ({percent(u['error'])} off)" for u in uses if u["grade"] == grade]
+        if named:
+            parts.append(f"{words} {', '.join(named)}.")
+    sentence = " ".join(parts) or "No measure says what this release is good for."
+    return {"sentence": sentence, "bounds": _BOUNDS, "uses": uses}
+
+
+def _error(name: str, line: Mapping[str, Any], report: Mapping[str, Any]) -> float | None:
+    """How far off a line is; what is the better the more it is, as a share of what the log gets."""
+    value: float | None = line.get(name)
+    if value is None or MEASURES[name].better == "less":
+        return value
+    of_log = report.get("of_the_log", {}).get(name) or 1.0
+    return max(1 - value / of_log, 0.0)

@@ -21,8 +21,8 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
 )
 from tracecloak.anonymizers.amun.params import DAY_US, AmunParams
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments import amun_epsilons, amun_paper
-from tracecloak.examination.experiments.amun_paper import (
+from tracecloak.examination.experiments import amun_epsilons
+from tracecloak.examination.experiments.amun_epsilons import (
     FILTERING,
     OVERSAMPLING,
     PRIPEL,
@@ -181,7 +181,7 @@ class AmunPaper(Paper):
             table: Its figures.
             spec: `figure`, its name; `others`, methods beside Amun, of which the best threshold is
                 shown, and `of_epsilon`, which epsilon they have; `printed`, the paper's figures, as
-                in `amun_paper.printed`; without it the paper prints none.
+                in `amun_epsilons.printed`; without it the paper prints none.
         """
         of_paper, figure, kind = _described(log), spec["figure"], spec["of_epsilon"]
         printed_name = spec.get("printed", "")
@@ -197,7 +197,7 @@ class AmunPaper(Paper):
                     continue
                 printed = None
                 if of_paper is not None and printed_name:
-                    printed = amun_paper.printed(printed_name, of_paper.name, advantage, arm)
+                    printed = amun_epsilons.printed(printed_name, of_paper.name, advantage, arm)
                 beside = [NOTHING, NOTHING, NOTHING]
                 if printed is not None:
                     is_within = min(values) <= printed <= max(values)
@@ -277,7 +277,7 @@ class AmunPaper(Paper):
         for advantage in self._advantages:
             plain = amun_epsilons.of_log(log.traces, self.params(advantage, "sampling"))
             name = "" if of_paper is None else of_paper.name
-            printed = amun_paper.printed("epsilon_t", name, advantage)
+            printed = amun_epsilons.printed("epsilon_t", name, advantage)
             rows.append(
                 (advantage, f"{plain:.2f}", self.epsilon_of_times(log, advantage),
                  NOTHING if printed is None else f"{printed:.2f}")

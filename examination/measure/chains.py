@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.examination.measure.bootstrap import public_words
+from tracecloak.examination.measure.intervals import public_words
 from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.variants import VariantHistogram

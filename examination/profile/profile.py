@@ -1,9 +1,17 @@
-"""`tracecloak profile`: what a log holds, as far as it was read. For the operator only."""
+"""`tracecloak profile`: what a log holds, as far as it was read. For the operator only.
+
+By which formats the stamps of a log can be read, where they are no ISO 8601.
+
+All columns of a file, as they lie there, whether or not anything is mapped to them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +20,6 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.profile.cases import CaseFacts, facts_of
 from tracecloak.examination.profile.columns import ColumnFacts, add_batch
-from tracecloak.examination.profile.reading import all_columns
-from tracecloak.examination.profile.stamp_formats import keys_that_read
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
     Suggestion,
@@ -22,12 +28,17 @@ from tracecloak.examination.profile.suggestions import (
     suggestions_of,
 )
 from tracecloak.pipelines.planning.finding_words import finding_lines, refuse_unread
-from tracecloak.schemas.errors import OtherFormat
+from tracecloak.schemas.calendar.local_time import LocalClock
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.near_equal import misspellings, spellings, without_form
+from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.stamps import WallClock
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.formats.base import ListingReader, RawBatch, Reader, TypedReader
+from tracecloak.transforms.inputs.source_files import SourceFile, open_source
+from tracecloak.transforms.sources import EventSource, named
 
 _IDS = {CASE_ID: "case id", INDIVIDUAL_ID: "individual"}
 WARNING = "computed on the unprotected log: for the operator, not for publication"
@@ -179,3 +190,84 @@ def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch]
             n_left -= batch.num_rows + rejects.num_rows
         tallies.append(tally.result())
     return events, ReadTally.merge(tallies), True
+
+
+_DAYS = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y",
+         "%m-%d-%Y", "%Y.%m.%d", "%Y%m%d", "%d-%b-%Y", "%d %b %Y")  # fmt: skip
+_HOURS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H%M%S", "%H%M%S", " %H%M%S")
+# With a blank before the offset, as SQL Server and Ruby write it, which is not ISO 8601.
+_ZONED = ("%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M:%S.%f %z")
+_UNIT_OF_DIGITS = {10: "s", 13: "ms", 16: "us", 19: "ns"}  # of a time of our days
+_SAMPLE = 1_000
+_UTC = WallClock(LocalClock.of("UTC"))  # what is readable does not depend on the zone
+
+
+def keys_that_read(stamps: SourceColumn) -> list[dict[str, str]]:
+    """Returns each key of a mapping that reads nine in ten of the first thousand stamps.
+
+    It is `timestamp_unit` where these are digits alone, and else a `timestamp_format`; none is
+    where ISO 8601 reads them, or where the column's type says that they are times or numbers.
+    """
+    if stamps.is_of_times or stamps.is_of_numbers:
+        return []
+    sample = SourceColumn(stamps.name, stamps.text().drop_null()[:_SAMPLE])
+
+    def is_read(layout: str | None) -> bool:
+        return _most(sample.times(_UTC, layout, None).is_valid())
+
+    if is_read(None):
+        return []
+    for n_digits, unit in _UNIT_OF_DIGITS.items():
+        if _most(pc.match_substring_regex(sample.values, f"^[0-9]{{{n_digits}}}$")):
+            return [{"timestamp_unit": unit}]
+    layouts = [*_ZONED, *(day + hour for day, hour in product(_DAYS, _HOURS))]
+    return [{"timestamp_format": layout} for layout in layouts if is_read(layout)]
+
+
+def _most(flags: pa.Array) -> bool:
+    return flags.true_count >= 0.9 * len(flags)
+
+
+# Of files that declare no columns, so many records are looked at for them.
+_LISTED_RECORDS = 10_000
+_BATCH_ROWS = 1 << 16
+
+
+def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iterator[RawBatch]:
+    """Yields all columns of the first records of a file, nested ones aside.
+
+    Where only records tell which columns there are, these are those of the first 10,000.
+
+    Raises:
+        InputSchemaError: The file cannot be read; names it.
+    """
+    reader = source.format.reader_of(file.path, file.seen)
+    n_left = max_records
+    with named(file, source.format):
+        names = [name for name in _names(reader, file) if _is_plain(reader, file, name)]
+        with contextlib.closing(open_source(file)) as stream:
+            for raw in reader.read(stream, names, (), min(_BATCH_ROWS, max_records)):
+                yield raw
+                n_left -= len(raw.records)
+                if n_left <= 0:
+                    return
+
+
+def _names(reader: Reader, file: SourceFile) -> list[str]:
+    with contextlib.closing(open_source(file)) as stream:
+        declared = reader.column_names(stream)
+    if declared is not None or not isinstance(reader, ListingReader):
+        return declared or []
+    with contextlib.closing(open_source(file)) as stream:
+        return reader.names_in(stream, _LISTED_RECORDS)
+
+
+def _is_plain(reader: Reader, file: SourceFile, name: str) -> bool:
+    """Returns whether a column can be read: of files that declare types, one that is not nested."""
+    if not isinstance(reader, TypedReader):
+        return True
+    with contextlib.closing(open_source(file)) as stream:
+        try:
+            return bool(reader.empty(stream, (name,)).num_columns)
+        except InputSchemaError:
+            return False

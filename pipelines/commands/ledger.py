@@ -280,7 +280,7 @@ def _forfeit(flags: Flags) -> Result:
 
 
 def _withdraw(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.withdrawing import withdraw
+    from tracecloak.pipelines.budget.ended import withdraw
 
     spent = "What it spent stays spent, and whoever has a copy of it has it still."
     return _ended(flags, "withdrawn", spent, withdraw)

@@ -604,7 +604,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         Args:
             given: JSON values of those that are not as by default.
         """
-        from tracecloak.anonymizers.contract.identity import config_digest
+        from tracecloak.anonymizers.contract.input_digest import config_digest
 
         fields = set(IN_DIGEST) - {"params", "query", "schedule", "window"}
         whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
@@ -621,7 +621,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     @property
     def noise_digest(self) -> str:
         """Digest of that and of the version of the method: what the noise is bound to."""
-        from tracecloak.anonymizers.contract.identity import noise_digest
+        from tracecloak.anonymizers.contract.input_digest import noise_digest
 
         version = method_named(self.method).version
         return noise_digest(self.digest, version, self.inner_versions)
@@ -685,7 +685,7 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         check_query(config.log, config.query, config.database, how, config.schedule)
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.rename:
-        from tracecloak.pipelines.configuration.new_names import check_new_names
+        from tracecloak.pipelines.configuration.vocabulary_file import check_new_names
 
         check_new_names(config.rename, method_named(config.method).bounds(config.method_params))
     if config.schedule is not None:

@@ -1,7 +1,13 @@
-"""The file of a public vocabulary: names of activities, one a line."""
+"""The file of a public vocabulary: names of activities, one a line.
+
+What activities may be renamed to.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ESCAPES_REMARK, OTHER
 from tracecloak.schemas.texts.escapes import unescaped
@@ -56,3 +62,18 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
     if not line_of:
         raise UsageError("the activity vocabulary has no name: not one line with text")
     return tuple(line_of)
+
+
+def check_new_names(rename: Mapping[str, str], bounds: ContributionBounds) -> None:
+    """Makes sure that a rename leads to names that are declared, where any are.
+
+    Raises:
+        UsageError: One is not.
+    """
+    declared = bounds.vocabulary
+    unknown = sorted(set(rename.values()) - set(declared or rename.values()))
+    if unknown:
+        raise UsageError(
+            f"rename gives the name {unknown[0]!r}, which is not in the vocabulary: declare it "
+            "there, or correct the name"
+        )

@@ -2,13 +2,17 @@
 
 Keywords are the keys of a configuration and the parameters of the method, with the values that a
 configuration file has, or the texts of flags.
+
+The name of a release of a frame that was given none: that of the same one, or a new one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import logging
 import os
+import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +20,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.budget.standing import State
 from tracecloak.pipelines.configuration.config import (
     FRAME,
     Columns,
@@ -28,12 +34,14 @@ from tracecloak.pipelines.configuration.config import (
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
-from tracecloak.pipelines.frames.naming import name_of
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.frames.words import of_frame, told_of_frame
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import snapshot_of
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
-from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.opening import fingerprint_of, opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.usable import BEGINS
 from tracecloak.pipelines.release.values import Outcome, Run
@@ -43,7 +51,9 @@ from tracecloak.pipelines.screen.plan_text import left_text, planned
 from tracecloak.pipelines.screen.release_text import release_rows, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
+from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.registry import FILE_KEYS
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -251,3 +261,35 @@ def _released(
         {**columns, **dict(source.mapping.attributes)},
         {name: value for name, value in keys.items() if name in _OF_EVALUATION},
     )
+
+
+# In these states the same command goes on with a release, or finds it.
+_GOES_ON: tuple[State, ...] = ("reserved", "drawn", "visible", "released")
+
+
+def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger: Ledger) -> str:
+    """Returns the name of a release of the same events and configuration, or a new one.
+
+    A new name is drawn at random, and the method's stands before it: a digest of the events would
+    tell a reader whether the log changed.
+
+    Args:
+        config: What is to be released, without a name.
+        source: Of what; with its digest.
+        store: Whose receipts say what was begun.
+        ledger: Which says what became of it.
+
+    Raises:
+        TracecloakError: They cannot be read.
+    """
+    output = absolute(config.output)
+    fingerprint = fingerprint_of(config, store, snapshot_of(source.files))
+    for receipt in store.receipts_in(output):
+        is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
+        if is_same and receipt.config_digest == config.digest:
+            folder = ReleaseFolder(
+                output, receipt.release_id, config.staging_area, store=store.identity()
+            )
+            if Books(store, ledger, folder).look().state in _GOES_ON:
+                return receipt.release_id
+    return f"{config.method}-{secrets.token_hex(4)}"

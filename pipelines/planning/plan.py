@@ -2,39 +2,55 @@
 
 Of values it reads the first records alone, to say whether the configuration fits them; and the
 whole of a small log for a method that promises no epsilon and can foretell something of it.
+
+What a plan says of the first records that a profile says more of.
+
+The table of a plan that says how far each figure of a list will be off.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tracecloak.anonymizers.accounting.composition import joint_sentence
+from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.flag_texts import shown
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.planning.first_hints import hints
 from tracecloak.pipelines.planning.plan_of_windows import (
     composition_lines,
     window_lines,
 )
 from tracecloak.pipelines.planning.usable import unusable_among, unusable_sentence, with_mends
 from tracecloak.pipelines.planning.verdict import Verdict, judged_at
-from tracecloak.pipelines.planning.worth import SIZES, in_words
+from tracecloak.pipelines.planning.worth import SIZES, Worth, in_words
+from tracecloak.schemas.events.duplicates import is_duplicate
+from tracecloak.schemas.events.events import ACTIVITY
+from tracecloak.schemas.events.near_equal import spellings
+from tracecloak.schemas.events.tally import POINT_KEY
+from tracecloak.schemas.published.figure import LEGEND
+from tracecloak.schemas.published.indicators import SHARE
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
+from tracecloak.schemas.texts.escapes import FORMULA_BEGINNINGS, formulas
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.pages.text_templates import from_template
+from tracecloak.transforms.publish.figures_data import duration_in_words
 from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, log_name, part_name
 from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.planning.goals import Least
+
 
 # Columns that often tell when events began; looked for by their names alone.
 _UNREAD_ENDS = frozenset({"lifecycle:transition", "lifecycle", "start_timestamp"})
@@ -165,8 +181,6 @@ def _details(
         by_folder.setdefault(file.folder, []).append(file)
     figures: Sequence[str] = ()
     if judged and judged[0].worth.errors:
-        from tracecloak.pipelines.planning.figure_lines import figure_lines
-
         figures = tuple(figure_lines([verdict.worth for verdict in judged]))
     costs = list(method.costs(params))
     composition: Sequence[str] = ()
@@ -229,3 +243,66 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
     logs = [VariantHistogram.from_traces(traces) for traces in cases]
     variants = VariantHistogram.merge(logs)
     yield from method.foretold(variants, config.method_params)
+
+
+def hints(look: FirstLook) -> Iterator[str]:
+    """Yields a sentence if the first records suggest to look at all of them; no value of theirs."""
+    reasons = list(_reasons(look))
+    if reasons:
+        yield (
+            f"{', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
+            "says which and how many, with settings to paste"
+        )
+
+
+def _reasons(look: FirstLook) -> Iterator[str]:
+    events = look.records.events
+    if not events or not look.records.tally.n_events:
+        return
+    names = pa.chunked_array([batch.column(ACTIVITY).cast(pa.string()) for batch in events])
+    counts = {one["values"]: one["counts"] for one in pc.value_counts(names).to_pylist()}
+    if spellings(counts):
+        yield "some activities have names that differ in case, blanks or signs alone"
+    if is_duplicate(look.traces).any():
+        yield "some events equal an earlier one of their case"
+    if any(finding.what == POINT_KEY for finding in look.records.tally.found()):
+        yield "some case ids are written as 5.0 and others as 5"
+
+
+_PERCENT_UNITS = {SHARE: "points", "ranges": "% of the range"}
+
+
+def figure_lines(sizes: Sequence[Worth]) -> Iterator[str]:
+    """Yields the errors of all figures, a column for each number of cases.
+
+    Args:
+        sizes: What is foretold, of the same figures.
+    """
+    yield "Is worth (95 % of all releases are within this of each figure; no log is looked at)"
+    names = [error.figure for error in sizes[0].errors]
+    columns = [[f"{worth.n_cases:,} cases", *map(_shown, worth.errors)] for worth in sizes]
+    rows = zip(["", *names], *columns, strict=True)
+    widths = [max(map(len, column)) for column in (["", *names], *columns)]
+    for row in rows:
+        first, *others = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join([first, *others]).rstrip()}"
+    yield f"  {LEGEND}"
+    yield "  Groups are taken to be of one size; a filter or a step, to hold for half of the cases."
+    yield ""
+
+
+def _shown(error: FigureError) -> str:
+    return f"± {_number(error)}, {error.grade}"
+
+
+def _number(error: FigureError) -> str:
+    half = error.half_width
+    if not math.isfinite(half):
+        return "anything"
+    if error.unit == "s":
+        return duration_in_words(round(half * 1_000_000))
+    if error.unit in _PERCENT_UNITS:
+        return f"{100 * half:.2g} {_PERCENT_UNITS[error.unit]}"
+    what = "cases of its rank" if error.unit == "ranks" else error.unit
+    size = f"{math.ceil(half):,}" if half >= 10 or what else f"{half:.3g}"
+    return f"{size} {what}".rstrip()

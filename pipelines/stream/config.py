@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams

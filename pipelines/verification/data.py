@@ -30,7 +30,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.formats.xes_writer import sanitise
-from tracecloak.transforms.publish.log_graph import log_graph_json
+from tracecloak.transforms.publish.log_files import log_graph_json
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
 

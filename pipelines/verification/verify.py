@@ -1,4 +1,9 @@
-"""All checks of a received release, one after the other: none stands in the way of the others."""
+"""All checks of a received release, one after the other: none stands in the way of the others.
+
+Whether the manifest is signed, by whom, and whether that is who the recipient trusts.
+
+Whether the folder holds what the manifest lists, as it lists it, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,14 @@ from tracecloak.pipelines.verification.findings import (
     State,
     Unsure,
     Wrong,
+    shown,
 )
 from tracecloak.pipelines.verification.folder import ReceivedFolder
-from tracecloak.pipelines.verification.listed import check_files, check_leftovers
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.pipelines.verification.signature import check_signature
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.transforms.keys.signing import PublicKey
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES
+from tracecloak.transforms.keys.signing import SIGNATURE_BYTES, PublicKey
+from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.promise import caution
 
 _OF_MANIFEST = (
@@ -139,8 +145,7 @@ def _caution(release: Received) -> str:
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification import promise
     from tracecloak.pipelines.verification.data import Contents
-    from tracecloak.pipelines.verification.page import check_page
-    from tracecloak.pipelines.verification.pictures import check_pictures
+    from tracecloak.pipelines.verification.page import check_page, check_pictures
     from tracecloak.pipelines.verification.steps import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
@@ -179,3 +184,125 @@ def _finding(check: str, does: Callable[[], str]) -> Finding:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] if text.startswith("is ") else text
+
+
+_SIGNATURE, _PUBLIC = SIGNATURE_NAMES
+_LARGEST_KEY = 4096
+
+
+def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
+    """The manifest is signed, by the trusted key if there is one.
+
+    Raises:
+        Wrong: The signature does not hold, or is missing although a key is trusted.
+        NotApplicable: There is no signature, and nobody asked for one.
+    """
+    there = [name in folder.sizes for name in SIGNATURE_NAMES]
+    if not any(there):
+        if trusted is not None:
+            raise Wrong(f"There is no {_SIGNATURE}: nobody signed the release.")
+        raise NotApplicable(
+            "The release is not signed: nothing shows who made it, or that it was not replaced as "
+            "a whole."
+        )
+    if not there[0]:
+        raise Wrong(f"{_PUBLIC} is there, and {_SIGNATURE} is not.")
+    signature = folder.read(_SIGNATURE, _LARGEST_KEY)
+    if len(signature) != SIGNATURE_BYTES:
+        raise Wrong(f"{_SIGNATURE} is no signature of ed25519, which has {SIGNATURE_BYTES} bytes.")
+    manifest = folder.read(MANIFEST_NAME)
+    if trusted is not None:
+        if not trusted.signed(manifest, signature):
+            raise Wrong(
+                f"{_SIGNATURE} is not by the key that you trust, with fingerprint "
+                f"{trusted.fingerprint}, or {MANIFEST_NAME} was changed."
+            )
+        if there[1] and folder.read(_PUBLIC, _LARGEST_KEY) != trusted.pem:
+            raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
+        return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
+    if not there[1]:
+        raise Wrong(
+            f"There is a {_SIGNATURE} but no {_PUBLIC}, so it can be checked only with a public "
+            "key that you have: name that with --key."
+        )
+    try:
+        public = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
+    except UsageError:
+        raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
+    if public.pem != folder.read(_PUBLIC, _LARGEST_KEY):
+        raise Wrong(f"{_PUBLIC} holds more than a public key in PEM.")
+    if not public.signed(manifest, signature):
+        raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
+    return (
+        f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
+        "trust: anybody can sign with a key of their own. Compare the fingerprint with the one "
+        "that the publisher told you, or name their public key with --key."
+    )
+
+
+def check_files(received: Received) -> str:
+    """Every listed file is there with its size and its digest.
+
+    Raises:
+        Wrong: One is not, or the list is none that a release has.
+        NotApplicable: The manifest lists none, as that of a stream.
+    """
+    if received.is_stream and received.paths:
+        raise Wrong(f"{MANIFEST_NAME} of an epoch lists files, although it is written before them.")
+    if received.is_stream:
+        raise NotApplicable(
+            f"{MANIFEST_NAME} of an epoch is written before its steps, so it has no digests of "
+            "them: that they are whole is not shown."
+        )
+    paths = received.paths
+    strange = [path for path in paths if not _is_plain(path)]
+    if strange:
+        raise Wrong(f"{MANIFEST_NAME} lists paths that lie outside the folder: {shown(strange)}.")
+    if len(set(paths)) < len(paths):
+        raise Wrong(f"{MANIFEST_NAME} lists a file twice.")
+    if STATEMENT_NAME not in paths:
+        raise Wrong(f"{MANIFEST_NAME} lists no {STATEMENT_NAME}, which every release has.")
+    sizes = received.folder.sizes
+    missing = [path for path in paths if path not in sizes]
+    if missing:
+        raise Wrong(f"Not there, or no plain file: {shown(missing)}.")
+    changed = [
+        output["path"]
+        for output in received.outputs
+        if sizes[output["path"]] != output["n_bytes"]
+        or received.folder.sha256(output["path"]) != output["sha256"]
+    ]
+    if changed:
+        raise Wrong(f"Not as {MANIFEST_NAME} lists it (size or SHA-256): {shown(changed)}.")
+    return f"All {len(paths):,} files that {MANIFEST_NAME} lists are there, as they were released."
+
+
+def check_leftovers(received: Received) -> str:
+    """Nothing is in the folder that does not belong to the release.
+
+    Raises:
+        Wrong: Something is.
+    """
+    sizes, odd = received.folder.listed
+    known = {MANIFEST_NAME, *SIGNATURE_NAMES, *received.paths}
+    if received.is_stream:
+        known.add(STATEMENT_NAME)
+        known.update(path for _, forms in received.steps() for path in forms.values())
+    others = sorted([*(path for path in sizes if path not in known), *odd])
+    if others:
+        raise Wrong(
+            f"No part of the release: {shown(others)}. Nothing speaks for such a file, link or "
+            "folder; ask who sent it."
+        )
+    return "The folder holds nothing else."
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path stays in its folder, on any system."""
+    parts = path.split("/")
+    return (
+        not any(part in ("", ".", "..") for part in parts)
+        and path.isprintable()
+        and not set(path) & set("\\:")
+        and path != MANIFEST_NAME
+    )

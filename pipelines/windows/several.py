@@ -25,8 +25,7 @@ from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
-from tracecloak.pipelines.windows.attempts import Attempt
-from tracecloak.pipelines.windows.calendar import Day, calendar_of, check_releases_known
+from tracecloak.pipelines.windows.calendar import Attempt, Day, calendar_of, check_releases_known
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine

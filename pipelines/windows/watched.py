@@ -17,8 +17,7 @@ from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.outcomes.metric_table import Audience
-    from tracecloak.pipelines.outcomes.metrics import Value
+    from tracecloak.pipelines.outcomes.metrics import Audience, Value
 
 
 @contextlib.contextmanager

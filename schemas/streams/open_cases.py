@@ -43,9 +43,16 @@ from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.streams.closed_keys import FOREVER_US, NOT_YET_US, ClosedKeys
+from tracecloak.schemas.streams.closed_keys import (
+    FOREVER_US,
+    NOT_YET_US,
+    ClosedKeys,
+    distinct,
+    find,
+    order_by,
+    order_of_keys,
+)
 from tracecloak.schemas.streams.closing_rule import ClosingRule, closing
-from tracecloak.schemas.streams.sorted_keys import distinct, find, order_by, order_of_keys
 
 
 @dataclass(frozen=True, eq=False)

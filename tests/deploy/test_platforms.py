@@ -27,7 +27,7 @@ from deploy.dataflow import launch
 from tests.engines import fetching
 from tracecloak.pipelines.commands import main as command
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.outcomes.metric_table import METRICS
+from tracecloak.pipelines.outcomes.metrics import METRICS
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import load_stream

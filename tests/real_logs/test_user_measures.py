@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.real_logs import source_of
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.measure.bootstrap import bootstrap
 from tracecloak.examination.measure.chains import CHAINS
+from tracecloak.examination.measure.intervals import bootstrap
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs

@@ -12,13 +12,11 @@ from typing import Any
 
 from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
-from tracecloak.transforms.charts.axes import Axis
-from tracecloak.transforms.charts.columns_chart import MANY, columns_chart
+from tracecloak.transforms.charts.axes import Axis, interval_words, value_words
+from tracecloak.transforms.charts.charts import MANY, columns_chart, rows_chart
 from tracecloak.transforms.charts.drawing import Drawing, box, line
-from tracecloak.transforms.charts.number_words import interval_words, value_words
 from tracecloak.transforms.charts.panels import Panel, split
-from tracecloak.transforms.charts.rows_chart import rows_chart
-from tracecloak.transforms.models.plain_names import plain_name
+from tracecloak.transforms.models.dfg_labels import plain_name
 from tracecloak.transforms.pages.page import PagePart
 
 MAX_NUMBERS = 3_000

@@ -7,7 +7,7 @@ from typing import Any
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.inputs.listing import Listed
-from tracecloak.transforms.inputs.store_errors import status_of
+from tracecloak.transforms.inputs.stores import status_of
 
 
 class AzureStore:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracecloak.transforms.inputs.listing import Listed
-from tracecloak.transforms.inputs.store_errors import status_of
+from tracecloak.transforms.inputs.stores import status_of
 
 
 class S3Store:

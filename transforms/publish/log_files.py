@@ -1,6 +1,8 @@
 """The files of a released log: its parts, the whole of it in other formats, and its graph.
 
 Each function writes one file into the staging folder and returns its digest.
+
+The directly-follows graph of a released log, as the JSON values of its file.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import contextlib
 import gzip
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +21,6 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
 from tracecloak.transforms.formats.registry import FORMATS, Format
-from tracecloak.transforms.publish.log_graph import log_graph_json
 from tracecloak.transforms.publish.names import (
     DFG_NAME,
     PARTS,
@@ -131,3 +132,23 @@ def write_dfg(
         stream.write(text)
 
     return folder.write(DFG_NAME, content)
+
+
+def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> dict[str, Any]:
+    """Returns start, end, activities and edges, with ▶ and ■ as start and end.
+
+    Names that only unreleased cases had are not among the activities.
+
+    Args:
+        graph: Of the released log.
+        vocabulary: Of at least its activities.
+    """
+    labels = vocabulary.labels
+    rows = zip(graph.sources.tolist(), graph.targets.tolist(), graph.counts.tolist(), strict=True)
+    used = {code for codes in (graph.sources, graph.targets) for code in codes.tolist()}
+    return {
+        "start": labels[vocabulary.start],
+        "end": labels[vocabulary.end],
+        "activities": [labels[code] for code in sorted(used) if code < vocabulary.start],
+        "edges": [{"source": labels[s], "target": labels[t], "count": n} for s, t, n in rows],
+    }

@@ -2,6 +2,8 @@
 
 It is made of the manifest and of what is released beside it, so nothing on it was counted on the
 input. A repetition gives the same bytes.
+
+Epsilons of published releases, to judge one by: values as their publishers gave them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,6 @@ from tracecloak.transforms.publish.map_data import (
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.promise import Promise, caution, exact, in_words, posterior
-from tracecloak.transforms.publish.references import references_beside
 from tracecloak.transforms.publish.wording import (
     MECHANISMS,
     operations_in_words,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree
     from tracecloak.schemas.published.variants import ReleasedVariants
+
 
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 _N_CURVE = 100
@@ -377,3 +379,68 @@ def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]
     return [
         (row["count"], [names[code] for code in row["codes"]]) for row in shown["rows"][:_N_FIRST]
     ]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A release whose epsilon is known.
+
+    Attributes:
+        epsilon: Its epsilon, in the publisher's definition.
+        unit: What one was protected.
+        release: What was released.
+        source: Where the value was published.
+        is_own: Whether it is the release in question.
+    """
+
+    epsilon: float
+    unit: str
+    release: str
+    source: str
+    is_own: bool = False
+
+
+_PUBLISHED = (
+    Reference(
+        1,
+        "person and day",
+        "Wikimedia: page views by country and day",
+        "Adeleye et al., Publishing Wikipedia usage data with strong privacy guarantees, 2023",
+    ),
+    Reference(
+        2.64,
+        "person and day",
+        "Google: Community Mobility Reports",
+        "Aktay et al., Google COVID-19 Community Mobility Reports: Anonymization Process "
+        "Description, 2020",
+    ),
+    Reference(
+        4,
+        "person and day",
+        "Apple: emoji that are popular (noise is added on the device)",
+        "Apple, Differential Privacy Overview, 2017",
+    ),
+    Reference(
+        9.98,
+        "birth",
+        "Israel's Ministry of Health: registry of live births of 2014",
+        "Hod and Canetti, Differentially Private Release of Israel's National Registry of Live "
+        "Births, 2024",
+    ),
+    Reference(
+        17.14,
+        "person",
+        "U.S. Census Bureau: redistricting data of 2020, persons",
+        "U.S. Census Bureau, Census Bureau Sets Key Parameters to Protect Privacy in 2020 Census "
+        "Results, 9 June 2021",
+    ),
+)
+
+
+def references_beside(manifest: ReleaseManifest) -> tuple[Reference, ...]:
+    """Returns the published values in ascending order, with that of a release among them."""
+    guarantee = manifest.guarantee
+    if guarantee.epsilon is None:
+        return _PUBLISHED
+    ours = Reference(guarantee.epsilon, guarantee.unit, "this release", "this page", is_own=True)
+    return tuple(sorted((*_PUBLISHED, ours), key=lambda reference: reference.epsilon))

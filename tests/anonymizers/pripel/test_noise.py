@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tracecloak.anonymizers.pripel.noise import bounded_laplace, perturbed_cells
+from tracecloak.anonymizers.pripel.enrichment import bounded_laplace, perturbed_cells
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration
 

@@ -14,8 +14,12 @@ from tests.support.local_streams import run_script
 from tests.support.stream_runs import batch_of, published, stream_config
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import StreamName
-from tracecloak.examination.demo.horizon import errors_data, errors_over_horizon
-from tracecloak.examination.demo.live_page import PublishedSteps, state
+from tracecloak.examination.demo.live_page import (
+    PublishedSteps,
+    errors_data,
+    errors_over_horizon,
+    state,
+)
 from tracecloak.schemas.published.step import StepRelease
 
 HORIZON = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracecloak.examination.evaluation.verdict import verdict_of
+from tracecloak.examination.evaluation.evaluate import verdict_of
 
 
 def grade_of(error: float | None, drawn: float | None = None) -> str | None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.examination.linkage.singled_out import N_KNOWN, SingledOut
+from tracecloak.examination.comparison.original import N_KNOWN, SingledOut
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import chisquare, poisson
 
 from tests.support.logs import trace_batch
-from tracecloak.examination.measure.bootstrap import bootstrap, public_words
+from tracecloak.examination.measure.intervals import bootstrap, public_words
 
 
 def test_as_many_cases_of_the_log_and_the_same_for_everybody() -> None:

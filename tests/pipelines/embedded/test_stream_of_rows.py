@@ -27,7 +27,7 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak import PublishDirectlyFollows
-from tracecloak.pipelines.embedded.row_messages import ToMessage
+from tracecloak.pipelines.embedded.directly_follows import ToMessage
 from tracecloak.schemas.errors import BudgetExhausted
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tracecloak.pipelines.outcomes.metric_table import METRICS
 from tracecloak.pipelines.outcomes.metrics import (
+    METRICS,
     Readings,
     check_metrics,
     metrics_text,

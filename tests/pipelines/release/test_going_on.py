@@ -30,7 +30,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import records
-from tracecloak.pipelines.release.earlier_versions import given_then
+from tracecloak.pipelines.release.going_on import given_then
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 from tracecloak.transforms.sources import EventSource

@@ -18,7 +18,7 @@ from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, manifest, tracecloak
 from tracecloak.anonymizers.amun.method import Amun
-from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.streams import log_steps

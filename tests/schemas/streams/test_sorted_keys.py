@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.streams.sorted_keys import order_by, order_of_keys
+from tracecloak.schemas.streams.closed_keys import order_by, order_of_keys
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 3)] * 4), max_size=30))

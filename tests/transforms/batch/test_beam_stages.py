@@ -174,7 +174,7 @@ def test_the_composite_transform_equals_the_in_memory_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tracecloak.anonymizers.amun.method import Amun
-    from tracecloak.anonymizers.contract.identity import config_digest, noise_digest
+    from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 
     monkeypatch.setenv("TEST_KEY", "ab" * 32)
     key = KeyReference("env:TEST_KEY")
