@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
-from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times
+from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times, foretell
 from tracecloak.anonymizers.amun.guessing_advantage import (
     PriorKnowledge,
     PriorRule,
@@ -49,7 +49,6 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.release import Released
-from tracecloak.anonymizers.amun.sizes import foretell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids

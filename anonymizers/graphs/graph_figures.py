@@ -21,8 +21,7 @@ import math
 import numpy as np
 
 from tracecloak.anonymizers.graphs.count_intervals import TWO_SIDED, reach_of_noise
-from tracecloak.anonymizers.graphs.flow_conservation import expected_hidden
-from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
+from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, expected_hidden
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import DERIVED
 from tracecloak.schemas.published.figures import Figure

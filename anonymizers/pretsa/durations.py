@@ -29,8 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
-from tracecloak.anonymizers.pretsa.duration_closeness import ActivityDurations
-from tracecloak.anonymizers.pretsa.tree import ROUNDING, MergedTree
+from tracecloak.anonymizers.pretsa.tree import ROUNDING, ActivityDurations, MergedTree
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.statistics.durations import DurationTable

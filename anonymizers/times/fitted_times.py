@@ -19,11 +19,12 @@ import numpy as np
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times.agreeing_tables import NoisySums, log_factors
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import spans_at
 from tracecloak.anonymizers.times.case_times import (
+    NoisySums,
     decide_times,
+    log_factors,
     ranks_among_all,
     sample_periods,
     wide_bins_at,

@@ -22,8 +22,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
-from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
-from tracecloak.anonymizers.trees.process_tree_parts import TREE, parts_of_tree
+from tracecloak.anonymizers.trees.process_tree_parts import TREE, ProcessTreeParams, parts_of_tree
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 

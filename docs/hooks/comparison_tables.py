@@ -10,14 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import KINDS
-from tracecloak.examination.comparison.recorded import (
+from tracecloak.examination.comparison.report import (
+    BASELINE,
+    TITLES,
     RecordedFigures,
     caveat,
     recorded_at,
     recordings,
     source_of,
 )
-from tracecloak.examination.comparison.report import BASELINE, TITLES
 from tracecloak.examination.comparison.results import (
     COLUMNS,
     LogResults,

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.trees.cuts import Relation, build_tree
 from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.examination.attack.report import DifferenceFinding, GuessFinding
 from tracecloak.examination.attack.views import STEP_US, Variant
-from tracecloak.examination.audit.guess_bounds import epsilon_of_guesses, largest_success
+from tracecloak.examination.audit.attacks import epsilon_of_guesses, largest_success
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError

@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Writes the log."""
-    from tracecloak.examination.demo.hospital_file import write_sample, write_vocabulary
+    from tracecloak.examination.demo.hospital import write_sample, write_vocabulary
 
     path, vocabulary = given.flags["output"], given.flags.get("vocabulary")
     write_sample(given.flags["cases"], path, given.flags.get("patients"))

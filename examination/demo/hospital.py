@@ -11,20 +11,28 @@ The randomness is a counter-based hash with published constants. It is NOT a pri
 anyone can recompute every draw, and it must never be used for noise.
 
 The module reads no data and writes no files, and its figures are estimated from no real log.
+
+Writes the synthetic hospital log to a file of any format that has a writer.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.examination.demo import hospital
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 
 # What is public about the log, for methods that want it as a flag or a file. Exactly one of
 # END_ACTIVITIES occurs in a case, as its last event; the first event is ACTIVITIES[0].
@@ -416,3 +424,39 @@ def with_patients(rows: pa.RecordBatch, n_patients: int) -> pa.RecordBatch:
     drawn = pa.array(_mix(numbers * np.uint64(_GAMMA)) % np.uint64(n_patients))
     names = pc.binary_join_element_wise("N", pc.utf8_lpad(drawn.cast(pa.string()), 6, "0"), "")
     return pa.RecordBatch.from_arrays([*rows.columns, names], schema=WITH_PATIENTS)
+
+
+def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None:
+    """Streams a log of `n_cases` cases into a file; the same numbers give the same bytes.
+
+    With `n_patients` there is a column `patient`, which says whose of so many people a case is.
+
+    Raises:
+        UsageError: The ending of the file's name tells no format that can be written, or none with
+            that column; or a number is not positive.
+    """
+    name = SourceFormat().name_of(path)
+    form = FORMATS[name]
+    _, codec = unpacked(path)
+    if form.is_packed and codec:
+        raise UsageError(f"{name} is compressed inside; leave out the last ending in {path!r}")
+    if form.writer is None:
+        raise UsageError(f"{name} can be read only; end {path!r} otherwise")
+    if n_patients is not None and (n_patients < 1 or name in ("avro", "jsonl")):
+        raise UsageError("patients must be at least 1, in a file of csv, xes or parquet")
+    with contextlib.ExitStack() as files:
+        stream: Any = files.enter_context(Path(path).open("wb"))
+        if codec == "gzip":  # without a time of writing in the header
+            stream = files.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
+        elif codec:
+            stream = files.enter_context(pa.CompressedOutputStream(stream, codec))
+        schema = RELEASED_SCHEMA if n_patients is None else hospital.WITH_PATIENTS
+        writer = form.open_writer(stream, schema)
+        for rows in hospital.hospital_log(n_cases):
+            writer.write(rows if n_patients is None else hospital.with_patients(rows, n_patients))
+        writer.close()
+
+
+def write_vocabulary(path: str) -> None:
+    """Writes the activities that the log can have, one a line; they are public."""
+    Path(path).write_text("\n".join([*sorted(hospital.ACTIVITIES), ""]), encoding="utf-8")

@@ -32,8 +32,7 @@ from typing import Any
 
 import yaml
 
-from tracecloak.examination.demo.hospital import END_ACTIVITIES
-from tracecloak.examination.demo.hospital_file import write_vocabulary
+from tracecloak.examination.demo.hospital import END_ACTIVITIES, write_vocabulary
 from tracecloak.examination.demo.lake import PARTITION, Lake
 from tracecloak.schemas.errors import (
     InputSchemaError,

@@ -10,9 +10,8 @@ from tracecloak.examination.evaluation.evaluate import evaluate as compared
 from tracecloak.examination.evaluation.origin import share_noted_in
 from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.pipelines.budget.opening import store_at
-from tracecloak.pipelines.frames.doors import frame_source
+from tracecloak.pipelines.frames.doors import frame_source, told_of_frame
 from tracecloak.pipelines.frames.released import Released
-from tracecloak.pipelines.frames.words import told_of_frame
 from tracecloak.pipelines.release.run import told_apart
 
 

@@ -12,8 +12,7 @@ import pydantic
 
 from tracecloak.anonymizers.indicators.declared import Indicator, Working
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.examination.indicators.original import OriginalLog
-from tracecloak.examination.indicators.truths import truths_of
+from tracecloak.examination.indicators.truths import OriginalLog, truths_of
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import START_TIMESTAMP

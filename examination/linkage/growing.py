@@ -24,7 +24,6 @@ from typing import Literal
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.examination.linkage.correspondence import Classes, left
 from tracecloak.examination.linkage.knowledge import (
     Estimate,
     KnownVictims,
@@ -33,7 +32,13 @@ from tracecloak.examination.linkage.knowledge import (
     places_of,
 )
 from tracecloak.examination.linkage.matching import PADDING, MatchIndex
-from tracecloak.examination.linkage.pair_of_releases import Corresponding, ElementCases, Pair
+from tracecloak.examination.linkage.pair_of_releases import (
+    Classes,
+    Corresponding,
+    ElementCases,
+    Pair,
+    left,
+)
 from tracecloak.examination.linkage.run import ATTACKS
 from tracecloak.examination.linkage.supposed import DEFAULT_K
 from tracecloak.schemas.statistics.background_knowledge import (

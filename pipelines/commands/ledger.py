@@ -19,7 +19,7 @@ from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.ended import Ended
+    from tracecloak.pipelines.budget.unfinished import Ended
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
@@ -211,7 +211,7 @@ def _declare(flags: Flags) -> Result:
 
 
 def _cap(flags: Flags, name: str) -> Fraction | None:
-    from tracecloak.pipelines.ledger.decimals import parse_decimal
+    from tracecloak.pipelines.ledger.entries import parse_decimal
 
     if flags[name] == "none":
         return None
@@ -280,15 +280,14 @@ def _forfeit(flags: Flags) -> Result:
 
 
 def _withdraw(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.ended import withdraw
+    from tracecloak.pipelines.budget.unfinished import withdraw
 
     spent = "What it spent stays spent, and whoever has a copy of it has it still."
     return _ended(flags, "withdrawn", spent, withdraw)
 
 
 def _list_cases(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.cases_reading import cases_text
-    from tracecloak.pipelines.cases.noted_cases import NotedCases
+    from tracecloak.pipelines.cases.noted_cases import NotedCases, cases_text
 
     ledger = _opened(flags)
     said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
@@ -296,7 +295,7 @@ def _list_cases(flags: Flags) -> Result:
 
 
 def _erase(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.cases_reading import erase
+    from tracecloak.pipelines.cases.noted_cases import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])

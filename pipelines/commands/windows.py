@@ -109,7 +109,7 @@ def run(given: Given) -> int:
         data["verified_files"] = n_files
         files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
         rows.append(("book", f"{files} what the ledger says"))
-        from tracecloak.pipelines.windows.inputs_since import NAME, compare_inputs
+        from tracecloak.pipelines.windows.quarantine import NAME, compare_inputs
 
         n_compared = compare_inputs(config, store, days)
         data["compared_inputs"] = n_compared

@@ -29,7 +29,7 @@ from tracecloak.pipelines.embedded.claiming import (
     rows_output,
 )
 from tracecloak.pipelines.embedded.elements import Elements, elements_of
-from tracecloak.pipelines.embedded.released_rows import (
+from tracecloak.pipelines.embedded.read import (
     ReleasedRows,
     product_schema,
     released_once,

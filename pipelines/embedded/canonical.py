@@ -27,7 +27,7 @@ from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER
 from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.validate import MergeTallies
+from tracecloak.transforms.batch.read import MergeTallies
 from tracecloak.transforms.formats.base import missing_columns
 
 METRICS = "tracecloak"

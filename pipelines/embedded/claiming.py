@@ -3,6 +3,11 @@
 What it costs is reserved then, and the gate before its noise is passed as by the command: where the
 first round decides, if the runner ends with this process, and before the pipeline is submitted
 elsewhere. The input has no digest before it is read: it is compared where a round decides.
+
+Whether rows are those that a finished release was made of, by a keyed digest of their events.
+
+It is noted in the operator's folder, under the key by which cases are recognised: the release's own
+key is gone by then.
 """
 
 from __future__ import annotations
@@ -10,25 +15,34 @@ from __future__ import annotations
 import copy
 import logging
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import apache_beam as beam
+from apache_beam import pvalue
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import StandardOptions
 
+from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
-from tracecloak.pipelines.embedded.same_rows import NotedRows
 from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.job import Job
+from tracecloak.transforms.files import join, read_if_there, write_anew
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -169,3 +183,87 @@ def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None
                 f"{name} is for a release that a ledger accounts for: leave it out, or leave out "
                 "unaccounted=True"
             )
+
+
+@dataclass(frozen=True)
+class NotedRows:
+    """Where the digest of a release's rows is noted; it pickles.
+
+    Attributes:
+        operator_folder: Has it in a file, and is read by the operator alone.
+        name: What the release is called, for people.
+        about: Tells its key, and that of the digest, from others.
+        key: That of the digest.
+    """
+
+    operator_folder: str
+    name: str
+    about: str
+    key: KeyReference
+
+    @classmethod
+    def of(cls, run: Run, key_fingerprint: str) -> NotedRows:
+        """Returns where a run notes them.
+
+        Args:
+            run: One whose workers are on this machine.
+            key_fingerprint: Of the key under which its release is drawn.
+        """
+        key, folder = run.books.store.deployment_key(), run.folder
+        return cls(
+            run.operator_folder,
+            f"release_id {folder.release_id!r} in {folder.output}",
+            f"{key_fingerprint} {key.resolve().fingerprint}",
+            key,
+        )
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything is noted that rows can be compared with."""
+        return (read_if_there(self._path) or b"").startswith(f"{self.about} ".encode())
+
+    def write(self, digest: InputDigest) -> None:
+        """Notes what a release was made of."""
+        write_anew(self._path, f"{self.about} {digest.hex}".encode())
+
+    def check(self, digest: InputDigest) -> None:
+        """Makes sure that rows are those that are noted.
+
+        Raises:
+            UsageError: They are others.
+        """
+        if read_if_there(self._path) != f"{self.about} {digest.hex}".encode():
+            raise UsageError(
+                f"{self.name} is there, and was made of other rows than these; choose another "
+                "release_id, which is another spend, or give it the rows that it was made of"
+            )
+
+    @property
+    def _path(self) -> str:
+        return join(self.operator_folder, "rows.digest")
+
+
+class DigestRows(beam.PTransform):
+    """Digests PCollection[TraceBatch], all of a log; returns one element, its InputDigest."""
+
+    def __init__(self, key: KeyReference) -> None:
+        """Takes where the key of the digest is."""
+        super().__init__()
+        self._key = key
+
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[InputDigest]:
+        """Counts once."""
+        count = CountBatches({"rows": InputDigest}, partial(_counted, self._key))
+        totals = traces | beam.ParDo(count) | "Merge" >> MergeStatistics(rows=InputDigest)
+        once = traces.pipeline | "Once" >> beam.Create([None])
+        return once | "Total" >> beam.Map(_total, pvalue.AsIter(totals)).with_output_types(
+            InputDigest
+        )
+
+
+def _counted(key: KeyReference, traces: TraceBatch) -> dict[str, Any]:
+    return {"rows": InputDigest.from_traces(traces, key.resolve())}
+
+
+def _total(once: None, totals: Iterable[Chunk]) -> Any:
+    return only(totals).by_name["rows"]

@@ -1,24 +1,32 @@
-"""ReadEventLog: files of any format to events in somebody's own pipeline."""
+"""ReadEventLog: files of any format to events in somebody's own pipeline.
+
+Released batches as Beam rows with a schema, which SQL, data frames, YAML and sinks take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Optional
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
+from apache_beam.typehints.row_type import RowTypeConstraint
+from apache_beam.utils.timestamp import Timestamp
 
+import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.asked import columns_of
 from tracecloak.pipelines.embedded.canonical import count_records
-from tracecloak.pipelines.embedded.released_rows import ReleasedRows
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
 
 
@@ -102,3 +110,124 @@ def _as_rows(events: pa.RecordBatch) -> pa.RecordBatch:
         for name, kind in zip(RELEASED_SCHEMA.names, RELEASED_SCHEMA.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RELEASED_SCHEMA)
+
+
+# Rows of a product that are released in one batch.
+_PRODUCT_ROWS = 1 << 14
+
+_TEXT, _NUMBER, _REAL, _FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
+_TEXTS = pa.list_(_TEXT)
+_EDGE = {"source": _TEXT, "target": _TEXT}
+_INTERVAL = {"low": _NUMBER, "high": _NUMBER}
+_KIND = {"kind": _TEXT, "usable": _FLAG, "grade": _TEXT}
+
+PRODUCT_COLUMNS: dict[str, dict[str, pa.DataType]] = {
+    "dfg": {**_EDGE, "count": _NUMBER, **_INTERVAL, **_KIND},
+    "groups": {**_EDGE, "count": _NUMBER, **_INTERVAL, **_KIND},
+    "durations": {**_EDGE, "from_us": _NUMBER, "to_us": _NUMBER, "count": _NUMBER}
+    | {**_INTERVAL, **_KIND},
+    "figures": {"figure": _TEXT, **_EDGE, "value": _NUMBER, **_INTERVAL, **_KIND},
+    "indicators": {"indicator": _TEXT, "group": _TEXT, "value": _REAL, "low": _REAL}
+    | {"high": _REAL, "unit": _TEXT, **_KIND},
+    "measures": {"what": _TEXT, "of": _TEXTS, "value": _REAL, "deviation": _REAL},
+    "tree": {"node": _NUMBER, "parent": _NUMBER, "kind": _TEXT, "activity": _TEXT},
+    "variants": {"variant": _TEXTS, "count": _NUMBER, **_INTERVAL, **_KIND},
+}
+"""The columns of products by the products' names; a method can leave out the last ones."""
+
+_TYPES: Mapping[pa.DataType, Any] = {
+    _TEXT: str, _NUMBER: int, _REAL: float, _FLAG: bool, _TEXTS: Sequence[str]
+}  # fmt: skip
+
+
+class ReleasedRows(beam.PTransform):
+    """Turns PCollection[pa.RecordBatch] into rows; a column that a batch lacks is null."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Takes the columns that are released, of the types of a log or of a product.
+
+        Raises:
+            UsageError: Two of them would have one name in a row.
+        """
+        super().__init__()
+        self._names = {field.name: field_name(field.name) for field in schema}
+        if len(set(self._names.values())) < len(self._names):
+            raise UsageError(
+                "two attributes would have one name in a row of Beam, where a name has letters, "
+                "digits and _: give the attributes other names, or take output='batches'"
+            )
+        self._type = RowTypeConstraint.from_fields(
+            [(self._names[field.name], _python_type(field)) for field in schema]
+        )
+
+    def expand(self, batches: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[Any]:
+        """Adds one stage."""
+        return batches | "ToRows" >> beam.FlatMap(_rows_of, self._names).with_output_types(
+            self._type
+        )
+
+
+def product_schema(name: str) -> pa.Schema:
+    """Returns the columns of a product.
+
+    Raises:
+        UsageError: It is none whose columns are known when a pipeline is built.
+    """
+    if name not in PRODUCT_COLUMNS:
+        raise UsageError(
+            f"product must be one of {', '.join(PRODUCT_COLUMNS)} to come as rows, got {name!r}; "
+            "others come as they are with output='batches'"
+        )
+    return pa.schema(PRODUCT_COLUMNS[name])
+
+
+def field_name(name: str) -> str:
+    """Returns the name of a column in a row of Beam: `case:region` is `case_region` there."""
+    clean = re.sub(r"\W", "_", name)
+    is_fit = clean.isidentifier() and not clean.startswith("_") and not keyword.iskeyword(clean)
+    return clean if is_fit else f"attribute_{clean}"
+
+
+def product_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
+    """Returns the table of a product in batches.
+
+    Raises:
+        UsageError: The method has no such product; names those that it has.
+    """
+    by_name = only(products).by_name
+    if name not in by_name:
+        raise UsageError(
+            f"the release has no product {name!r}: its products are {', '.join(sorted(by_name))}. "
+            "The same release_id gives them without paying again"
+        )
+    batches: list[pa.RecordBatch] = by_name[name].to_table().to_batches(_PRODUCT_ROWS)
+    return batches
+
+
+def released_once(pipeline: beam.Pipeline, name: str, products: Any) -> beam.PCollection[Any]:
+    """Returns the batches of a product of a release."""
+    once = pipeline | "Product once" >> beam.Create([None])
+    return once | "Product" >> beam.FlatMap(
+        product_batches, name, pvalue.AsIter(products)
+    ).with_output_types(pa.RecordBatch)
+
+
+def _python_type(field: pa.Field) -> Any:
+    kind = Timestamp if pa.types.is_timestamp(field.type) else _TYPES[field.type]
+    return Optional[kind] if field.nullable else kind  # noqa: UP045  # a type of Beam's rows
+
+
+def _rows_of(batch: pa.RecordBatch, names: Mapping[str, str]) -> Iterator[beam.Row]:
+    columns = []
+    for name in names:
+        if name not in batch.schema.names:
+            columns.append([None] * batch.num_rows)
+            continue
+        values = batch.column(name)
+        if pa.types.is_timestamp(values.type):
+            micros = values.cast(pa.int64()).to_pylist()
+            columns.append([None if one is None else Timestamp(micros=one) for one in micros])
+        else:
+            columns.append(values.to_pylist())
+    for row in zip(*columns, strict=True):
+        yield beam.Row(**dict(zip(names.values(), row, strict=True)))

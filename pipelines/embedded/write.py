@@ -13,9 +13,8 @@ from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.pipelines.configuration.python_words import told_in_python
 from tracecloak.pipelines.embedded.anonymize import read_rows, shown
 from tracecloak.pipelines.embedded.asked import OF_FILES, columns_of, config_of
-from tracecloak.pipelines.embedded.claiming import Settling, claim
+from tracecloak.pipelines.embedded.claiming import DigestRows, NotedRows, Settling, claim
 from tracecloak.pipelines.embedded.elements import elements_of
-from tracecloak.pipelines.embedded.same_rows import DigestRows, NotedRows
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Target

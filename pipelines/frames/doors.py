@@ -4,6 +4,8 @@ Keywords are the keys of a configuration and the parameters of the method, with 
 configuration file has, or the texts of flags.
 
 The name of a release of a frame that was given none: that of the same one, or a new one.
+
+What the user of a frame reads: errors and lines of logs that name calls of Python.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import contextlib
 import hmac
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -31,11 +34,11 @@ from tracecloak.pipelines.configuration.config import (
     load,
     load_log,
 )
+from tracecloak.pipelines.configuration.python_words import in_python, told_in_python
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.pipelines.frames.released import Released
-from tracecloak.pipelines.frames.words import of_frame, told_of_frame
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -293,3 +296,44 @@ def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger:
             if Books(store, ledger, folder).look().state in _GOES_ON:
                 return receipt.release_id
     return f"{config.method}-{secrets.token_hex(4)}"
+
+
+_LOGGERS = ("tracecloak", "tracecloak.operator")
+_INSTEAD = {
+    "`tracecloak profile` with the same flags of the log": (
+        "`tracecloak profile --log log.parquet`, with the frame in that file,"
+    ),
+    "<release_id, which this method needs>": "<a new name>",
+    "--for ": "goal ",
+    "with the same flags": "with the same keywords",
+    "with the same configuration": "with the same keywords",
+}
+_CALL = re.compile(r"`tracecloak (plan|vocabulary)`")
+
+
+def of_frame(text: str) -> str:
+    """Returns a sentence of the command in the words of Python, for whoever has a frame.
+
+    So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
+    """
+    for of_command, of_python in _INSTEAD.items():
+        text = text.replace(of_command, of_python)
+    return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
+
+
+@contextlib.contextmanager
+def told_of_frame() -> Iterator[None]:
+    """Has errors and lines of logs speak of frames and keywords, and not of files and flags."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_reworded)
+    try:
+        with told_in_python(of_frame):
+            yield
+    finally:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(_reworded)
+
+
+def _reworded(record: logging.LogRecord) -> bool:
+    record.msg, record.args = of_frame(record.getMessage()), ()
+    return True

@@ -28,7 +28,7 @@ from typing import Any, get_args
 import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.decimals import parse_decimal
+from tracecloak.pipelines.ledger.entries import parse_decimal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Unit
 from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, StrictLoader, bounded_yaml

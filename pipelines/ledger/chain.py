@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.decimals import parse_decimal
 from tracecloak.pipelines.ledger.entries import (
     ACTIONS,
     FIRST_HASH,
@@ -19,6 +18,7 @@ from tracecloak.pipelines.ledger.entries import (
     Charge,
     Entry,
     OfKey,
+    parse_decimal,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit

@@ -14,6 +14,8 @@ Each entry holds the SHA-256 of its own columns and of the entry before. So an e
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was
 computed anew from some entry on, are noticed only by who knows a hash of an earlier day: note the
 last one elsewhere.
+
+Decimals as they are written: exact, and never binary floating point.
 """
 
 from __future__ import annotations
@@ -26,14 +28,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.decimals import parse_decimal
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Adjacency, Unit
 from tracecloak.schemas.published.manifest import TOOL_VERSION
+
+# Short enough that no text stands for a number that fills the memory, like 1e999999999.
+_DECIMAL = re.compile(r"(?:\d{1,400}(?:\.\d{0,1200})?|\.\d{1,1200})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+
+
+@lru_cache(maxsize=1024)
+def parse_decimal(text: str) -> Fraction:
+    """Returns the exact value of a decimal that is not negative, such as 10, 0.1 or 1e-5.
+
+    Raises:
+        UsageError: The text is no such decimal, or far too long for one.
+    """
+    if _DECIMAL.fullmatch(text) is None:
+        raise UsageError(f"expected a decimal such as 0.1 or 1e-5, got {text[:80]!r}")
+    return Fraction(text)
+
 
 ActionOnCharge = Literal["reserve", "claim", "draw", "commit", "void", "forfeit", "withdraw"]
 Declaration = Literal["account", "dataset", "accept", "erase", "restore", "positions"]

@@ -29,13 +29,13 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.balance import Cost, Spent, charges, cost_of
 from tracecloak.pipelines.ledger.chain import Chain
-from tracecloak.pipelines.ledger.decimals import parse_decimal
 from tracecloak.pipelines.ledger.entries import (
     DECLARATIONS,
     Entry,
     OfKey,
     WindowCharge,
     Windowed,
+    parse_decimal,
     windowed,
 )
 from tracecloak.schemas.errors import UsageError

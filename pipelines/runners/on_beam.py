@@ -15,9 +15,8 @@ from tracecloak.pipelines.runners.options import check_ready, version
 from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.read import EVENTS, ReadFiles
+from tracecloak.transforms.batch.read import EVENTS, CheckRejects, ReadFiles
 from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
-from tracecloak.transforms.batch.validate import CheckRejects
 from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.indicators.summands import (
     throughput_of,
 )
 from tracecloak.anonymizers.indicators.terms import grid
-from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.schemas.calendar.time_texts import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
 

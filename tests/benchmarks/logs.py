@@ -57,12 +57,12 @@ def _make(name: str, *arguments: str) -> None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from tracecloak.examination.demo import hospital_file
+    from tracecloak.examination.demo import hospital
 
     if name == "sample":
-        hospital_file.write_sample(int(arguments[0]), arguments[1])
+        hospital.write_sample(int(arguments[0]), arguments[1])
     elif name == "vocabulary":
-        hospital_file.write_vocabulary(arguments[0])
+        hospital.write_vocabulary(arguments[0])
     elif name == "in_order_of_time":
         table = pq.read_table(arguments[0])
         table = table.append_column("place", pa.array(range(len(table))))

@@ -19,7 +19,7 @@ from tests.engines.flink import flink_job_server
 from tests.engines.processes import answers, wait_until
 from tests.engines.skipping import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
-from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital import write_sample
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_800)]
 

@@ -31,7 +31,7 @@ from tests.support.documents import (
     blocks,
 )
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
-from tracecloak.examination.demo.hospital_file import write_vocabulary
+from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.configuration.config import json_schema, load
 from tracecloak.pipelines.ledger.accounts import load_accounts

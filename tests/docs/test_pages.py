@@ -21,7 +21,7 @@ from unittest import mock
 import pytest
 
 from tests.support.documents import DOCUMENTS, OUTPUT, PYTHON, ROOT, SHELL, YAML, Block, blocks
-from tracecloak.examination.demo.hospital_file import write_sample, write_vocabulary
+from tracecloak.examination.demo.hospital import write_sample, write_vocabulary
 
 PAGES = [
     document

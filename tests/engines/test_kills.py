@@ -25,7 +25,7 @@ from tests.engines.flink import (
 from tests.engines.processes import Process, wait_until
 from tests.engines.skipping import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
-from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 

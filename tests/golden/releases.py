@@ -40,7 +40,7 @@ from tests.support.stream_runs import (
     stream_config,
 )
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.names import REPORT_NAME
 

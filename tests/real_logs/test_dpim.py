@@ -26,7 +26,7 @@ from tracecloak.anonymizers.trees.cuts import build_tree
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.graph_cuts import exclusive_cut, parallel_cut, sequence_cut
-from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
 from tracecloak.schemas.models.process_tree import ProcessTree, parallel

@@ -25,7 +25,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts import Given
 from tracecloak.anonymizers.times.step_durations import StepDurations
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
-from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
 from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramMethod,
     VariantHistogramParams,

@@ -20,8 +20,8 @@ from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.streams import continual
-from tracecloak.pipelines.budget.ended import withdraw
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
+from tracecloak.pipelines.budget.unfinished import withdraw
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.run import StreamOutcome, run_stream
 from tracecloak.schemas.events.events import EVENT_SCHEMA

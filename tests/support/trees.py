@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
-from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
 from tracecloak.schemas.models.process_tree import (
     SILENT,
     ProcessTree,

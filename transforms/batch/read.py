@@ -1,4 +1,7 @@
-"""ReadFiles: files of any format to canonical events and rejects."""
+"""ReadFiles: files of any format to canonical events and rejects.
+
+CheckRejects: malformed records to the dead letter; too many of them end the run.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from apache_beam import pvalue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.batch import pieces
+from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.formats.pieces import Lacks
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker
@@ -192,3 +198,60 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     joined = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
     pieces: list[pa.RecordBatch] = joined.to_batches()
     return pieces
+
+
+class CheckRejects(beam.PTransform):
+    """Lists the rejects of an input; returns one element if the run may go on, and fails if not."""
+
+    def __init__(self, dead_letter: DeadLetter) -> None:
+        super().__init__()
+        self._dead_letter = dead_letter
+
+    def expand(self, read: dict[str, beam.PCollection[Any]]) -> beam.PCollection[bool]:
+        """Takes the outputs of ReadFiles."""
+        tally = read["tallies"] | MergeTallies()
+        written = (
+            read["rejects"]
+            | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
+            | "GroupByFile" >> beam.GroupByKey()
+            | "WriteDeadLetter" >> beam.Map(_write, self._dead_letter)
+        )
+        return (
+            tally.pipeline
+            | "Once" >> beam.Create([None])
+            | "Check"
+            >> beam.Map(_check, self._dead_letter, pvalue.AsIter(tally), pvalue.AsIter(written))
+        )
+
+
+class MergeTallies(beam.PTransform):
+    """Merges tallies into the one of a whole log, under the name `tally` of a Chunk."""
+
+    def expand(self, tallies: beam.PCollection[ReadTally]) -> beam.PCollection[Chunk]:
+        """Adds up bundles, and then what came of them."""
+        return (
+            tallies
+            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
+            | "Tally" >> MergeStatistics(tally=ReadTally)
+        )
+
+
+def _as_statistics(tally: ReadTally) -> dict[str, ReadTally]:
+    return {"tally": tally}
+
+
+def _with_file(rejects: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
+    return rejects.column("file")[0].as_py(), rejects
+
+
+def _write(grouped: tuple[int, Iterable[pa.RecordBatch]], dead_letter: DeadLetter) -> int:
+    rank, batches = grouped
+    dead_letter.write(rank, batches)
+    return rank
+
+
+def _check(
+    once: None, dead_letter: DeadLetter, tally: Iterable[Chunk], written: Iterable[int]
+) -> bool:
+    dead_letter.check(only(tally).by_name["tally"])
+    return True

@@ -12,8 +12,8 @@ from tests.support.paper_log import table_1, traces_of
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
+from tracecloak.anonymizers.amun.costs import Foretold, foretell
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
-from tracecloak.anonymizers.amun.sizes import Foretold, foretell
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences

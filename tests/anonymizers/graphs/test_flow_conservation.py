@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
-from tracecloak.anonymizers.graphs.flow_conservation import fitted_counts
+from tracecloak.anonymizers.graphs.noisy_graph import fitted_counts
 
 
 def fitted(

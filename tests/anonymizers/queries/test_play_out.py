@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import Recording
-from tracecloak.anonymizers.queries.play_out import MAX_ARCS, play_out, playable
+from tracecloak.anonymizers.queries.sapa import MAX_ARCS, play_out, playable
 from tracecloak.schemas.errors import UsageError
 
 Arc = tuple[str, str]
@@ -231,6 +231,6 @@ def test_random_words_do_not_depend_on_how_many_are_drawn_in_one_go(
         ("C", "A"): 4, ("C", "■"): 3,
     }  # fmt: skip
     expected = [played(arcs, number) for number in range(5)]
-    monkeypatch.setattr("tracecloak.anonymizers.queries.play_out._BLOCK", block)
+    monkeypatch.setattr("tracecloak.anonymizers.queries.sapa._BLOCK", block)
     assert [played(arcs, number) for number in range(5)] == expected
     assert len({tuple(cases) for cases in expected}) > 1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from tracecloak.anonymizers.times.agreeing_tables import NoisySums, agreeing_table
+from tracecloak.anonymizers.times.case_times import NoisySums, agreeing_table
 
 SHAPE = (2, 3, 4)
 WORTH = 40.0

@@ -28,8 +28,8 @@ from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
-from tracecloak.anonymizers.trees.process_tree_params import ProcessTreeParams
 from tracecloak.anonymizers.trees.process_tree_parts import (
+    ProcessTreeParams,
     chosen_pairs,
     noisy_fitness,
     noisy_relation,

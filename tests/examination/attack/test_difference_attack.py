@@ -36,7 +36,7 @@ from tracecloak.examination.attack.difference_attack import (
 from tracecloak.examination.attack.neighbours import variant_counts
 from tracecloak.examination.attack.report import DifferenceFinding
 from tracecloak.examination.attack.run import attack
-from tracecloak.examination.audit.guess_bounds import largest_success
+from tracecloak.examination.audit.attacks import largest_success
 from tracecloak.examination.measure.mining import inductive_tree
 from tracecloak.examination.measure.report_files import INTERNAL
 from tracecloak.schemas.events.traces import TraceBatch

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from tracecloak.examination.audit.guess_bounds import epsilon_of_guesses, largest_success
+from tracecloak.examination.audit.attacks import epsilon_of_guesses, largest_success
 from tracecloak.schemas.errors import UsageError
 
 

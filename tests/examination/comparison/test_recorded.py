@@ -14,7 +14,7 @@ from tests.support.documents import ROOT
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
 from tracecloak.examination.comparison.peers import PEERS, RECORDED
-from tracecloak.examination.comparison.recorded import RecordedFigures, recorded_at, recordings
+from tracecloak.examination.comparison.report import RecordedFigures, recorded_at, recordings
 from tracecloak.examination.comparison.results import (
     COLUMNS,
     DISCLOSURE,
@@ -157,7 +157,7 @@ def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> No
     second = own.model_copy(update={"method": "another-log"})
     two = log.model_copy(update={"releases": (own, second)})
     monkeypatch.setattr(
-        "tracecloak.examination.comparison.recorded.recordings", lambda: {"palsyn": better}
+        "tracecloak.examination.comparison.report.recordings", lambda: {"palsyn": better}
     )
     section = section_of(page_of(two), "1: logs with times")
     assert cells_of(section, "palsyn (recorded)")[2] == "0.000"

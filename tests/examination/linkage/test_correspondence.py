@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.correspondence_naive import best_of_all
-from tracecloak.examination.linkage.correspondence import Classes, left
+from tracecloak.examination.linkage.pair_of_releases import Classes, left
 from tracecloak.schemas.errors import UsageError
 
 

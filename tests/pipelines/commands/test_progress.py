@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.terminal import shown_on_a_terminal
-from tracecloak.examination.demo.hospital_file import write_sample
+from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.pipelines.screen import progress
 from tracecloak.pipelines.screen.progress import Estimate, showing_progress
 from tracecloak.schemas.events.columns import ColumnMapping

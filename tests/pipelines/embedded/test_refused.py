@@ -25,7 +25,7 @@ from tracecloak import (
     WriteRelease,
 )
 from tracecloak.pipelines.embedded.elements import kind_of
-from tracecloak.pipelines.embedded.released_rows import field_name
+from tracecloak.pipelines.embedded.read import field_name
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 
 UNPAID = {"release_id": "r", "key": "env:NO_KEY", "unaccounted": True}

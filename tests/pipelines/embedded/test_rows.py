@@ -36,7 +36,7 @@ from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.anonymize import read_rows
 from tracecloak.pipelines.embedded.elements import elements_of
-from tracecloak.pipelines.embedded.released_rows import PRODUCT_COLUMNS, ReleasedRows
+from tracecloak.pipelines.embedded.read import PRODUCT_COLUMNS, ReleasedRows
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema

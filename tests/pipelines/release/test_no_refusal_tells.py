@@ -26,7 +26,7 @@ from tests.support.rounds import as_wanted
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs import params as params_of_logs
-from tracecloak.anonymizers.queries import play_out
+from tracecloak.anonymizers.queries import sapa
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariantsParams
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees import process_tree_parts
@@ -273,7 +273,7 @@ def test_a_release_comes_of_every_noise(
         given["epsilon"] = "0.001"
     params = made.Params(**given)
     made.spends(params)
-    monkeypatch.setattr(play_out, "MAX_ARCS", 2_000)
+    monkeypatch.setattr(sapa, "MAX_ARCS", 2_000)
     log = trace_batch({f"c{i}": " ".join("ABC"[: 1 + i % 3]) for i in range(20)})
     for key in range(n_keys):
         wanted = as_wanted([log], made, params)

@@ -13,7 +13,7 @@ from tests.support.releasing import csv_log, small_rows
 from tests.support.windows import MONTHS, schedule
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.planning.plan_of_windows import composition_lines
+from tracecloak.pipelines.planning.plan import composition_lines
 from tracecloak.pipelines.screen.plan_text import plan_lines
 
 SECTION: dict[str, Any] = {

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tests.support.checks.finding import Check, NotApplicable, expect
 from tests.support.checks.trial import OFFICER, REASON, Place, Trial
-from tracecloak.pipelines.budget.ended import withdraw
-from tracecloak.pipelines.budget.unfinished import forfeit
+from tracecloak.pipelines.budget.unfinished import forfeit, withdraw
 
 
 def _cut_off(place: Place) -> None:

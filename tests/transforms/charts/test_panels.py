@@ -3,7 +3,7 @@
 import pytest
 
 from tracecloak.schemas.published.indicators import IndicatorRow
-from tracecloak.transforms.charts.panels import split
+from tracecloak.transforms.charts.indicators_part import split
 
 
 def rows(indicator: str, *groups: str | None, unit: str = "s") -> list[IndicatorRow]:
