@@ -95,14 +95,12 @@ test-ci: .venv/dev $(CORE)
 
 # Under fresh keys (tests/support/fresh_keys.py), which a bound that few of them fulfil does not pass.
 test-slow: .venv/dev $(CORE)
-	$(PYTEST) -m "slow and not engines" --fresh-keys $(if $(RECORD),--record-as slow)
+	$(PYTEST) -m "slow and not engines" --fresh-keys
 	$(PYTEST) -m "not slow and not engines" --fresh-keys --hypothesis-profile night
 
-# One process: an engine takes most of a machine by itself. With RECORD=1 these two tiers write how
-# they ended into docs/results/tiers.json, of which the page on testing is made; one that was cut off
-# goes on where it was.
+# One process: an engine takes most of a machine by itself.
 test-engines: .venv/dev $(CORE)
-	$(BIN)/python -m pytest -n 0 -m engines $(if $(RECORD),--record-as engines)
+	$(BIN)/python -m pytest -n 0 -m engines
 
 # One method with several rounds, on Flink in one process and on Prism.
 test-engines-ci: .venv/dev $(CORE)

@@ -49,15 +49,10 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     fresh_keys.pytest_addoption(parser)
-    parser.addoption("--record-as", help="the tier whose last run docs/results/tiers.json keeps")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     fresh_keys.pytest_configure(config)
-    if tier := config.getoption("--record-as"):
-        from tests.support import tier_record
-
-        tier_record.configure(config, tier, tier_record.product_digest())
 
 
 @pytest.fixture(scope="session")

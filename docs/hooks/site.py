@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs.hooks import commands, methods, notebooks, python, results, schemas, speed, terms, tiers
+from docs.hooks import commands, methods, notebooks, python, results, schemas, speed, terms
 
 ROOT = Path(__file__).parents[2]
 # Documents at the root, and the pages that they are.
@@ -29,7 +29,6 @@ DOCUMENTS = {
 _TABLES = {
     results.INDEX: results.with_tables,
     speed.PAGE: speed.with_tables,
-    tiers.PAGE: tiers.with_table,
 }
 _METHODS = "reference/methods/"
 _RESULTS = "results/"

@@ -5,19 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.support.checks.finding import Check, NotApplicable, NotHeld, expect
+from tests.support.checks.finding import Check, NotApplicable, expect
 from tests.support.checks.trial import OFFICER, REASON, Place, Trial
-from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import balance_of, spent_in
-from tracecloak.pipelines.ledger.declarations import bound_datasets, declared_accounts
-from tracecloak.pipelines.release.records import reservation_of
-from tracecloak.schemas.errors import BudgetExhausted
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _OTHER = "another-account"
 _DATASET = "the-data-set"
-# Reservations that fill the officer's cap at most; beyond, filling it would take too long.
-_MOST_RESERVATIONS = 200
 
 
 def _second_account(trial: Trial) -> str:
@@ -113,51 +105,6 @@ def _lowered_cap(trial: Trial) -> str:
     return "The next release was refused with exit code 4."
 
 
-def _officers_caps(trial: Trial) -> str:
-    if trial.declarations is None:
-        raise NotApplicable("What the officer declared is read if --declared asks for it.")
-    declared = declared_accounts(trial.declarations)
-    if not declared:
-        raise NotApplicable("The officer declared no account, so nothing caps what is spent.")
-    place = trial.place("officers-caps")
-    ledger, account = place.ledger, trial.config.account
-    for one in declared.values():
-        ledger.declare_account(one, OFFICER, REASON)
-    bound = bound_datasets(trial.declarations)
-    for dataset, owner in bound.items():
-        ledger.bind_dataset(dataset, owner, OFFICER, REASON)
-    if account not in declared:
-        ran = place.release()
-        expect(ran.code == 2, f"an account that nobody declared paid: {ran.told}")
-        return "The configuration's account is none of those declared, and was refused."
-    for other in declared:
-        ran = place.release(account=other, release_id=f"other-{len(place.paid())}")
-        if other != account and bound.get(trial.config.dataset or "") == account:
-            expect(ran.code == 2, f"account {other!r} paid for the bound data set: {ran.told}")
-    caps = declared[account]
-    if caps.epsilon_cap is None or trial.cost is None:
-        raise NotApplicable(f"Account {account!r} has no cap on epsilon, or the method no epsilon.")
-    place = _with_what_is_left(trial, place)
-    ran = place.release(release_id="beyond")
-    expect(ran.code == 4, f"a release beyond the officer's cap ended with {ran.told}")
-    spent = balance_of(spent_in(place.ledger.entries(), account), account, caps)
-    return (
-        f"With epsilon {decimal_text(spent.spent_epsilon or caps.epsilon_cap)} of account "
-        f"{account!r} spent, the next release was refused with exit code 4."
-    )
-
-
-def _with_what_is_left(trial: Trial, place: Place) -> Place:
-    """Reserves releases until no further one fits."""
-    for number in range(_MOST_RESERVATIONS):
-        try:
-            folder = ReleaseFolder(str(place.output), f"r{number}")
-            place.ledger.reserve(reservation_of(place.config(), folder, f"key {number}"))
-        except BudgetExhausted:
-            return place
-    raise NotHeld(f"{_MOST_RESERVATIONS} releases fit into the officer's cap, so nothing is capped")
-
-
 CHECKS = (
     Check(
         "second account",
@@ -176,10 +123,4 @@ CHECKS = (
         _two_at_once,
     ),
     Check("lowered cap", "The officer lowers a cap below what is spent.", _lowered_cap),
-    Check(
-        "officer's caps",
-        "What the officer declared in the configuration's ledger is declared for the copy, and "
-        "spent.",
-        _officers_caps,
-    ),
 )

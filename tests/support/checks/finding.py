@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,15 +56,9 @@ class ChecksReport:
     """All findings about one configuration.
 
     Attributes:
-        method: The configured method.
-        guarantee: Its kind.
-        copy: In what the copy differs from the configuration, by key.
         findings: One a check.
     """
 
-    method: str
-    guarantee: str
-    copy: Mapping[str, str]
     findings: tuple[Finding, ...]
 
     def named(self, outcome: Outcome) -> list[str]:

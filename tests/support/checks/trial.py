@@ -17,14 +17,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.support.checks.log_files import format_of, write_log
 from tests.support.checks.made_up_log import Case, MadeUp
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.query_keys import require_files
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import new_key_file
 from tracecloak.pipelines.ledger.accounts import Account
@@ -41,8 +38,6 @@ OFFICER, REASON = "the checks", "a check"
 _LEDGER = "ledger.db"
 _DEPLOYMENT_KEY = "deployment.key"
 _ENCRYPTION_KEY = "encryption.key"
-# How the logs of the copies are written, whatever the operator's are like.
-_AS_WRITTEN = {"quote_char": '"', "escape_char": None, "skip_lines": 0, "comment": None}
 
 
 @dataclass(frozen=True)
@@ -66,29 +61,18 @@ class Ran:
 class Trial:
     """One configuration, and scratch places to try it in."""
 
-    def __init__(
-        self,
-        config: ReleaseConfig,
-        folder: Path,
-        runner: str,
-        declarations: Sequence[Entry] | None = None,
-    ) -> None:
+    def __init__(self, config: ReleaseConfig, folder: Path, runner: str) -> None:
         """Makes nothing yet.
 
         Args:
-            config: The operator's.
+            config: The operator's; its input is not read.
             folder: An empty one.
             runner: Of the copies.
-            declarations: Accounts and data sets that the officer declared in the ledger of the
-                configuration; None: nobody asked for them.
         """
-        require_files(config.query)
         self.config = config
         self.runner = runner
-        self.declarations = declarations
         self._folder = folder.resolve()
-        self.input_format, self.ending = format_of(config.log, config.source_format)
-        self.logs = MadeUp(config, self.input_format)
+        self.logs = MadeUp(config)
 
     @property
     def is_rigorous(self) -> bool:
@@ -105,23 +89,6 @@ class Trial:
     def has_ledger_elsewhere(self) -> bool:
         """Whether the ledger is not the one in the key store."""
         return self.config.ledger is not None
-
-    @cached_property
-    def usual(self) -> Place:
-        """A place to look whether there is anything to be tried."""
-        return self.place(f"usual-{len(self.config.where)}")
-
-    @cached_property
-    def n_read(self) -> int:
-        """How many records of the usual log are read, and not malformed or dropped by a filter."""
-        source = source_of(self.usual.config())
-        read = (events for file in source.files for events, _ in source.read(file))
-        return sum(events.num_rows for events in read)
-
-    @cached_property
-    def is_released(self) -> Ran:
-        """How a release of the usual log ends."""
-        return self.usual.release()
 
     def place(self, name: str, with_log: bool = True) -> Place:
         """Returns a fresh place with the usual log and a ledger in which nothing is spent."""
@@ -141,7 +108,7 @@ class Place:
     def __init__(self, trial: Trial, folder: Path) -> None:
         self.folder = folder
         self.output, self.keys = folder / "out", folder / "keys"
-        self.log = folder / f"log{trial.ending}"
+        self.log = folder / "log.csv"
         self._trial = trial
 
     # --- the configuration and its runs
@@ -158,8 +125,7 @@ class Place:
         }
         copied = {
             "log": (str(self.log),),
-            "input_format": self._trial.input_format,
-            **_AS_WRITTEN,
+            "input_format": "csv",
             "output": str(self.output),
             "release_id": "r",
             "key_store": str(self.keys),
@@ -208,16 +174,7 @@ class Place:
 
     def write(self, cases: Sequence[Case], broken: Sequence[str] = ()) -> None:
         """Writes the log of this place anew, with lines that are no records behind it."""
-        trial = self._trial
-        write_log(
-            self.log,
-            trial.input_format,
-            trial.config.source_format,
-            trial.logs.columns,
-            trial.logs.records(cases),
-            trial.logs.case_column,
-            broken,
-        )
+        self._trial.logs.write(self.log, cases, broken)
 
     # --- what they left
 
