@@ -49,7 +49,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
-from tracecloak.anonymizers.times.detail import TimedParams
+from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch

@@ -49,8 +49,8 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.times.detail import TimedParams
 from tracecloak.anonymizers.times.time_bins import estimated_shares, largest_noise
+from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER

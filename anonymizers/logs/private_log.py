@@ -11,22 +11,17 @@ independently of each other: what else they have in common is not kept.
 
 Three rounds: what is bought without looking at anything else, with the number of cases; the clip,
 the variants, and when cases start and how long they take; and all that depends on these.
-
-The values of attributes in a log that was drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import attribute_of_traces, part_name
-from tracecloak.anonymizers.logs.handovers import handed_over, handovers_name
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -39,7 +34,6 @@ from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.fitted_times import fitted
 from tracecloak.anonymizers.times.generated_times import Timing, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
-from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
 from tracecloak.schemas.published.measures import ReleasedMeasures
@@ -299,6 +293,8 @@ class PrivateLog(PartsMethod):
         stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
         traces = replace(traces, times=stamps, attributes={})
         if params.declared:
+            from tracecloak.anonymizers.logs.generated_values import generated_values
+
             classes = CaseClasses.of(variants, traces.vocabulary)
             values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
             traces = replace(traces, attributes=values)
@@ -307,34 +303,3 @@ class PrivateLog(PartsMethod):
 
             traces = with_starts(traces, cases, drawn[NAME], timing.grid, randomness)
         return traces
-
-
-def generated_values(
-    attributes: Sequence[Attribute],
-    drawn: Mapping[str, Any],
-    traces: TraceBatch,
-    classes: CaseClasses,
-    cases: np.ndarray,
-    randomness: Randomness,
-) -> dict[str, pa.Array]:
-    """Returns the values of every event, by attribute.
-
-    Args:
-        attributes: The declared ones.
-        drawn: What their parts, and those of handovers, decided, by name.
-        traces: The released cases, with their times.
-        classes: Of the released cases.
-        cases: int64[n_cases], their numbers among all released ones.
-        randomness: The release's.
-    """
-    values = {}
-    for attribute in attributes:
-        decision, given = drawn[part_name(attribute)], (cases, randomness)
-        if attribute.has_handovers:
-            following = drawn[handovers_name(attribute)]
-            values[attribute.name] = handed_over(following, decision, attribute, traces, *given)
-        else:
-            values[attribute.name] = attribute_of_traces(
-                decision, attribute, traces, classes, *given
-            )
-    return values

@@ -55,7 +55,7 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.service_times import IntervalTimes
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 NAME = "service times"
 _BINS = 12

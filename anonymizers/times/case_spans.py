@@ -36,7 +36,7 @@ from tracecloak.schemas.published.measures import DURATION
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # For counts by class and by period bins are wider. There are more of these only while each has so
 # many cases, in deviations of the noise of one count.

@@ -32,7 +32,7 @@ from tracecloak.schemas.published.measures import START
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 _HOURS_OF_DAY = 24
 _HOURS_OF_BLOCK = 6

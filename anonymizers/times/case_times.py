@@ -44,7 +44,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 
 _MAX_ROUNDS = 60

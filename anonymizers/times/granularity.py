@@ -30,7 +30,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # A number must be so many deviations of its noise above 0 to count. Then about one in a hundred
 # logs of dates is taken for a log of hours or minutes, and one in a hundred tiny logs for a log of

@@ -49,7 +49,7 @@ from tracecloak.schemas.statistics.clipped_cells import ClippedCells, clipped_co
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # Of a case the time on one pair is cut at so many clips, so that squares fit 64 bits.
 _MOST_CLIPS = 1 << 10

@@ -63,7 +63,7 @@ from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.detail import TimedParams
+    from tracecloak.anonymizers.times.timed_params import TimedParams
 
 # How much an error by noise weighs against one by clipping when the clip is chosen. It weighs much,
 # because only the shares of the bins of each pair are used, and clipping hardly changes these.

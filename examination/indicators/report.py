@@ -8,7 +8,7 @@ from typing import Any
 
 from tracecloak.schemas.published.indicators import IndicatorRow
 from tracecloak.transforms.charts.axes import in_words, interval_words, value_words
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 
 _MAX_ROWS = 1_000
 _NOTHING = "-"

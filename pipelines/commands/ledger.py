@@ -287,7 +287,8 @@ def _withdraw(flags: Flags) -> Result:
 
 
 def _list_cases(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.noted_cases import NotedCases, cases_text
+    from tracecloak.pipelines.cases.cases_reading import cases_text
+    from tracecloak.pipelines.cases.noted_cases import NotedCases
 
     ledger = _opened(flags)
     said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
@@ -295,7 +296,7 @@ def _list_cases(flags: Flags) -> Result:
 
 
 def _erase(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.noted_cases import erase
+    from tracecloak.pipelines.cases.cases_reading import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])

@@ -44,7 +44,7 @@ from tracecloak.schemas.events.tally import POINT_KEY
 from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import SHARE
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.schemas.texts.escapes import FORMULA_BEGINNINGS, formulas
+from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
 from tracecloak.schemas.windows.schedule import Schedule
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.pages.text_templates import from_template

@@ -387,7 +387,7 @@ def _joined_records(
     known, starts = np.array(column.is_valid()), np.array(pc.fill_null(column, 0))
     is_start, is_event = starts == IS_START, np.ones(len(order), bool)
     if is_start.any():
-        from tracecloak.schemas.arrays.sequences import pairs_of_records  # loaded on use
+        from tracecloak.schemas.arrays.pairing import pairs_of_records
 
         groups = case[order].astype(np.int64) * (int(activity.max()) + 1) + activity[order]
         ends_of_events = np.flatnonzero(starts != IS_OPEN)  # others complete nothing

@@ -3,11 +3,6 @@ r"""Characters that steer what shows them, written as escapes: no name changes t
 An escape sequence, an override of direction or a character of no width in a name of an activity can
 hide what stands beside it on a terminal. So such a character is written by its number, as in
 `\x1b`, `\u202e` or `\U000e0001`.
-
-Names that a spreadsheet computes when it opens them in a CSV, as if they were its formulas.
-
-A released log has its names as they are, since others compare them with their own: none gets an
-apostrophe in front. So whoever releases a log is told of them, and decides.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 STEERING = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Categories of characters that steer instead of being seen, such as overrides of direction."""
@@ -77,14 +72,3 @@ def _character(match: re.Match[str]) -> str:
     if unicodedata.category(chr(int(digits, 16))) == "Cs":
         raise ValueError("a lone surrogate is no character")
     return chr(int(digits, 16))
-
-
-_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-FORMULA_BEGINNINGS = "=, +, -, @, a tab or a line end"
-"""The same in words."""
-
-
-def formulas(names: Iterable[str]) -> list[str]:
-    """Returns those names that begin as formulas of a spreadsheet do, in their order."""
-    return [name for name in names if name.startswith(_BEGINNINGS)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from unicodedata import east_asian_width
 
-from tracecloak.transforms.models.dfg_labels import ELLIPSIS
+from tracecloak.transforms.models.plain_names import ELLIPSIS
 
 LETTER = 6.6
 """About how wide a letter is, in the drawing's unit, of a font of size 12."""

@@ -23,7 +23,7 @@ from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, Release
 from tracecloak.transforms.charts.axes import Axis, interval_words, value_words
 from tracecloak.transforms.charts.charts import MANY, columns_chart, rows_chart
 from tracecloak.transforms.charts.drawing import Drawing, box, line
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 from tracecloak.transforms.pages.page import PagePart
 
 MAX_NUMBERS = 3_000

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models.dfg_labels import edge_label, edge_sentence, plain_name
+from tracecloak.transforms.models.dfg_labels import edge_label, edge_sentence
+from tracecloak.transforms.models.plain_names import plain_name
 
 _THINNEST, _THICKEST = 0.8, 5.0  # points
 # In strings a backslash begins an escape and an ampersand an entity of HTML.

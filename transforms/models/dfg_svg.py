@@ -22,11 +22,11 @@ from tracecloak.transforms.models.dfg_labels import (
     edge_label,
     edge_sentence,
     isolated,
-    plain_name,
     text_width,
     wrap,
 )
 from tracecloak.transforms.models.graph_layout import Box, Route, lay_out, widest_ways
+from tracecloak.transforms.models.plain_names import plain_name
 
 _NAME_SIZE, _COUNT_SIZE, _LABEL_SIZE, _TITLE_SIZE = 13.0, 11.0, 11.0, 17.0  # pixels
 _LINE = 1.25  # height of a line, in sizes

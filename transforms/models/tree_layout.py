@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.transforms.models.dfg_labels import plain_name, text_width, wrap
+from tracecloak.transforms.models.dfg_labels import text_width, wrap
+from tracecloak.transforms.models.plain_names import plain_name
 
 Kind = Literal["start", "end", "task", "exclusive", "parallel"]
 Point = tuple[float, float]

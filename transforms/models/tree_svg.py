@@ -9,7 +9,8 @@ means that all of its ways are gone in any order, and ways back are orange.
 from __future__ import annotations
 
 from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.transforms.models.dfg_labels import isolated, plain_name, wrap
+from tracecloak.transforms.models.dfg_labels import isolated, wrap
+from tracecloak.transforms.models.plain_names import plain_name
 from tracecloak.transforms.models.tree_layout import (
     LINE,
     NAME_SIZE,

@@ -13,7 +13,7 @@ from tracecloak.schemas.published.figure import GRADES, LEGEND, MODELLED, Grade,
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 from tracecloak.transforms.publish.map_data import map_data
 
 if TYPE_CHECKING:

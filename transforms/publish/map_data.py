@@ -14,7 +14,7 @@ import numpy as np
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.durations import ReleasedDurations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.models.dfg_labels import plain_name
+from tracecloak.transforms.models.plain_names import plain_name
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures

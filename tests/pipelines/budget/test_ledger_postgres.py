@@ -21,7 +21,8 @@ from tests.support.postgres import server
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
-from tracecloak.pipelines.cases.noted_cases import NotedCases, erase, note_cases
+from tracecloak.pipelines.cases.cases_reading import erase
+from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.decided_steps import note_step

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.sequences import pairs_of_records
+from tracecloak.schemas.arrays.pairing import pairs_of_records
 
 
 def pairs(text: str) -> list[tuple[int, int]]:
