@@ -78,23 +78,17 @@ def add_lineage(parser: argparse.ArgumentParser) -> None:
     """Adds where events of lineage go, which is not a key of a configuration."""
     parser.add_argument(
         "--lineage",
+        type=_lineage,
         help="where OpenLineage's events of the run go: a file, to which each is added as a line "
         "of JSON, or the http or https address that takes them, such as "
         "http://marquez:5000/api/v1/lineage; by default nowhere",
     )
 
 
-def checked_lineage(flags: dict[str, Any]) -> str | None:
-    """Takes out of flags where events of lineage go; None: nowhere.
+def _lineage(to: str) -> str:
+    from tracecloak.pipelines.outcomes.lineage import check_lineage
 
-    Raises:
-        UsageError: They cannot go there; see `check_lineage`.
-    """
-    to: str | None = flags.pop("lineage", None)
-    if to is not None:
-        from tracecloak.pipelines.outcomes.lineage import check_lineage
-
-        check_lineage(to)
+    check_lineage(to)
     return to
 
 

@@ -12,7 +12,6 @@ from tracecloak.pipelines.commands.flags import (
     add_flag,
     add_lineage,
     add_release_flags,
-    checked_lineage,
 )
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.release_text import release_data, release_rows
@@ -55,7 +54,7 @@ def run(given: Given) -> int:
         from tracecloak.pipelines.outcomes.metrics import check_metrics
 
         check_metrics(metrics)
-    lineage = checked_lineage(flags)
+    lineage = flags.pop("lineage", None)
     asks = flags.pop("yes", "false") != "true"
     config, code = None, TracecloakError.exit_code
     try:

@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_lineage, checked_lineage
+from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_lineage
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -54,7 +54,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.stream.config import load_stream
 
     flags = dict(given.flags)
-    lineage = checked_lineage(flags)
+    lineage = flags.pop("lineage", None)
     of_positions = {name: flags.pop(name, None) for name in ("action", *_OF_POSITIONS)}
     config = load_stream(given.config, flags)
     if of_positions.pop("action") is not None:

@@ -18,7 +18,7 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         reservation: Of the release.
 
     Raises:
-        UsageError: The release was withdrawn, or is charged to another window.
+        UsageError: The release was withdrawn, or is charged to another window or another kind of window.
         MadeElsewhere: It is reserved or visible under another key.
     """
     last = charges(entries)
@@ -28,7 +28,16 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         check_not_elsewhere(entries, reservation)
     if ours is None or ours.action == "void":
         return False
-    _check_same_window(entries, reservation)
+    charged = windowed(entries).get(reservation.charge)
+    was, now = None if charged is None else charged.window, reservation.window
+    places = {None if window is None else window.place for window in (was, now)}
+    if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
+        raise UsageError(
+            f"release {reservation.release_id!r} in {reservation.output} is charged to "
+            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
+            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
+            "choose another release_id, or set the schedule as it was"
+        )
     return True
 
 
@@ -79,22 +88,4 @@ def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> N
             f"{begun} {finds}. If it was cut off, run it again with that key store, which finishes "
             "it for nothing, or give it up with `tracecloak ledger forfeit`. If it was visible and "
             "is gone, restore it, or choose another release_id, which is another spend"
-        )
-
-
-def _check_same_window(entries: Sequence[Entry], reservation: Reservation) -> None:
-    """Makes sure that a release that is reserved again is of the window that it was reserved for.
-
-    Raises:
-        UsageError: It is of another, or its price was not to add up and now is.
-    """
-    charged = windowed(entries).get(reservation.charge)
-    was, now = None if charged is None else charged.window, reservation.window
-    places = {None if window is None else window.place for window in (was, now)}
-    if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
-        raise UsageError(
-            f"release {reservation.release_id!r} in {reservation.output} is charged to "
-            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
-            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
-            "choose another release_id, or set the schedule as it was"
         )
