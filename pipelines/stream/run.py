@@ -202,7 +202,8 @@ def build_stream(
     rejected = RejectSink(places.rejected, config.reject_kafka or config.reject_topic)
     _ = (
         decoded[REJECTS]
-        | "AllRejects" >> beam.WithKeys(0).with_output_types(tuple[int, pa.RecordBatch])
+        | "OneKey"
+        >> beam.Map(lambda batch: (0, batch)).with_output_types(tuple[int, pa.RecordBatch])
         | "WriteRejects" >> beam.ParDo(WriteRejects(rejected))
     )
     return written

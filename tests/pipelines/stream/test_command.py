@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import jsonschema
 import pydantic
 import pytest
@@ -16,8 +15,7 @@ from apache_beam.io.gcp.pubsub import ReadFromPubSub
 from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.support.releasing import tracecloak
-from tests.support.stream_runs import S, stream_of
-from tracecloak.pipelines.budget.gate import Gate
+from tests.support.stream_runs import S
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
@@ -27,17 +25,14 @@ from tracecloak.pipelines.stream.config import (
     stream_json_schema,
     stream_keys,
 )
-from tracecloak.pipelines.stream.epoch import Epoch, Places, manifest_of
-from tracecloak.pipelines.stream.noted_steps import NotedSteps
+from tracecloak.pipelines.stream.epoch import manifest_of
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.transforms.formats.messages import Operations
 from tracecloak.transforms.formats.registry_messages import RegistrySchemas
-from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
-from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 HOUR = 3_600 * S
 ROOT = Path(__file__).parents[3]
@@ -391,20 +386,6 @@ def test_the_source_is_beams_own(
     else:
         with pytest.raises(UsageError, match=said):
             stream.source_of(config)
-
-
-def test_rejects_go_to_a_topic_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for topic, is_there in ((None, False), ("projects/hospital/topics/rejects", True)):
-        config = load_stream(None, given(tmp_path, reject_topic=topic))
-        product = config.made_product()
-        pipeline = beam.Pipeline("BundleBasedDirectRunner")
-        keys = (KeyReference("env:A"), KeyReference("env:B"))
-        manifest = manifest_of(config, product, "fingerprint")
-        places = Places("out", "work", "rejects", KeptSteps("kept", product.released))
-        noted = NotedSteps(Gate("gate", "out", "ward@1", "fingerprint"))
-        epoch = Epoch(config, product, keys, manifest, places, "out", "private", noted)
-        stream.build_stream(pipeline, stream_of([]), epoch)
-        assert ("RejectTopic" in pipeline.applied_labels) == is_there
 
 
 def test_what_keys_are_wrong_together_is_said_without_all_that_was_given(tmp_path: Path) -> None:

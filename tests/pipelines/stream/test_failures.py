@@ -51,6 +51,7 @@ from tracecloak.schemas.errors import (
     TracecloakError,
     UsageError,
 )
+from tracecloak.transforms.stream.topic_sinks import LineSink
 
 # --- Failures ---------------------------------------------------------------------------------
 
@@ -289,7 +290,12 @@ def test_pure_epsilon_takes_no_delta(tmp_path: Path) -> None:
 # --- Messages that are not what they should be ------------------------------------------------
 
 
-def test_a_poison_message_stops_nothing_and_is_listed_without_itself(tmp_path: Path) -> None:
+def test_a_poison_message_stops_nothing_and_is_listed_without_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic gets the places, too."""
+    of_topic: list[str] = []
+    monkeypatch.setattr(LineSink, "send", lambda _, lines: of_topic.extend(lines))
     sent = random_messages()
     poison = [
         TimestampedValue(PubsubMessage(b'{"case_id": "patient-7"', {}), 12.5),
@@ -297,7 +303,7 @@ def test_a_poison_message_stops_nothing_and_is_listed_without_itself(tmp_path: P
         TimestampedValue(PubsubMessage(b'{"case_id": "patient-9", "activity": "A"}', {}), 14),
     ]
     happenings = in_time(sent, 120)
-    config = stream_config(tmp_path, horizon=9)
+    config = stream_config(tmp_path, horizon=9, reject_topic="projects/ward/topics/unread")
     with no_noise():
         run(config, [*happenings[:4], poison, [poison[0]], *happenings[4:]])
     expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 9}
@@ -307,6 +313,8 @@ def test_a_poison_message_stops_nothing_and_is_listed_without_itself(tmp_path: P
     assert Counter(line["publish_time"] for line in lines)[12_500_000] >= 1
     assert {line["publish_time"] for line in lines} == {12_500_000, 13_000_000, 14_000_000}
     assert "patient" not in "".join(path.read_text() for path in files)
+    places = {line["publish_time"] for line in map(json.loads, of_topic)}
+    assert places == {12_500_000, 13_000_000, 14_000_000}
 
 
 def test_clocks_that_jump_do_not_touch_the_cases_of_others(tmp_path: Path) -> None:
