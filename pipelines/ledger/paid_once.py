@@ -18,7 +18,7 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         reservation: Of the release.
 
     Raises:
-        UsageError: The release was withdrawn, or is charged to another window or another kind of window.
+        UsageError: The release was withdrawn, or is charged to another window or kind of window.
         MadeElsewhere: It is reserved or visible under another key.
     """
     last = charges(entries)

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -27,8 +27,10 @@ from tracecloak.schemas.events.events import PUBLISH_TIME
 from tracecloak.schemas.streams.message_reasons import OTHER_OPERATION, TOMBSTONE
 from tracecloak.transforms.files import delete_files, join, names_in, read_if_there, write_anew
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.now_and_then import NowAndThen
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
