@@ -40,7 +40,6 @@ from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.trees.asked_ends import AskedEnds
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, clipped_pairs, numbers_of_pairs
 from tracecloak.anonymizers.trees.cuts import Relation, Rules, build_tree, top_pairs
 from tracecloak.anonymizers.trees.fitness import (
@@ -50,7 +49,7 @@ from tracecloak.anonymizers.trees.fitness import (
     interval_of_share,
     score_sum,
 )
-from tracecloak.anonymizers.trees.questions import HalvedBudget
+from tracecloak.anonymizers.trees.questions import AskedEnds, HalvedBudget
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.models.process_tree import ProcessTree, flower, normalise

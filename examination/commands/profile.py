@@ -44,8 +44,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: The file would lie where releases lie.
     """
-    from tracecloak.examination.profile.profile import WARNING, profile
-    from tracecloak.examination.profile.words import lines_to_paste, rows_of
+    from tracecloak.examination.profile.profile import WARNING, lines_to_paste, profile, rows_of
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress

@@ -13,13 +13,12 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.examination.doctor.setting import Said, Setting, Status
 from tracecloak.pipelines.budget.opening import out_of_reach
 from tracecloak.pipelines.ledger.caps import added_by, check_caps
-from tracecloak.pipelines.ledger.database import Database, LedgerError
+from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
 from tracecloak.pipelines.ledger.declarations import check_answered
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.paid_once import check_not_elsewhere
-from tracecloak.pipelines.ledger.table import TABLE
 from tracecloak.pipelines.runners.names import is_local
 
 _LOCK_SECONDS = 5.0

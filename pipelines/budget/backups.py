@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from tracecloak.pipelines.cases.noted_cases import NotedCases
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.database import Database, LedgerError
+from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError, is_there
 from tracecloak.pipelines.ledger.declarations import (
     awaited_stores,
     awaited_text,
@@ -28,7 +28,6 @@ from tracecloak.pipelines.ledger.declarations import (
 )
 from tracecloak.pipelines.ledger.entries import Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.table import TABLE, is_there
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import exists, read_if_there, require_file_system, write_new
 

@@ -12,8 +12,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.configuration.flag_texts import kinds_of
-from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import given_value, kinds_of
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY

@@ -3,6 +3,8 @@
 A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping can
 also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has only
 this value.
+
+What the text of a flag stands for, by the rules that flag_texts.py states.
 """
 
 from __future__ import annotations
@@ -14,6 +16,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import pydantic
 from pydantic.fields import FieldInfo
+
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.texts.bounded_json import bounded_json
 
 # Lists and mappings whose plain text is the path of a file with a form of its own.
 NAMES_OF_FILES = ("vocabulary", "model", "groups")
@@ -145,3 +150,58 @@ def _needs_json(part: Any) -> bool:
 def _listed(part: Any) -> str:
     text = _plain(part)
     return json.dumps(text, ensure_ascii=False) if "," in text or text != text.strip() else text
+
+
+def given_value(name: str, text: Any, field: FieldInfo) -> Any:
+    """Returns what a flag's text stands for, as a configuration file would have it.
+
+    Args:
+        name: Of the flag.
+        text: What was typed. A value that is no text is returned as it is.
+        field: The parameter.
+
+    Raises:
+        UsageError: The text is neither JSON nor YAML though it begins so, or its file cannot be
+            read.
+    """
+    kinds = kinds_of(field.annotation)
+    if not isinstance(text, str) or not kinds:
+        return text
+    if text.startswith("@"):
+        return _of_file(name, text[1:])
+    if text.lstrip().startswith(("[", "{")):
+        return _in_line(name, text)
+    if list in kinds and name not in NAMES_OF_FILES:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    return text
+
+
+def _of_file(name: str, path: str) -> Any:
+    from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
+
+    try:
+        with open(path, "rb") as stream:
+            return bounded_yaml(stream.read(MAX_BYTES + 1))
+    except OSError as error:
+        raise UsageError(f"{name}: file {path!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{name}: file {path!r} is no YAML that can be read: {error}") from None
+
+
+def _in_line(name: str, text: str) -> Any:
+    """Tries JSON first, as its strings may have characters that YAML does not allow."""
+    try:
+        return bounded_json(text)
+    except json.JSONDecodeError:
+        pass
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+    from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
+
+    try:
+        return bounded_yaml(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{name}: what begins with {text.lstrip()[0]} must be JSON, or YAML as in a "
+            f"configuration file: {error}; got {text[:80]!r}"
+        ) from None

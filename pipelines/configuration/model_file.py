@@ -17,8 +17,7 @@ from xml.etree import ElementTree
 import pydantic
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.queries.model_rules import rules_of_model
-from tracecloak.anonymizers.queries.order_rules import NamedRules
+from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree
 from tracecloak.schemas.models.process_tree import (

@@ -33,7 +33,14 @@ from tracecloak.pipelines.ledger.balance import (
     spent_in,
 )
 from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.database import (
+    TABLE,
+    Database,
+    LedgerError,
+    LedgerUnavailable,
+    is_there,
+    read_entries,
+)
 from tracecloak.pipelines.ledger.entries import (
     UNDRAWN,
     Action,
@@ -45,7 +52,6 @@ from tracecloak.pipelines.ledger.entries import (
 )
 from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
 from tracecloak.pipelines.ledger.past import Past
-from tracecloak.pipelines.ledger.table import TABLE, is_there, read_entries
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:

@@ -27,8 +27,12 @@ from tracecloak.pipelines.configuration.config import (
     listed,
     read_yaml,
 )
-from tracecloak.pipelines.configuration.flag_texts import form_of, parameter_help, standing
-from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import (
+    form_of,
+    given_value,
+    parameter_help,
+    standing,
+)
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.pipelines.runners.names import LOCAL, is_local

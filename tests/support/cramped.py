@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracecloak.pipelines.runners import grouping, in_memory, log_parts
+from tracecloak.pipelines.runners import in_memory, log_parts
 from tracecloak.pipelines.runners.limits import Limits
 
 
@@ -15,7 +15,7 @@ from tracecloak.pipelines.runners.limits import Limits
 def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None]:
     """Within the block, shards are dealt out again, and parts are merged from runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grouping, "_SMALL_EVENTS", 20)
+        patch.setattr(in_memory, "_SMALL_EVENTS", 20)
         patch.setattr(in_memory, "_PIECE_EVENTS", 200)
         patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
         patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)

@@ -21,8 +21,7 @@ from typing import Any, Literal
 from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts.axes import Axis, interval_words, value_words
-from tracecloak.transforms.charts.charts import MANY, columns_chart, rows_chart
-from tracecloak.transforms.charts.drawing import Drawing, box, line
+from tracecloak.transforms.charts.charts import MANY, Drawing, box, columns_chart, line, rows_chart
 from tracecloak.transforms.models.plain_names import plain_name
 from tracecloak.transforms.pages.page import PagePart
 

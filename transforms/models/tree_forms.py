@@ -1,13 +1,382 @@
-"""The files of a released tree beside Parquet and JSON, by the endings of their names."""
+"""The files of a released tree beside Parquet and JSON, by the endings of their names.
+
+Writes a process tree as PTML, as a Petri net in PNML and as BPMN with its drawing.
+
+Equal trees are equal bytes: identifiers are numbers, and there is no clock. What XML cannot hold of
+a name becomes U+FFFD. The formats are those that ProM, pm4py and editors of BPMN read:
+PTML is ProM's of process trees; PNML is ISO/IEC 15909-2 with ProM's mark of silent transitions and
+the final marking of pm4py; BPMN is OMG BPMN 2.0.2 with one private process.
+
+Draws a process tree as one SVG file that needs nothing else.
+
+No script, no style sheet, no font, no address: the file shows the same in a closed network, and
+tells nobody that it was opened. Its bytes depend on the tree and the words only. It is drawn as a
+BPMN diagram: rounded boxes are activities, a diamond with a cross is a choice, one with a plus
+means that all of its ways are gone in any order, and ways back are orange.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from xml.sax.saxutils import escape, quoteattr
 
-from tracecloak.schemas.models.process_tree import ProcessTree
+from tracecloak.schemas.models.petri_net import Tokens, net_of_tree
+from tracecloak.schemas.models.process_tree import Operator, ProcessTree
 from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.transforms.models.tree_models import write_bpmn, write_pnml, write_ptml
-from tracecloak.transforms.models.tree_svg import write_tree_svg
+from tracecloak.transforms.formats.xes_writer import sanitise
+from tracecloak.transforms.models.dfg_labels import isolated, wrap
+from tracecloak.transforms.models.plain_names import plain_name
+from tracecloak.transforms.models.tree_layout import (
+    LINE,
+    NAME_SIZE,
+    Diagram,
+    DiagramNode,
+    Flow,
+    lay_out_tree,
+)
+
+_TITLE_SIZE, _CAPTION_SIZE = 17.0, 11.0  # pixels
+_MARGIN, _LEAST_WIDTH = 24.0, 520.0
+_ARROW = 7.0
+_FONT = "font-family:Helvetica,Arial,'Noto Sans',sans-serif"
+_INK, _FAINT, _FORWARD, _BACKWARD = "#1c2b3a", "#52616f", "#47688c", "#b0653a"
+
+
+def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
+    """Returns the tree as SVG, from the start at the left to the end at the right.
+
+    Args:
+        tree: What to draw.
+        title: Stands above it.
+        caption: Stands below it, such as the sentence that says what the release guarantees.
+    """
+    diagram = lay_out_tree(tree)
+    width = max(diagram.width, _LEAST_WIDTH)
+    heads = wrap(plain_name(title), _TITLE_SIZE, width)
+    caption_text = " ".join(plain_name(word) for word in caption.split())
+    words = wrap(caption_text, _CAPTION_SIZE, width)
+    above = _MARGIN + LINE * _TITLE_SIZE * len(heads) + 12
+    below = above + diagram.height + 20
+    height = below + LINE * _CAPTION_SIZE * len(words) + _MARGIN
+    across, down = _n(width + 2 * _MARGIN), _n(height)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}"'
+        f' viewBox="0 0 {across} {down}" role="img" style="{_FONT}">',
+        f"<title>{_escape(plain_name(title))}</title>",
+        f"<desc>{_escape(caption_text)}</desc>",
+        f'<rect width="{across}" height="{down}" fill="#ffffff"/>',
+    ]
+    for i, line in enumerate(heads):
+        y = _MARGIN + LINE * _TITLE_SIZE * (i + 0.75)
+        parts.append(_words(line, _MARGIN, y, _TITLE_SIZE, _INK, ' font-weight="bold"'))
+    left = _MARGIN + (width - diagram.width) / 2
+    parts.append(f'<g transform="translate({_n(left)} {_n(above)})">')
+    parts += [_flow(flow) for flow in diagram.flows]
+    parts += [_node(node, _is_open(diagram, i)) for i, node in enumerate(diagram.nodes)]
+    parts.append("</g>")
+    for i, line in enumerate(words):
+        y = below + LINE * _CAPTION_SIZE * (i + 0.75)
+        parts.append(_words(line, _MARGIN, y, _CAPTION_SIZE, _FAINT))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _is_open(diagram: Diagram, number: int) -> bool:
+    return sum(flow.source == number for flow in diagram.flows) > 1
+
+
+def _flow(flow: Flow) -> str:
+    (x, y), (before_x, before_y) = flow.points[-1], flow.points[-2]
+    is_back = any(b[0] < a[0] for a, b in zip(flow.points, flow.points[1:], strict=False))
+    ink = _BACKWARD if is_back else _FORWARD
+    # Along the last piece: one of the two is 0.
+    across = (x > before_x) - (x < before_x)
+    down = (y > before_y) - (y < before_y)
+    foot = (x - _ARROW * across, y - _ARROW * down)
+    half = _ARROW / 2
+    path = "L".join(f"{_n(a)} {_n(b)}" for a, b in (*flow.points[:-1], foot))
+    head = "L".join(
+        f"{_n(a)} {_n(b)}"
+        for a, b in (
+            (x, y),
+            (foot[0] - half * down, foot[1] - half * across),
+            (foot[0] + half * down, foot[1] + half * across),
+        )
+    )
+    return (
+        f'<g class="flow"><path d="M{path}" fill="none" stroke="{ink}" stroke-width="1.4"'
+        f' stroke-linejoin="round"/><path d="M{head}Z" fill="{ink}"/></g>'
+    )
+
+
+def _node(node: DiagramNode, is_open: bool) -> str:
+    x, y = node.x + node.width / 2, node.y + node.height / 2
+    if node.label is not None:
+        return _task(node, x, y)
+    half = node.width / 2
+    if node.kind in ("start", "end"):
+        stroke = 1.5 if node.kind == "start" else 4
+        return (
+            f'<g class="{node.kind}"><title>{node.kind}</title><circle cx="{_n(x)}" cy="{_n(y)}"'
+            f' r="{_n(half - stroke / 2)}" fill="#ffffff" stroke="{_FORWARD}"'
+            f' stroke-width="{_n(stroke)}"/></g>'
+        )
+    arm = half / 2.4
+    sign = (
+        f"M{_n(x - arm)} {_n(y)}h{_n(2 * arm)}M{_n(x)} {_n(y - arm)}v{_n(2 * arm)}"
+        if node.kind == "parallel"
+        else f"M{_n(x - arm)} {_n(y - arm)}l{_n(2 * arm)} {_n(2 * arm)}"
+        f"M{_n(x - arm)} {_n(y + arm)}l{_n(2 * arm)} {_n(-2 * arm)}"
+    )
+    meaning = {
+        ("exclusive", True): "one of these",
+        ("parallel", True): "all of these, in any order",
+    }.get((node.kind, is_open), "together again")
+    return (
+        f'<g class="{node.kind}"><title>{meaning}</title>'
+        f'<path d="M{_n(x - half)} {_n(y)}L{_n(x)} {_n(y - half)}L{_n(x + half)} {_n(y)}'
+        f'L{_n(x)} {_n(y + half)}Z" fill="#fdf6e3" stroke="{_FORWARD}"/>'
+        f'<path d="{sign}" fill="none" stroke="{_INK}" stroke-width="2"/></g>'
+    )
+
+
+def _task(node: DiagramNode, x: float, y: float) -> str:
+    parts = [
+        f'<g class="task"><title>{_escape(isolated(plain_name(node.label or "")))}</title>'
+        f'<rect x="{_n(node.x)}" y="{_n(node.y)}" width="{_n(node.width)}"'
+        f' height="{_n(node.height)}" rx="7" fill="#e9f0f7" stroke="{_FORWARD}"/>'
+    ]
+    line = y - LINE * NAME_SIZE * (len(node.lines) - 1) / 2 + 0.35 * NAME_SIZE
+    for text in node.lines:
+        parts.append(_words(text, x, line, NAME_SIZE, _INK, ' text-anchor="middle"'))
+        line += LINE * NAME_SIZE
+    return "".join([*parts, "</g>"])
+
+
+def _words(text: str, x: float, y: float, size: float, ink: str, more: str = "") -> str:
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{ink}"{more}>'
+        f"{_escape(text)}</text>"
+    )
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _n(value: float) -> str:
+    """A length to a tenth of a pixel."""
+    return f"{value + 0.0:.1f}".removesuffix(".0")
+
+
+_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
+_PTML_TAGS: dict[Operator, str] = {
+    "sequence": "sequence",
+    "exclusive": "xor",
+    "parallel": "and",
+    "loop": "xorLoop",
+}
+_PNML_NET = "http://www.pnml.org/version-2009/grammar/pnmlcoremodel"
+_BPMN_TAGS = {
+    "start": "startEvent",
+    "end": "endEvent",
+    "task": "task",
+    "exclusive": "exclusiveGateway",
+    "parallel": "parallelGateway",
+}
+_BPMN_SPACES = (
+    'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL"'
+    ' xmlns:bpmndi="http://www.omg.org/spec/BPMN/20100524/DI"'
+    ' xmlns:omgdc="http://www.omg.org/spec/DD/20100524/DC"'
+    ' xmlns:omgdi="http://www.omg.org/spec/DD/20100524/DI"'
+)
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(sanitise(text))
+
+
+def _text(text: str) -> str:
+    return escape(sanitise(text), {"\r": "&#13;"})
+
+
+def _document(lines: Sequence[str]) -> str:
+    return "\n".join([_HEAD, *lines, ""])
+
+
+# --- PTML -----------------------------------------------------------------------------------------
+
+
+def write_ptml(tree: ProcessTree, title: str) -> str:
+    """Returns the tree as PTML; a loop has a third child, silent, which comes after it.
+
+    Args:
+        tree: What to write.
+        title: Name of the process.
+    """
+    nodes: list[str] = []
+    edges: list[str] = []
+
+    def add(node: ProcessTree, parent: str | None) -> None:
+        name = f"n{len(nodes)}"
+        if node.operator is not None:
+            nodes.append(f'<{_PTML_TAGS[node.operator]} id="{name}" name=""/>')
+        elif node.label is not None:
+            nodes.append(f'<manualTask id="{name}" name={_attribute(node.label)}/>')
+        else:
+            nodes.append(f'<automaticTask id="{name}" name=""/>')
+        if parent is not None:
+            edges.append(f'<parentsNode id="e{len(edges)}" sourceId="{parent}" targetId="{name}"/>')
+        for child in (*node.children, *[ProcessTree()] * (node.operator == "loop")):
+            add(child, name)
+
+    add(tree, None)
+    return _document(
+        [
+            "<ptml>",
+            f'<processTree id="tree" name={_attribute(title)} root="n0">',
+            *nodes,
+            *edges,
+            "</processTree>",
+            "</ptml>",
+        ]
+    )
+
+
+# --- PNML -----------------------------------------------------------------------------------------
+
+
+def write_pnml(tree: ProcessTree, title: str) -> str:
+    """Returns the tree's Petri net as PNML, with its initial and final marking.
+
+    Args:
+        tree: What to write.
+        title: Name of the net.
+    """
+    net = net_of_tree(tree)
+    places = {
+        place: f"p{i}"
+        for i, place in enumerate(
+            dict.fromkeys(
+                place
+                for tokens in (net.initial, *(t.takes for t in net.transitions),
+                               *(t.gives for t in net.transitions), net.final)
+                for place in tokens
+            )
+        )
+    }  # fmt: skip
+    return _document(
+        [
+            "<pnml>",
+            f'<net id="net" type="{_PNML_NET}">',
+            f"<name><text>{_text(title)}</text></name>",
+            '<page id="page">',
+            *_pnml_places(places, net.initial),
+            *(
+                line
+                for i, transition in enumerate(net.transitions)
+                for line in _pnml_transition(i, transition.label)
+            ),
+            *(
+                f'<arc id="{way}{i}-{places[place]}" source="{ends[0]}" target="{ends[1]}"/>'
+                for i, transition in enumerate(net.transitions)
+                for way, tokens in (("in", transition.takes), ("out", transition.gives))
+                for place in tokens
+                for ends in ((places[place], f"t{i}")[:: 1 if way == "in" else -1],)
+            ),
+            "</page>",
+            "<finalmarkings>",
+            "<marking>",
+            *(
+                f'<place idref="{places[place]}"><text>{n}</text></place>'
+                for place, n in net.final.items()
+            ),
+            "</marking>",
+            "</finalmarkings>",
+            "</net>",
+            "</pnml>",
+        ]
+    )
+
+
+def _pnml_places(places: dict[str, str], initial: Tokens) -> Iterator[str]:
+    for place, name in places.items():
+        tokens = initial.get(place, 0)
+        marking = f"<initialMarking><text>{tokens}</text></initialMarking>" if tokens else ""
+        yield f'<place id="{name}"><name><text>{name}</text></name>{marking}</place>'
+
+
+def _pnml_transition(number: int, label: str | None) -> Iterator[str]:
+    yield f'<transition id="t{number}">'
+    if label is None:
+        yield f"<name><text>t{number}</text></name>"
+        yield (
+            '<toolspecific tool="ProM" version="6.4" activity="$invisible$"'
+            f' localNodeID="t{number}"/>'
+        )
+    else:
+        yield f"<name><text>{_text(label)}</text></name>"
+    yield "</transition>"
+
+
+# --- BPMN -----------------------------------------------------------------------------------------
+
+
+def write_bpmn(tree: ProcessTree, title: str) -> str:
+    """Returns the tree as BPMN: tasks and gateways, and where each of them stands.
+
+    Args:
+        tree: What to write.
+        title: Name of the process.
+    """
+    diagram = lay_out_tree(tree)
+    return _document(
+        [
+            f'<definitions {_BPMN_SPACES} id="definitions" targetNamespace="urn:tracecloak">',
+            f'<process id="process" name={_attribute(title)} isExecutable="false">',
+            *_bpmn_nodes(diagram),
+            *(
+                f'<sequenceFlow id="flow{i}" sourceRef="node{flow.source}"'
+                f' targetRef="node{flow.target}"/>'
+                for i, flow in enumerate(diagram.flows)
+            ),
+            "</process>",
+            '<bpmndi:BPMNDiagram id="diagram">',
+            '<bpmndi:BPMNPlane id="plane" bpmnElement="process">',
+            *_bpmn_drawing(diagram),
+            "</bpmndi:BPMNPlane>",
+            "</bpmndi:BPMNDiagram>",
+            "</definitions>",
+        ]
+    )
+
+
+def _bpmn_nodes(diagram: Diagram) -> Iterator[str]:
+    for i, node in enumerate(diagram.nodes):
+        tag = _BPMN_TAGS[node.kind]
+        incoming = [j for j, flow in enumerate(diagram.flows) if flow.target == i]
+        outgoing = [j for j, flow in enumerate(diagram.flows) if flow.source == i]
+        direction = ""
+        if node.kind in ("exclusive", "parallel"):
+            which = "Diverging" if len(outgoing) > 1 else "Converging"
+            direction = f' gatewayDirection="{which}"'
+        yield f'<{tag} id="node{i}" name={_attribute(node.label or "")}{direction}>'
+        yield from (f"<incoming>flow{j}</incoming>" for j in incoming)
+        yield from (f"<outgoing>flow{j}</outgoing>" for j in outgoing)
+        yield f"</{tag}>"
+
+
+def _bpmn_drawing(diagram: Diagram) -> Iterator[str]:
+    for i, node in enumerate(diagram.nodes):
+        yield f'<bpmndi:BPMNShape id="shape{i}" bpmnElement="node{i}">'
+        yield (
+            f'<omgdc:Bounds x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}"'
+            f' height="{node.height:.1f}"/>'
+        )
+        yield "</bpmndi:BPMNShape>"
+    for i, flow in enumerate(diagram.flows):
+        yield f'<bpmndi:BPMNEdge id="edge{i}" bpmnElement="flow{i}">'
+        yield from (f'<omgdi:waypoint x="{x:.1f}" y="{y:.1f}"/>' for x, y in flow.points)
+        yield "</bpmndi:BPMNEdge>"
 
 
 def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:

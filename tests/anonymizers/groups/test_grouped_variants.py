@@ -19,11 +19,11 @@ from tests.support.silence import Noting as Telling
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.groups import grouped_variants
-from tracecloak.anonymizers.groups.group_sums import GroupSums
 from tracecloak.anonymizers.groups.grouped_variants import (
     CLEAR,
     HIDDEN,
     GroupedVariants,
+    GroupSums,
     group_chain,
 )
 from tracecloak.anonymizers.noise.noting import Noting

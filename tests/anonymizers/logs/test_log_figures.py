@@ -21,8 +21,7 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.logs.estimates import Estimate, cases_of, figure_within
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
-from tracecloak.anonymizers.logs.log_figures import figures_of_log
-from tracecloak.anonymizers.logs.time_figures import time_figures
+from tracecloak.anonymizers.logs.log_figures import figures_of_log, time_figures
 from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.variants.generator import Domain

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.logs import MINUTE, trace_batch
-from tracecloak.anonymizers.logs.time_figures import wait_figures
+from tracecloak.anonymizers.logs.log_figures import wait_figures
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.figures import Figure

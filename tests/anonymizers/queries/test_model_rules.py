@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.queries.model_rules import rules_of_model
-from tracecloak.anonymizers.queries.order_rules import NamedRules
+from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models import petri_net
 from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree, states_of

@@ -21,9 +21,9 @@ from tracecloak.examination.audit.attacks import (
 from tracecloak.examination.audit.bounds import (
     clopper_pearson,
     epsilon_lower_bound,
+    learnt_columns,
     one_run_epsilon,
 )
-from tracecloak.examination.audit.events import learnt_columns
 from tracecloak.schemas.errors import UsageError
 
 # --- Clopper-Pearson ------------------------------------------------------------------------------

@@ -30,10 +30,9 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable, read_entries
 from tracecloak.pipelines.ledger.entries import Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.table import read_entries
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534

@@ -24,10 +24,9 @@ from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.cases.cases_reading import erase
 from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable
+from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable, read_entries
 from tracecloak.pipelines.ledger.decided_steps import note_step
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.table import read_entries
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch

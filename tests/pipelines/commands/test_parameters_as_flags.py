@@ -18,8 +18,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.flag_texts import as_json
-from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import as_json, given_value
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.configuration.flag_texts import flag_text, parameter_help, shown
-from tracecloak.pipelines.configuration.flag_values import given_value
+from tracecloak.pipelines.configuration.flag_texts import (
+    flag_text,
+    given_value,
+    parameter_help,
+    shown,
+)
 
 JSON = st.recursive(
     st.none()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tracecloak.anonymizers.queries.model_rules import rules_of_model
-from tracecloak.anonymizers.queries.order_rules import NamedRules
+from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.petri_net import net_of_tree

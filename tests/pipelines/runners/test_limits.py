@@ -20,8 +20,8 @@ from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
 from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
 from tracecloak.pipelines.runners import held, limits
-from tracecloak.pipelines.runners.grouping import EventsByShard
 from tracecloak.pipelines.runners.held import HeldTraces, Hold
+from tracecloak.pipelines.runners.in_memory import EventsByShard
 from tracecloak.pipelines.runners.limits import Limits
 from tracecloak.pipelines.runners.workers import Workers
 from tracecloak.schemas.errors import TracecloakError

@@ -13,8 +13,7 @@ from tests.transforms.publish.test_report import made_up
 from tracecloak.schemas.published.figure import LEGEND
 from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts import indicators_part as part_module
-from tracecloak.transforms.charts.charts import MANY
-from tracecloak.transforms.charts.drawing import LETTER, Drawing, fitted
+from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing, fitted
 from tracecloak.transforms.charts.indicators_part import indicators_part
 from tracecloak.transforms.pages.page import PagePart
 from tracecloak.transforms.publish.report import report_html

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models import graph_net
-from tracecloak.transforms.models.dfg_dot import write_dot
 from tracecloak.transforms.models.dfg_labels import elide, text_width, wrap
 from tracecloak.transforms.models.dfg_svg import write_svg
+from tracecloak.transforms.models.graph_forms import write_dot
 from tracecloak.transforms.models.plain_names import plain_name
 
 SVG = "{http://www.w3.org/2000/svg}"
