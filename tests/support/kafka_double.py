@@ -16,6 +16,8 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from tracecloak.transforms.services import kafka_identity
+
 STAMPED = confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
 BY_SENDER = confluent_kafka.TIMESTAMP_CREATE_TIME
 _EARLIEST = -2  # of an OffsetSpec
@@ -116,6 +118,7 @@ class TopicDouble:
 
     def used_by(self, patch: pytest.MonkeyPatch) -> None:
         """Has all clients of this process use this topic."""
+        patch.setattr(kafka_identity, "ABSENT_SECONDS", 0.0)
         patch.setattr(confluent_kafka, "Consumer", lambda settings: _Consumer(self))
         patch.setattr(confluent_kafka.admin, "AdminClient", lambda settings: _Admin(self))
 
@@ -170,8 +173,11 @@ class _Consumer:
 
 
 class _Admin:
+    """It never learns of a partition that is added to a topic that it knows."""
+
     def __init__(self, topic: TopicDouble) -> None:
         self._topic = topic
+        self._known = set(topic.ends)
 
     def describe_cluster(self, **_: Any) -> Future[Any]:
         return _done(SimpleNamespace(cluster_id=self._topic.cluster_id))
@@ -179,14 +185,16 @@ class _Admin:
     def describe_topics(self, named: Any, **_: Any) -> dict[str, Future[Any]]:
         topic = self._topic
         topic.n_looks += 1
+        answer: Future[Any]
         if not topic.ends:
-            answer: Future[Any] = Future()
+            answer = Future()
             code = confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
             answer.set_exception(confluent_kafka.KafkaException(confluent_kafka.KafkaError(code)))
-            return {topic.name: answer}
-        partitions = [SimpleNamespace(id=number) for number in topic.ends]
-        uuid = confluent_kafka.Uuid(*topic.topic_id)
-        return {topic.name: _done(SimpleNamespace(topic_id=uuid, partitions=partitions))}
+        else:
+            partitions = [SimpleNamespace(id=number) for number in topic.ends]
+            uuid = confluent_kafka.Uuid(*topic.topic_id)
+            answer = _done(SimpleNamespace(topic_id=uuid, partitions=partitions))
+        return dict.fromkeys(named.topic_names, answer)  # each is this one
 
     def describe_configs(self, resources: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
         settings = self._topic.settings.items()
@@ -206,7 +214,9 @@ class _Admin:
         is_stable = isolation_level == confluent_kafka.IsolationLevel.READ_COMMITTED
         answers = {}
         for place, spec in asked.items():
-            number = place.partition
+            if (number := place.partition) not in self._known:
+                error = confluent_kafka.KafkaError
+                raise confluent_kafka.KafkaException(error(error._NOENT))
             end = topic.stables.get(number, topic.ends[number]) if is_stable else topic.ends[number]
             is_first = spec._value == _EARLIEST
             offset = topic.firsts.get(number, 0) if is_first else end

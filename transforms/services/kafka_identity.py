@@ -22,6 +22,7 @@ from typing import Any
 
 from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
 from tracecloak.transforms.services.kafka_topic import (
+    ASK_OFTEN_SECONDS,
     ASK_SECONDS,
     READING,
     KafkaTopic,
@@ -31,6 +32,9 @@ from tracecloak.transforms.services.schemes import KAFKA
 
 _DIGEST_DIGITS = 32
 _FETCH_SECONDS = 1.0
+# A broker that has just started, or a topic that was just made, is unknown for a second or two.
+ABSENT_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
 _REMEDY = (
     "Compare both with `tracecloak stream positions`. If messages moved by a decision of yours, "
     "such as a failover, set the positions with that command; else name the log that was read, or "
@@ -156,31 +160,35 @@ def message_digest(key: bytes, message: Any) -> str:
     return mac.hexdigest()[:_DIGEST_DIGITS]
 
 
-def look_at(topic: KafkaTopic) -> LogNow:
+def look_at(topic: KafkaTopic, client: Any = None) -> LogNow:
     """Asks the brokers which topic it is, and for the offsets that it has.
 
     A topic that is not there has no partition.
+
+    Args:
+        topic: The topic.
+        client: An `AdminClient` that was asked before; None: a new one. It may know neither a
+            partition that was added since then nor that another broker takes its questions, so it
+            is given up on soon.
 
     Raises:
         UsageError: The client library is not installed, or brokers refuse.
         RetryLater: No broker answers.
     """
     library, admin = confluent_kafka(), importlib.import_module("confluent_kafka.admin")
-    client = topic.client(admin.AdminClient)
+    seconds = ASK_SECONDS if client is None else ASK_OFTEN_SECONDS
+    client = client or topic.client(admin.AdminClient)
+    if (described := _described(topic, client, seconds)) is None:
+        return LogNow(TopicIdentity(), {})
     try:
-        cluster = client.describe_cluster(request_timeout=ASK_SECONDS).result()
-        named = library.TopicCollection([topic.name])
-        described = client.describe_topics(named, request_timeout=ASK_SECONDS)[topic.name].result()
+        cluster = client.describe_cluster(request_timeout=seconds).result()
         places = [library.TopicPartition(topic.name, one.id) for one in described.partitions]
-        levels, spec = library.IsolationLevel, admin.OffsetSpec
-        asked = (
-            (spec.earliest(), levels.READ_UNCOMMITTED),
-            (spec.latest(), levels.READ_COMMITTED),
-            (spec.latest(), levels.READ_UNCOMMITTED),
-        )
+        spec, levels = admin.OffsetSpec, library.IsolationLevel
+        committed, every = levels.READ_COMMITTED, levels.READ_UNCOMMITTED
+        asked = (spec.earliest(), every), (spec.latest(), committed), (spec.latest(), every)
         answers = [
             client.list_offsets(
-                dict.fromkeys(places, which), isolation_level=level, request_timeout=ASK_SECONDS
+                dict.fromkeys(places, which), isolation_level=level, request_timeout=seconds
             )
             for which, level in asked
         ]
@@ -188,17 +196,39 @@ def look_at(topic: KafkaTopic) -> LogNow:
             {place.partition: answer.result() for place, answer in one.items()} for one in answers
         ]
     except library.KafkaException as error:
-        if error.args[0].code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return LogNow(TopicIdentity(), {})
         raise topic.unreached(error) from None
     bounds = {
-        number: Bounds(
-            first[number].offset, stable[number].offset, end[number].offset,
-            epoch_of(end[number].leader_epoch),
-        )
-        for number in sorted(first)
-    }  # fmt: skip
+        n: Bounds(first[n].offset, stable[n].offset, end[n].offset, epoch_of(end[n].leader_epoch))
+        for n in sorted(first)
+    }
     return LogNow(TopicIdentity(cluster.cluster_id or None, _text_of(described.topic_id)), bounds)
+
+
+def topic_id(topic: KafkaTopic, client: Any) -> str | None:
+    """Returns the id of a topic, which no later one has; None: it is not there, or has none.
+
+    Raises:
+        UsageError: Brokers refuse.
+        RetryLater: No broker answers.
+    """
+    described = _described(topic, client, ASK_OFTEN_SECONDS)
+    return None if described is None else _text_of(described.topic_id)
+
+
+def _described(topic: KafkaTopic, client: Any, seconds: float) -> Any:
+    """Returns a topic as brokers describe it; None: none has known it for ABSENT_SECONDS."""
+    library = confluent_kafka()
+    named = library.TopicCollection([topic.name])
+    deadline = time.monotonic() + ABSENT_SECONDS
+    while True:
+        try:
+            return client.describe_topics(named, request_timeout=seconds)[topic.name].result()
+        except library.KafkaException as error:
+            if error.args[0].code() != library.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise topic.unreached(error) from None
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_AGAIN_SECONDS)
 
 
 def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dict[int, str | None]:
@@ -302,7 +332,9 @@ def checked(
 ) -> KnownLog:
     """Makes sure that a topic is the log that was read.
 
-    The last message read is compared in partitions whose leader epoch grew.
+    The last message read is compared in partitions whose leader epoch grew. Where there is none
+    to compare, the place keeps the epoch that it has: whoever fetches by it (`PartitionReader`) has
+    the library ask the leader where that epoch ended.
 
     Args:
         topic: The topic.
@@ -312,7 +344,7 @@ def checked(
         partitions: In which the message is compared in any case.
 
     Returns:
-        What is known now, with ids that were not known and leader epochs that grew.
+        What is known now, with ids and leader epochs that were not known, and those that grew.
 
     Raises:
         SourceChanged: It is another log.
@@ -328,6 +360,8 @@ def checked(
             raise error
     places = {
         number: replace(place, epoch=max(place.epoch, now.bounds[number].epoch))
+        if number in offsets or place.epoch < 0
+        else place
         for number, place in known.places.items()
     }
     return KnownLog(places, known.identity.adopting(now.identity))
@@ -391,6 +425,19 @@ def _since(topic: KafkaTopic, consumer: Any, found: Any, since_ms: int) -> int:
             if kind is None or (kind == stamped and millis >= since_ms):
                 return max(int(found.offset), int(message.offset()))
     raise RetryLater(f"{KAFKA}{topic.servers} does not give its messages")
+
+
+def transaction_remedy(topic: KafkaTopic, partition: int) -> str:
+    """Returns what ends a transaction of a partition that nobody ends, as commands to paste.
+
+    The client library cannot ask who began it.
+    """
+    tool = f"kafka-transactions.sh --bootstrap-server {topic.servers}"
+    place = f"--topic {topic.name} --partition {partition}"
+    return (
+        f"`{tool} describe-producers {place}` names its producer and its offset: end that, or the "
+        f"transaction with `{tool} abort {place} --start-offset OFFSET`"
+    )
 
 
 def other_log(name: str, why: str) -> SourceChanged:

@@ -17,9 +17,9 @@ neither read nor rejected: the one case in which a record decides for others.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,20 +31,19 @@ from tracecloak.transforms.services.kafka_identity import (
     checked,
     epoch_of,
     look_at,
-    messages_lost,
     other_log,
+    topic_id,
 )
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.kafka_topic import (
-    ASK_OFTEN_SECONDS,
     READING,
     KafkaTopic,
     confluent_kafka,
 )
-from tracecloak.transforms.services.schemes import KAFKA
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 _NEVER_US = -(1 << 63)
+_Answer = TypeVar("_Answer")
 
 
 class PartitionReader:
@@ -75,6 +74,8 @@ class PartitionReader:
         self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
         self._admin = importlib.import_module("confluent_kafka.admin")
         self._client: Any = None
+        self._now: LogNow
+        self._looked_us = _NEVER_US
         self.known = known
         self._held: dict[int, str] = {}
         self._fetched: Sequence[Any] = ()
@@ -121,8 +122,8 @@ class PartitionReader:
             if places[number].digest
             and epoch_of(fetched[row].leader_epoch()) > places[number].epoch
         ]
-        if grown:
-            self.check(look_at(self._topic), grown)
+        if grown or (fetched and self._is_renamed()):
+            self.check(self._ask(look_at), grown)
         self._pass_marks()
         behind = {
             number: self.known.places[number].behind(self._key, fetched[row])
@@ -135,6 +136,23 @@ class PartitionReader:
         if len(self._held) > n_held:
             self._assign()
         return messages
+
+    def look(self, passed_us: int) -> LogNow:
+        """Returns the topic as it was after a moment, once it is the log that is read.
+
+        Args:
+            passed_us: That moment, by the brokers' clocks; they are asked again if it is another.
+
+        Raises:
+            SourceChanged: It is another log.
+            MessagesLost: Messages were deleted before they were read.
+            RetryLater: No broker answers.
+        """
+        if passed_us != self._looked_us:
+            self._now = self._ask(look_at)
+            self.check(self._now)
+            self._looked_us = passed_us
+        return self._now
 
     def check(self, now: LogNow, partitions: Collection[int] = ()) -> None:
         """Makes sure that the topic is the log that is read.
@@ -155,10 +173,12 @@ class PartitionReader:
     def watermark_us(self, partition: int, passed_us: int) -> int:
         """Returns a moment before which all messages of a partition have been returned.
 
+        The end of the partition is that of a look, whose topic was the one that is read: the end
+        of one that was made anew meanwhile is less.
+
         Args:
             partition: Of the topic.
-            passed_us: A moment that is over by the brokers' clocks; they told it before they are
-                asked here, as messages may come meanwhile.
+            passed_us: See `look`, as messages may come meanwhile.
 
         Returns:
             At most that moment, less CLOCK_SKEW_US: another broker may append what comes next. It
@@ -170,7 +190,7 @@ class PartitionReader:
         if partition in self._held:
             raise RetryLater(self._held[partition])
         read_us = self._read_until_us[partition]
-        if self.known.places[partition].next >= self._end(partition):
+        if self.known.places[partition].next >= self.look(passed_us).bounds[partition].end:
             read_us = passed_us
         return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
 
@@ -204,7 +224,7 @@ class PartitionReader:
             if (error := message.error()) is None or message.partition() in self._held:
                 continue
             if error.code() != self._library.KafkaError._PARTITION_EOF:
-                self._raise(error)
+                self._raise(error, message.partition())
                 continue
             place = places[message.partition()]
             at_end = replace(place, next=max(place.next, message.offset()))
@@ -212,39 +232,44 @@ class PartitionReader:
         self.known = replace(self.known, places=places)
 
     def _assign(self) -> None:
-        read = {n: offset for n, offset in self.positions.items() if n not in self._held}
-        self._consumer.assign([self._partition(*one) for one in read.items()])
+        # An offset by itself is taken as it is; with its epoch, the library asks the leader whether
+        # the log still has it, now and whenever another broker leads.
+        places = {n: at for n, at in self.known.places.items() if n not in self._held}
+        self._consumer.assign([self._partition(n, at.next, at.epoch) for n, at in places.items()])
         self._client = None  # the next one knows these partitions
 
-    def _partition(self, number: int, offset: int) -> Any:
-        return self._library.TopicPartition(self._topic.name, number, offset)
+    def _partition(self, number: int, offset: int, epoch: int = -1) -> Any:
+        name = self._topic.name
+        return self._library.TopicPartition(name, number, offset, leader_epoch=epoch)
 
-    def _end(self, partition: int) -> int:
-        """The offset behind the last message, be it of a transaction that is not over."""
-        asked = self._partition(partition, 0)
-        latest = {asked: self._admin.OffsetSpec.latest()}
+    def _ask(self, question: Callable[[KafkaTopic, Any], _Answer]) -> _Answer:
+        """Asks the brokers, by one client as long as it is answered."""
         try:
-            if self._client is None:
-                self._client = self._topic.client(self._admin.AdminClient)
-            (answer,) = self._client.list_offsets(
-                latest,
-                isolation_level=self._library.IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=ASK_OFTEN_SECONDS,
-            ).values()
-            return int(answer.result().offset)
-        except self._library.KafkaException as error:
+            self._client = self._client or self._topic.client(self._admin.AdminClient)
+            return question(self._topic, self._client)
+        except RetryLater:
             # A client that knows the topic never learns of a partition that is added to it.
             self._client = None
-            raise RetryLater(f"{KAFKA}{self._topic.servers} does not answer: {error}") from None
+            raise
 
-    def _raise(self, error: Any) -> None:
+    def _is_renamed(self) -> bool:
+        """Whether the name is that of another topic than before.
+
+        If not, all that was fetched before is of the topic that was known: no id comes back.
+        """
+        known = self.known.identity.topic_id
+        return known is not None and known != self._ask(topic_id)
+
+    def _raise(self, error: Any, partition: int) -> None:
         """Raises what must not be passed over; the client tries the others again by itself."""
         codes, name = self._library.KafkaError, self._topic.name
-        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            self.check(look_at(self._topic), self.known.places)
-            raise messages_lost(name)
-        if error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION):
-            raise other_log(name, "it is not on its servers any more")
+        # A broker that has just started may not know the topic, and the client finds it again.
+        is_unknown = error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION)
+        if is_unknown or error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            self.check(self._ask(look_at), self.known.places)
+            if not is_unknown:
+                raise other_log(name, f"partition {partition} was truncated before the position")
+            return
         if error.code() in (codes.TOPIC_AUTHORIZATION_FAILED, codes._AUTHENTICATION):
             raise UsageError(f"topic {name!r} cannot be read: {error.str()}; see kafka_properties")
         if error.fatal() or (not error.retriable() and error.code() > 0):

@@ -25,6 +25,7 @@ from tracecloak.transforms.services.kafka_identity import (
     Place,
     check_log,
     look_at,
+    transaction_remedy,
 )
 from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
@@ -32,6 +33,7 @@ from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled
 
 _LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 # A transaction that is open for longer is named.
 _HANGING_SECONDS = 120.0
 
@@ -84,8 +86,7 @@ class KafkaSource:
             known = KnownLog(places, now.identity)
         self._reader = PartitionReader(topic, group, known, key)
         self._reader.add(now.bounds.keys() - known.places.keys())
-        self._looked_us = 0
-        self._due = NowAndThen()
+        self._due, self._said = NowAndThen(), NowAndThen()
         self._problems: list[str] = []
         self._stuck: dict[int, tuple[int, float]] = {}
 
@@ -112,9 +113,11 @@ class KafkaSource:
     def watermark_us(self) -> int:
         """See `Source`."""
         passed_us = self._clock.passed_us()
-        if passed_us != self._looked_us:
-            self._look()
-            self._looked_us = passed_us
+        now = self._reader.look(passed_us)
+        self._reader.add(now.bounds.keys() - self._reader.positions.keys())
+        self._note_open(now)
+        if self._due.is_due():
+            self._problems = self._topic.problems(self._longest_us)
         if reasons := [*self._problems, *self._hanging()]:
             raise RetryLater("; ".join(reasons))
         return min(self._reader.watermark_us(n, passed_us) for n in self._reader.positions)
@@ -122,14 +125,6 @@ class KafkaSource:
     def close(self) -> None:
         """See `Source`."""
         self._reader.close()
-
-    def _look(self) -> None:
-        now = look_at(self._topic)
-        self._reader.check(now)
-        self._reader.add(now.bounds.keys() - self._reader.positions.keys())
-        self._note_open(now)
-        if self._due.is_due():
-            self._problems = self._topic.problems(self._longest_us)
 
     def _note_open(self, now: LogNow) -> None:
         """Notes since when a partition is read up to a transaction that is open."""
@@ -143,11 +138,13 @@ class KafkaSource:
         self._stuck = stuck
 
     def _hanging(self) -> list[str]:
+        now, name = time.monotonic(), self._topic.name
+        held = {n: at for n, (at, since) in self._stuck.items() if now - since > _HANGING_SECONDS}
+        if held and self._said.is_due():
+            _OPERATOR.warning("open transactions of topic %r, partition: OFFSET: %s", name, held)
         return [
-            f"a transaction in partition {number} of topic {self._topic.name!r} has been open for "
-            f"more than {_HANGING_SECONDS:.0f} s, and nothing behind it can be read: the action "
-            "describe-producers of Kafka's kafka-transactions.sh names its producer; end that, or "
-            "end the transaction with the action abort of that program"
-            for number, (_, since) in sorted(self._stuck.items())
-            if time.monotonic() - since > _HANGING_SECONDS
+            f"a transaction in partition {number} of topic {name!r} has been open for more than "
+            f"{_HANGING_SECONDS:.0f} s, and nothing behind it can be read: "
+            f"{transaction_remedy(self._topic, number)}"
+            for number in sorted(held)
         ]

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 
@@ -157,8 +156,8 @@ class FakeReader:
     def add(self, partitions: Iterable[int]) -> None:
         self.known = KnownLog({**self.known.places, **dict.fromkeys(partitions, Place(0))})
 
-    def check(self, now: LogNow) -> None:
-        pass
+    def look(self, passed_us: int) -> LogNow:
+        return log_of(self._cluster)
 
     def watermark_us(self, partition: int, passed_us: int) -> int:
         return passed_us - 2 * S
@@ -300,11 +299,11 @@ def test_partitions_are_looked_for_behind_each_moment_that_is_told(
     known = source.watermark_us()
     cluster.now += 60
 
-    def away(_: KafkaTopic) -> LogNow:
+    def away(_: FakeReader, __: int) -> LogNow:
         raise RetryLater("nobody answers")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kafka_source, "look_at", away)
+        patch.setattr(FakeReader, "look", away)
         for _ in range(2):
             with pytest.raises(RetryLater, match="nobody answers"):
                 source.watermark_us()
@@ -317,7 +316,9 @@ def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
 ) -> None:
     """Catches a new leader whose clock is behind: its messages would be late."""
     monkeypatch.setattr(PartitionReader, "_assign", lambda _: None)
-    monkeypatch.setattr(PartitionReader, "_end", lambda *_: 8 if behind else 4)
+    end = 8 if behind else 4
+    bounds = LogNow(TopicIdentity(), {0: Bounds(0, end, end)})
+    monkeypatch.setattr(PartitionReader, "look", lambda *_: bounds)
     monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: None)
     reader = PartitionReader(TOPIC, "g", KnownLog({0: Place(4)}))
     assert reader.watermark_us(0, 100 * S) == (-(1 << 63) if behind else 98 * S)
@@ -326,43 +327,6 @@ def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
     # A stamp of the future, as of a broker whose clock was wrong, only delays.
     reader._read_until_us[0] = 900 * S
     assert reader.watermark_us(0, 100 * S) == 98 * S
-
-
-def test_a_client_that_does_not_know_a_partition_is_not_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It never hears of one that was added to its topic, and a broker may hear of it late."""
-    known = [1]
-
-    class Client:
-        def __init__(self, settings: object) -> None:
-            self._n_partitions = known[0]
-
-        def list_offsets(self, asked: Any, **_: Any) -> Any:
-            (partition,) = asked
-
-            class Answer:
-                offset = 0
-
-                def result(self) -> Answer:
-                    return self
-
-            if partition.partition >= self._n_partitions:
-                raise KafkaException(KafkaError(KafkaError._NOENT))
-            return {partition: Answer()}
-
-    monkeypatch.setattr(admin, "AdminClient", Client)
-    monkeypatch.setattr(confluent_kafka, "Consumer", MagicMock())
-    reader = PartitionReader(TOPIC, "g", KnownLog({0: Place(6)}))
-    assert reader.watermark_us(0, 100 * S) == 98 * S
-    reader.add([1])
-    with pytest.raises(RetryLater, match="does not answer"):
-        reader.watermark_us(1, 100 * S)
-    known[0] = 2
-    assert reader.watermark_us(1, 100 * S) == 98 * S
-    known[0] = 3
-    reader.add([2])  # and what it may not know is asked of another one at once
-    assert reader.watermark_us(2, 100 * S) == 98 * S
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -146,8 +146,12 @@ def test_a_topic_that_is_set_as_none_may_be_is_refused_and_holds_what_runs(
 
 
 def test_a_transaction_that_nobody_ends_is_named(
-    topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    topic: TopicDouble,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """With the commands to paste; its offset counts messages, and is for the operator alone."""
     monkeypatch.setattr(kafka_source, "_HANGING_SECONDS", 0.0)
     topic.add(0, b"a", b"open", millis=1_000)
     topic.add(1, b"b", b"open", millis=1_000)
@@ -156,6 +160,12 @@ def test_a_transaction_that_nobody_ends_is_named(
     with pytest.raises(RetryLater, match=r"in partition 0 .*describe-producers") as held:
         made.watermark_us()
     assert "partition 1" not in str(held.value)  # what is before it is not read yet
+    command = "kafka-transactions.sh --bootstrap-server broker:9092"
+    place = "--topic events --partition 0"
+    assert f"`{command} describe-producers {place}`" in str(held.value)
+    assert f"`{command} abort {place} --start-offset OFFSET`" in str(held.value)
+    [line] = [one.getMessage() for one in caplog.records if one.name == "tracecloak.operator"]
+    assert line == "open transactions of topic 'events', partition: OFFSET: {0: 1}"
     topic.stables.clear()
     clock.now_us += S
     made.watermark_us()
@@ -167,7 +177,14 @@ def test_a_topic_that_is_made_anew_while_it_is_read_ends_the_stream(
     topic.add(0, b"a", b"b", millis=1_000)
     made = source(clock)
     pulled = made.pull(1, 0.0)
+    before = made.positions, made.watermark_us()
     topic.topic_id = (2, 2)
+    topic.ends[0] = 1
+    # Between two looks: its end ends no step, and none of its messages counts.
+    assert (made.positions, made.watermark_us()) == before
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        made.pull(1, 0.0)
+    assert made.positions == before[0]
     clock.now_us += S
     with pytest.raises(SourceChanged, match="deleted and made anew"):
         made.watermark_us()
@@ -241,30 +258,51 @@ def test_a_partition_that_is_added_is_read_from_its_first_message(
     assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
     topic.add(1, b"b", b"c", millis=2_000)
     clock.now_us += S
+    with pytest.raises(RetryLater, match="cannot be asked"):  # a client that does not know it
+        made.watermark_us()
     assert made.watermark_us() == NEVER  # nothing of it is read
     assert [message.data for message in made.pull(10, 0.0).messages] == [b"b", b"c"]
     assert at(made) == {0: 1, 1: 2}
 
 
+_CODES = confluent_kafka.KafkaError
+_NOT_THERE = (_CODES.UNKNOWN_TOPIC_OR_PART, _CODES._UNKNOWN_PARTITION)
+
+
+def unchanged(topic: TopicDouble) -> None:
+    pass
+
+
+def deleted_unread(topic: TopicDouble) -> None:
+    topic.firsts[0] = 1
+
+
+def deleted(topic: TopicDouble) -> None:
+    topic.ends.clear()
+
+
 @pytest.mark.parametrize(
-    ("code", "kind", "told"),
+    ("code", "change", "kind", "told"),
     [
-        (confluent_kafka.KafkaError.OFFSET_OUT_OF_RANGE, MessagesLost, "were deleted"),
-        (confluent_kafka.KafkaError._AUTO_OFFSET_RESET, MessagesLost, "were deleted"),
-        (confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED, UsageError, "kafka_properties"),
-        (
-            confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART,
-            SourceChanged,
-            "is not on its servers any more",
-        ),
+        (_CODES.OFFSET_OUT_OF_RANGE, deleted_unread, MessagesLost, "were deleted"),
+        (_CODES._AUTO_OFFSET_RESET, deleted_unread, MessagesLost, "were deleted"),
+        (_CODES._AUTO_OFFSET_RESET, unchanged, SourceChanged, "partition 0 was truncated"),
+        (_CODES.TOPIC_AUTHORIZATION_FAILED, unchanged, UsageError, "kafka_properties"),
+        *((code, deleted, SourceChanged, "not the log") for code in _NOT_THERE),
     ],
 )
 def test_what_no_waiting_mends_ends_the_stream(
-    topic: TopicDouble, clock: Clock, code: int, kind: type[Exception], told: str
+    topic: TopicDouble,
+    clock: Clock,
+    code: int,
+    change: Callable[[TopicDouble], None],
+    kind: type[Exception],
+    told: str,
 ) -> None:
     topic.add(0, b"a")
     made = source(clock)
     topic.errors.append(code)
+    change(topic)
     with pytest.raises(kind, match=told) as raised:
         made.pull(10, 0.0)
     assert type(raised.value) is kind
@@ -307,11 +345,13 @@ def test_a_token_that_is_not_there_yet_is_waited_for() -> None:
         KafkaTopic("broker:9092", "events", token="msk").client(client)
 
 
+@pytest.mark.parametrize("code", [_CODES._TRANSPORT, *_NOT_THERE])
 def test_what_the_client_tries_again_by_itself_is_passed_over(
-    topic: TopicDouble, clock: Clock
+    topic: TopicDouble, clock: Clock, code: int
 ) -> None:
+    """A broker that has just started may not know the topic yet, which a look finds."""
     topic.add(0, b"a")
     made = source(clock)
-    topic.errors.append(confluent_kafka.KafkaError._TRANSPORT)
+    topic.errors.append(code)
     assert not made.pull(10, 0.0).messages
     assert [message.data for message in made.pull(10, 0.0).messages] == [b"a"]
