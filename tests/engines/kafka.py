@@ -5,17 +5,22 @@ from __future__ import annotations
 import secrets
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.engines import fetching
-from tests.engines.processes import Process, free_port, running
+from tests.engines.processes import Process, answers, free_port, running
 
 _JAVA = ("java", "-Xmx512m")
 _ASK_SECONDS = 10.0
 PASSWORD = "hunter2-of-a-test"
+_QUICK = """\
+broker.heartbeat.interval.ms=500
+broker.session.timeout.ms=3000
+"""
 
 
 @dataclass(frozen=True)
@@ -59,26 +64,57 @@ def kafka_broker(folder: Path, secured: str = "") -> Iterator[KafkaBroker]:
     Raises:
         UnavailableError: It cannot be fetched, or there is no client for it in this Python.
     """
+    with _nodes(folder, {1: "broker,controller"}, secured) as (started,):
+        yield started
+
+
+@contextmanager
+def kafka_cluster(folder: Path, n_brokers: int = 2) -> Iterator[tuple[KafkaBroker, ...]]:
+    """Runs brokers of one cluster, whose controller is a process of its own and is never killed.
+
+    A broker that is silent for three seconds leads no partition and is in sync with none.
+
+    Raises:
+        UnavailableError: See `kafka_broker`.
+    """
+    roles = {1: "controller", **dict.fromkeys(range(2, n_brokers + 2), "broker")}
+    with _nodes(folder, roles) as started:
+        yield started[1:]
+
+
+@contextmanager
+def _nodes(
+    folder: Path, roles: Mapping[int, str], secured: str = ""
+) -> Iterator[tuple[KafkaBroker, ...]]:
+    """Runs nodes of one cluster by their numbers; the first one is its controller."""
     class_path = fetching.kafka_class_path()
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise fetching.UnavailableError("there is no confluent-kafka in this Python") from None
-    folder.mkdir(parents=True, exist_ok=True)
-    port, controller = free_port(), free_port()
-    servers = f"localhost:{port}"
-    properties = folder / "server.properties"
-    listeners = f"PLAINTEXT://{servers}" + (f",SASL_SSL://{secured}" if secured else "")
-    properties.write_text(f"""\
-process.roles=broker,controller
-node.id=1
+    cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+    controller = free_port()
+    made = []
+    for node, role in roles.items():
+        own = folder if len(roles) == 1 else folder / str(node)
+        own.mkdir(parents=True, exist_ok=True)
+        servers = f"localhost:{free_port()}"
+        listeners = f"PLAINTEXT://{servers}" + (f",SASL_SSL://{secured}" if secured else "")
+        shown = f"advertised.listeners={listeners}"
+        if role == "controller":
+            listeners = shown = ""
+        controls = f"CONTROLLER://localhost:{controller}" if "controller" in role else ""
+        properties = own / "server.properties"
+        properties.write_text(f"""\
+process.roles={role}
+node.id={node}
 controller.quorum.voters=1@localhost:{controller}
 controller.listener.names=CONTROLLER
-listeners={listeners},CONTROLLER://localhost:{controller}
-advertised.listeners={listeners}
+listeners={",".join(filter(None, (listeners, controls)))}
+{shown}
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
-log.dirs={folder / "data"}
+log.dirs={own / "data"}
 log.message.timestamp.type=LogAppendTime
 auto.create.topics.enable=false
 offsets.topic.replication.factor=1
@@ -86,18 +122,19 @@ offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
-{_of_secured(folder) if secured else ""}""")
-    if not (folder / "data").exists():
-        cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-        subprocess.run(
-            [*_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
-             f"--cluster-id={cluster}", f"--config={properties}"],
-            check=True, capture_output=True, timeout=120,
-        )  # fmt: skip
-    command = [*_JAVA, "-cp", class_path, "kafka.Kafka", properties]
-    process = Process("kafka", command, folder, lambda: _answers(servers))
-    with running(process):
-        yield KafkaBroker(servers, process)
+{_of_secured(folder) if secured else ""}
+{_QUICK if len(roles) > 1 else ""}""")
+        if not (own / "data").exists():
+            subprocess.run(
+                [*_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
+                 f"--cluster-id={cluster}", f"--config={properties}"],
+                check=True, capture_output=True, timeout=120,
+            )  # fmt: skip
+        command = [*_JAVA, "-cp", class_path, "kafka.Kafka", properties]
+        is_up = partial(answers, controller) if role == "controller" else partial(_answers, servers)
+        made.append(KafkaBroker(servers, Process("kafka", command, own, is_up)))
+    with running(*(broker.process for broker in made)):
+        yield tuple(made)
 
 
 def _of_secured(folder: Path) -> str:
