@@ -103,6 +103,9 @@ def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iter
         f"{_share(n_filtered, n)} left out by where, {_share(rejects.num_rows, n)} rejects"
     )
     yield "ok", text
+    if n_unstamped := int((~messages.is_stamped).sum()):
+        text = f"{_share(n_unstamped, n)} have no stamp of a broker: a stream stops before such a"
+        yield "warning", f"{text} message, until `tracecloak stream positions` passes it"
     for reason, count in Counter(rejects["reason"].to_pylist()).most_common():
         yield "warning", f"reject: {reason}: {_share(count, n)}"
     _check_unit(config.layout, messages)

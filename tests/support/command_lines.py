@@ -17,7 +17,9 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     for name, line in COMMANDS.ours.items():
         parser = argparse.ArgumentParser()
-        command_named(name).add_flags(parser, [], None)
+        # What follows an action that may stand before the flags, as in `stream positions`.
+        own_action = [] if line.has_actions else list(line.config_actions)
+        command_named(name).add_flags(parser, own_action, None)
         if not line.has_actions:
             add_form_flags(parser)
             yield name, parser
@@ -31,7 +33,7 @@ def acts_on(words: str, parser: argparse.ArgumentParser) -> list[str]:
     name, _, action = words.partition(" ")
     line = COMMANDS[name]
     config = ["CONFIG"] if line.takes_config or action in line.config_actions else []
-    found = [a for a in parser._actions if not a.option_strings]
+    found = [a for a in parser._actions if not a.option_strings and a.dest != "action"]
     return [*config, *(str(a.metavar or a.dest).upper() for a in found)]
 
 

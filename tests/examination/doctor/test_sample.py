@@ -13,7 +13,7 @@ import yaml
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
-from tests.support.kafka_double import TopicDouble
+from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.releasing import as_typed
 from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
@@ -87,6 +87,20 @@ def test_each_finding_has_its_share_and_no_name(topic: TopicDouble, tmp_path: Pa
     assert "max_disorder is 3 seconds" in texts[4]
     assert not any(name in text for name in ("Secret", "case-", "end ") for text in texts)
     assert topic.committed == {} and not (tmp_path / "keys").exists()
+
+
+def test_messages_that_no_broker_stamped_are_events_and_named(
+    topic: TopicDouble, tmp_path: Path
+) -> None:
+    """Also one whose sender gave no time, or one of the far future."""
+    fill(topic)
+    last = START + 3_000
+    for millis in (-1, last * 1_000, (START + 10**8) * 1_000):
+        topic.add(1, body("case-1", "A", last), millis=millis, kind=BY_SENDER)
+    lines = sampled(tmp_path, timestamp_unit="s")
+    assert "82 messages of 2 partitions: 82 (100.0 %) are events" in lines[0].text
+    assert lines[1].status == "warning" and lines[1].text.startswith("2 (2.4 %) have no stamp")
+    assert exit_code_of(lines) == 0
 
 
 def test_the_newest_messages_before_the_start_are_spread_over_partitions(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
-from tests.support.stream_runs import stream_config
+from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
-from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.positions import positions
 from tracecloak.schemas.errors import UsageError
@@ -21,18 +24,20 @@ from tracecloak.transforms.stream.local_state import LocalState
 SOURCE = "Kafka topic events"
 
 
-def kept_positions(config: StreamConfig, create: bool = False) -> object:
-    """The positions in the state, which is made first where it is to be."""
+def kept_positions(
+    config: StreamConfig, given: Mapping[str, Any] | None = None, source: str = SOURCE
+) -> object:
+    """The positions in the state, which is made first with those that are given."""
     with paid_epoch(config) as epoch:
         key, identities = (reference.resolve() for reference in epoch.keys)
         store = LocalState(epoch.state_path, key, epoch.product.released)
-        if create:
-            given = epoch.product, config.rule, config.name, key, identities
-            stream = RunningStream(*given, config.by_individual, config.cap)
-            store.create(stream.begin(), SOURCE)
-            with store.opened(SOURCE):
-                store.append(None, {"0": 1})  # as an earlier version kept them
-        with store.opened(SOURCE) as kept:
+        if given is not None:
+            parts = epoch.product, config.rule, config.name, key, identities
+            stream = RunningStream(*parts, config.by_individual, config.cap)
+            store.create(stream.begin(), source)
+            with store.opened(source):
+                store.append(None, given)
+        with store.opened(source) as kept:
             return kept.positions
 
 
@@ -49,7 +54,7 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
     config = stream_config(tmp_path, **given)
     with pytest.raises(UsageError, match="has not begun"):
         positions(config, True, None, None, None)
-    kept_positions(config, create=True)
+    kept_positions(config, {"0": 1})  # as an earlier version kept them
     with pytest.raises(UsageError, match="on a terminal alone"):
         positions(config, False, None, None, None)
     rows = dict(positions(config, True, None, None, None))
@@ -70,3 +75,27 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
     [entry] = [entry for entry in ledger.entries() if entry.action == "positions"]
     assert entry.facts == {"by": "A. Operator", "reason": "failover"}
     assert ledger.verify() == []
+
+
+def test_positions_of_several_topics_are_those_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TopicDouble()
+    topic.add(0, b"a", b"b", b"c", millis=3_000)
+    topic.used_by(monkeypatch)
+    names = ["Kafka topic events", "Kafka topic payments"]
+    inputs = [{"input_topic": f"kafka://b:1/{name.split()[-1]}"} for name in names]
+    keys = stream_keys(tmp_path, input_subscription=None, timestamp_unit=None, runner="Local")
+    path = tmp_path / "stream.yaml"
+    path.write_text(yaml.safe_dump({**keys, "inputs": inputs}))
+    config = load_stream(str(path), {})
+    kept_positions(config, {names[0]: {"0": 1}, names[1]: {"0": 2}}, ", ".join(names))
+    rows = positions(config, True, None, None, None)
+    assert [text for name, text in rows if name == "source"] == names
+    shown = [text for name, text in rows if name == "partition 0"]
+    assert [text.partition(" (")[0] for text in shown] == ["next 1", "next 2"]
+    positions(config, False, "1970-01-01T00:00:05", "A. Operator", "failover")
+    kept = kept_positions(config, source=", ".join(names))
+    assert isinstance(kept, dict)
+    places = {"0": [3, 0, -1, ""]}
+    assert [kept[name]["places"] for name in names] == [places, places]
