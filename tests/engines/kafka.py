@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.engines import fetching
-from tests.engines.processes import Process, answers, free_port, running
+from tests.engines.processes import Process, free_port, running
 
 _JAVA = ("java", "-Xmx512m")
 _ASK_SECONDS = 10.0
@@ -64,29 +64,19 @@ def kafka_broker(folder: Path, secured: str = "") -> Iterator[KafkaBroker]:
     Raises:
         UnavailableError: It cannot be fetched, or there is no client for it in this Python.
     """
-    with _nodes(folder, {1: "broker,controller"}, secured) as (started,):
+    with kafka_cluster(folder, 1, secured) as (started,):
         yield started
 
 
 @contextmanager
-def kafka_cluster(folder: Path, n_brokers: int = 2) -> Iterator[tuple[KafkaBroker, ...]]:
-    """Runs brokers of one cluster, whose controller is a process of its own and is never killed.
-
-    A broker that is silent for three seconds leads no partition and is in sync with none.
-
-    Raises:
-        UnavailableError: See `kafka_broker`.
-    """
-    roles = {1: "controller", **dict.fromkeys(range(2, n_brokers + 2), "broker")}
-    with _nodes(folder, roles) as started:
-        yield started[1:]
-
-
-@contextmanager
-def _nodes(
-    folder: Path, roles: Mapping[int, str], secured: str = ""
+def kafka_cluster(
+    folder: Path, n_brokers: int, secured: str = ""
 ) -> Iterator[tuple[KafkaBroker, ...]]:
-    """Runs nodes of one cluster by their numbers; the first one is its controller."""
+    """Runs brokers of one cluster, numbered from 1 on; see `kafka_broker`.
+
+    The first one is the controller, too. Of several, one that is silent for three seconds leads no
+    partition and is in sync with none.
+    """
     class_path = fetching.kafka_class_path()
     try:
         import confluent_kafka  # noqa: F401
@@ -95,23 +85,20 @@ def _nodes(
     cluster = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
     controller = free_port()
     made = []
-    for node, role in roles.items():
-        own = folder if len(roles) == 1 else folder / str(node)
+    for node in range(1, n_brokers + 1):
+        own = folder if n_brokers == 1 else folder / str(node)
         own.mkdir(parents=True, exist_ok=True)
         servers = f"localhost:{free_port()}"
         listeners = f"PLAINTEXT://{servers}" + (f",SASL_SSL://{secured}" if secured else "")
-        shown = f"advertised.listeners={listeners}"
-        if role == "controller":
-            listeners = shown = ""
-        controls = f"CONTROLLER://localhost:{controller}" if "controller" in role else ""
+        controls = f",CONTROLLER://localhost:{controller}" if node == 1 else ""
         properties = own / "server.properties"
         properties.write_text(f"""\
-process.roles={role}
+process.roles=broker{",controller" if node == 1 else ""}
 node.id={node}
 controller.quorum.voters=1@localhost:{controller}
 controller.listener.names=CONTROLLER
-listeners={",".join(filter(None, (listeners, controls)))}
-{shown}
+listeners={listeners}{controls}
+advertised.listeners={listeners}
 inter.broker.listener.name=PLAINTEXT
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL
 log.dirs={own / "data"}
@@ -123,7 +110,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 {_of_secured(folder) if secured else ""}
-{_QUICK if len(roles) > 1 else ""}""")
+{_QUICK if n_brokers > 1 else ""}""")
         if not (own / "data").exists():
             subprocess.run(
                 [*_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format",
@@ -131,8 +118,8 @@ group.initial.rebalance.delay.ms=0
                 check=True, capture_output=True, timeout=120,
             )  # fmt: skip
         command = [*_JAVA, "-cp", class_path, "kafka.Kafka", properties]
-        is_up = partial(answers, controller) if role == "controller" else partial(_answers, servers)
-        made.append(KafkaBroker(servers, Process("kafka", command, own, is_up)))
+        process = Process("kafka", command, own, partial(_answers, servers))
+        made.append(KafkaBroker(servers, process))
     with running(*(broker.process for broker in made)):
         yield tuple(made)
 

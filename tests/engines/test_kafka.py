@@ -183,23 +183,6 @@ def test_a_message_that_is_too_large_is_told_with_the_mend(topic: KafkaTopic) ->
         TopicWriter(topic).send([(b"key", bytes(2_000_000))], {})
 
 
-def test_positions_that_are_committed_are_seen_on_the_broker(topic: KafkaTopic) -> None:
-    from confluent_kafka import Consumer
-
-    send(producer(topic), topic, *"ab")
-    reader = PartitionReader(topic, "watched", KnownLog.from_json({0: 0}))
-    read(reader, 2)
-    reader.commit({0: 2})
-    reader.close()
-    seen = Consumer({"bootstrap.servers": topic.servers, "group.id": "watched"})
-
-    def is_there() -> bool:
-        return bool(seen.committed([TopicPartition(topic.name, 0)], 10)[0].offset == 2)
-
-    wait_until(is_there, _SECONDS, lambda: "the position is not on the broker")
-    seen.close()
-
-
 def test_a_partition_that_is_added_to_a_topic_that_is_well_is_read(topic: KafkaTopic) -> None:
     """Catches a question to a client that knows the topic as it was, and never hears of this."""
     made = producer(topic)

@@ -35,7 +35,7 @@ _ALL = (*_CUT, _SOUND)
 
 
 class Cluster:
-    """Topics of one partition on two brokers, of which number 3 leads at first."""
+    """Topics of one partition on the brokers 2 and 3, of which the latter leads at first."""
 
     def __init__(self, servers: str) -> None:
         self.servers = servers
@@ -71,9 +71,8 @@ class Cluster:
 
     def source(self, name: str, known: KnownLog) -> KafkaSource:
         topic = KafkaTopic(self.servers, name)
-        return KafkaSource(
-            topic, name, KafkaClock(topic, "tracecloak-clock"), 0, known.to_json(), _KEY
-        )
+        clock = KafkaClock(topic, "tracecloak-clock")
+        return KafkaSource(topic, name, clock, 0, known.to_json(), _KEY)
 
 
 def pull(source: KafkaSource, n_messages: int = 1) -> None:
@@ -100,7 +99,7 @@ def committed(config_flags: Sequence[str], servers: str, name: str) -> int:
 
 
 def test_messages_that_an_unclean_election_takes_back_end_each_stream(tmp_path: Path) -> None:
-    with or_skip(kafka_cluster(tmp_path / "kafka")) as (follower, leader):
+    with or_skip(kafka_cluster(tmp_path / "kafka", 3)) as (_, follower, leader):
         servers = f"{follower.servers},{leader.servers}"
         cluster = Cluster(servers)
         given = {

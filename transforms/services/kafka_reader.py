@@ -227,15 +227,22 @@ class PartitionReader:
                 self._raise(error, message.partition())
                 continue
             place = places[message.partition()]
-            at_end = replace(place, next=max(place.next, message.offset()))
-            places[message.partition()] = at_end
+            if message.offset() > place.next:
+                # The marks may be of a later epoch than the place, which the next look finds.
+                epoch = place.epoch if place.digest else -1
+                places[message.partition()] = replace(place, next=message.offset(), epoch=epoch)
         self.known = replace(self.known, places=places)
 
     def _assign(self) -> None:
-        # An offset by itself is taken as it is; with its epoch, the library asks the leader whether
-        # the log still has it, now and whenever another broker leads.
-        places = {n: at for n, at in self.known.places.items() if n not in self._held}
-        self._consumer.assign([self._partition(n, at.next, at.epoch) for n, at in places.items()])
+        # Where no message that was read is compared, the library asks the leader whether the log
+        # still has the offset. It does so for one that it is given with an epoch, and for no other.
+        self._consumer.assign(
+            [
+                self._partition(n, at.next, -1 if at.digest else at.epoch)
+                for n, at in self.known.places.items()
+                if n not in self._held
+            ]
+        )
         self._client = None  # the next one knows these partitions
 
     def _partition(self, number: int, offset: int, epoch: int = -1) -> Any:
