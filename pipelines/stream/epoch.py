@@ -48,7 +48,7 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.statement import publishable_statement
-from tracecloak.transforms.stream.kept_steps import KeptSteps
+from tracecloak.transforms.stream.kept_steps import KeptLogs, KeptSteps
 from tracecloak.transforms.stream.rejects import add_up
 from tracecloak.transforms.stream.step_files import (
     FileSink,
@@ -133,6 +133,11 @@ class Epoch:
     def state_path(self) -> Path:
         """Where a stream on this machine keeps its state until all is published."""
         return Path(self.private) / STREAM_STATE
+
+    @property
+    def logs(self) -> KeptLogs:
+        """Which topics of Kafka it reads where workers keep their places in them."""
+        return KeptLogs(self.places.steps.folder, self.keys[0])
 
     @property
     def last_published(self) -> int | None:

@@ -216,7 +216,7 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
         opening = functools.partial(
             KafkaSource, topic, config.consumer_group, clock, config.start, longest_us=longest_us
         )
-        return opening, f"Kafka topic {topic.name}"
+        return opening, topic.source_name
     from tracecloak.transforms.services.pubsub_clock import PubSubClock
     from tracecloak.transforms.stream.pubsub_source import PubSubSource
 

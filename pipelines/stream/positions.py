@@ -1,15 +1,21 @@
-"""`tracecloak stream positions`: where a stream on this machine reads on, shown or set by a person.
+"""`tracecloak stream positions`: where a stream of Kafka reads on, shown or set by a person.
 
 To set positions is a decision: messages that are passed never count, and the log that is there is
 taken for the one that was read. The ledger notes who decided it and why, and no position.
+
+A stream on this machine has them in its state. On Flink they are in the checkpoints: what is set is
+kept for the readers, who follow it once they begin again, whatever checkpoint they begin with.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
-from tracecloak.pipelines.runners.names import LOCAL
+from tracecloak.pipelines.runners.names import FLINK
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
 from tracecloak.pipelines.stream.services import is_begun
 from tracecloak.schemas.calendar.time_texts import moment_us
 from tracecloak.schemas.errors import UsageError
@@ -21,7 +27,6 @@ from tracecloak.transforms.services.kafka_identity import (
     log_since,
     look_at,
 )
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.local_state import LocalState
 
 
@@ -34,6 +39,8 @@ def positions(
 ) -> list[tuple[str, str]]:
     """Shows the positions of an epoch that does not run, or sets them.
 
+    On Flink those that are shown are the ones of the begin of the epoch, or that were set last.
+
     Args:
         config: Of the stream.
         is_private: Whether only the operator sees what is returned.
@@ -45,48 +52,61 @@ def positions(
         Names and texts: what was done, or the positions with what the topic has.
 
     Raises:
-        UsageError: The epoch has not begun, runs, is not of Kafka or not on this machine; or
-            positions would be shown elsewhere than on a terminal; or nobody or no reason is named.
+        UsageError: The epoch has not begun, runs, or is not of Kafka; or positions would be shown
+            elsewhere than on a terminal; or nobody or no reason is named.
         RetryLater: No broker answers.
     """
-    topics = {f"Kafka topic {one.name}": one for one in _topics_of(config)}
-    if not topics or config.runner not in (LOCAL, "DirectRunner"):
-        raise UsageError(
-            f"positions are those of topics of Kafka on runner {LOCAL}; another runner has them "
-            "in its own state, so begin another epoch there, which is another spend"
-        )
+    topics = {
+        topic.source_name: topic for one in config.sources if (topic := one.input_kafka) is not None
+    }
+    if not topics:
+        raise UsageError("positions are those of topics of Kafka, and this stream reads none")
     if not is_begun(config):
         raise UsageError("this epoch has not begun, so it has no positions")
     if to_time is None and not is_private:
         raise UsageError("positions are shown on a terminal alone, as they count messages")
-    with paid_epoch(config) as epoch:
-        key, _ = (reference.resolve() for reference in epoch.keys)
-        store = LocalState(epoch.state_path, key, epoch.product.released)
-        if not store.exists:
-            raise UsageError("this epoch has no state on this machine, so it has no positions")
-        with store.opened(", ".join(topics)) as kept:
-            if to_time is None:
-                known = {next(iter(topics)): kept.positions} if len(topics) == 1 else kept.positions
-                return [
-                    row
-                    for name, topic in topics.items()
-                    for row in _shown(name, KnownLog.from_json(known.get(name, {})), look_at(topic))
-                ]
-            try:
-                since_us = moment_us(to_time)
-            except ValueError as error:
-                raise UsageError(f"to_time {error}, got {to_time!r}") from None
-            target = {name: log_since(one, since_us).to_json() for name, one in topics.items()}
-            ledger = officers_ledger(open_store(config), config.ledger)
-            place = absolute(config.output), config.name.both
-            ledger.note_positions(*place, by or "", reason or "")
-            (first, *others) = target.values()
-            store.append(None, target if others else first)
-    return [("positions set", f"{', '.join(topics)}, to {to_time}")]
+    with paid_epoch(config) as epoch, _kept(epoch, list(topics)) as (known, set_to):
+        if to_time is None:
+            return [
+                row
+                for name, topic in topics.items()
+                for row in _shown(name, known.get(name, KnownLog({})), look_at(topic))
+            ]
+        try:
+            since_us = moment_us(to_time)
+        except ValueError as error:
+            raise UsageError(f"to_time {error}, got {to_time!r}") from None
+        target = {name: log_since(one, since_us) for name, one in topics.items()}
+        ledger = officers_ledger(open_store(config), config.ledger)
+        ledger.note_positions(absolute(config.output), config.name.both, by or "", reason or "")
+        set_to(target)
+    said = [("positions set", f"{', '.join(topics)}, to {to_time}")]
+    if config.runner == FLINK:
+        said.append(("next", "start the stream with --savepoint_path, its last savepoint"))
+    return said
 
 
-def _topics_of(config: StreamConfig) -> list[KafkaTopic]:
-    return [topic for one in config.sources if (topic := one.input_kafka) is not None]
+@contextlib.contextmanager
+def _kept(
+    epoch: Epoch, names: list[str]
+) -> Iterator[tuple[dict[str, KnownLog], Callable[[Mapping[str, KnownLog]], None]]]:
+    """Gives what is kept of the logs, by the names of sources, and what sets it."""
+    if epoch.config.runner == FLINK:
+        number, logs = epoch.logs.last()
+        yield logs, lambda target: epoch.logs.keep(number + 1, target)
+        return
+    key, _ = (reference.resolve() for reference in epoch.keys)
+    store = LocalState(epoch.state_path, key, epoch.product.released)
+    if not store.exists:
+        raise UsageError("this epoch has no state on this machine, so it has no positions")
+    with store.opened(", ".join(names)) as state:
+        known = {names[0]: state.positions} if len(names) == 1 else state.positions
+
+        def set_to(target: Mapping[str, KnownLog]) -> None:
+            made = {name: log.to_json() for name, log in target.items()}
+            store.append(None, made[names[0]] if len(names) == 1 else made)
+
+        yield {name: KnownLog.from_json(known[name]) for name in names if name in known}, set_to
 
 
 def _shown(name: str, known: KnownLog, now: LogNow) -> list[tuple[str, str]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
@@ -22,14 +21,13 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult
 
-from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
 from tracecloak.pipelines.stream.flink_job import cancel, stop_with_savepoint
 from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
-from tracecloak.pipelines.stream.meanwhile import meanwhile
+from tracecloak.pipelines.stream.meanwhile import noting
 from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import (
@@ -62,10 +60,11 @@ Source: TypeAlias = beam.PTransform | beam.PCollection | Sequence[beam.PTransfor
 # depend on the parallelism, and the stream could not go on with another one. A Flink option that is
 # on by default is for Beam a flag that turns it off.
 OF_FLINK = ("--finish_bundle_before_checkpointing", "--operator_chaining")
+# The last checkpoint stays when a job fails or is cancelled: a stream goes on only from its state.
+_STAYS = ("--externalized_checkpoints_enabled", "--retain_externalized_checkpoints_on_cancellation")
 # A job ends by itself this long after its last step, if its source has ended by then. Beam keeps
 # sources that are over for so long, counted from each start of the job.
 _IDLE_MILLIS = 60_000
-_NOTE_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _OF_STATE = ". If no step came, give savepoint_path to the version and configuration that left it"
 
@@ -146,7 +145,7 @@ def _run_on_beam(
         build_stream(pipeline, source, epoch, [*sinks, *others])
         is_ended = threading.Event()
         try:
-            with noting(epoch, is_ended), _following(epoch, standing):
+            with noting(epoch, is_ended, standing), _following(epoch, standing):
                 _run(pipeline, config.name.both, is_ended)
         except TracecloakError:
             raise
@@ -173,7 +172,7 @@ def build_stream(
     config, places = epoch.config, epoch.places
     noise, identities = epoch.keys
     rule = config.rule
-    decoded = _decoded(pipeline, source, config)
+    decoded = _decoded(pipeline, source, epoch)
     closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
         rule,
         identities,
@@ -210,16 +209,19 @@ def build_stream(
 
 
 def _decoded(
-    pipeline: beam.Pipeline, source: Source, config: StreamConfig
+    pipeline: beam.Pipeline, source: Source, epoch: Epoch
 ) -> Mapping[str, beam.PCollection]:
     """Returns the events and the rejects of all inputs, by the tags of `DecodeMessages`."""
     sources: Sequence[Any] = source if isinstance(source, Sequence) else [source]
+    for one in sources:
+        if isinstance(one, ReadKafka):
+            one.logs = epoch.logs
     # The names of the first input are those of a stream that has one: savepoints have them.
     marks = ["", *map(str, range(1, len(sources)))]
     read = [
         (one if isinstance(one, beam.PCollection) else pipeline | f"Messages{mark}" >> one)
         | f"DecodeMessages{mark}" >> DecodeMessages(layout)
-        for one, layout, mark in zip(sources, config.layouts, marks, strict=True)
+        for one, layout, mark in zip(sources, epoch.config.layouts, marks, strict=True)
     ]
     if len(read) == 1:
         return read[0]
@@ -383,48 +385,6 @@ def check_decided(epoch: Epoch) -> None:
         )
 
 
-@contextlib.contextmanager
-def noting(epoch: Epoch, is_ended: threading.Event) -> Iterator[None]:
-    """Calls `note_kept` once a minute during the block, and at its end; and ends the epoch.
-
-    If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
-    latest that of the next start.
-
-    Args:
-        epoch: What is noted, if its workers do not find the ledger.
-        is_ended: Set once the epoch is ended, which is a minute after the files of its last step
-            were seen: the job has them before it sends the step to a topic.
-    """
-    was_spent = False
-
-    def note() -> None:
-        nonlocal was_spent
-        if is_ended.is_set():
-            return
-        try:
-            note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
-            if was_spent:
-                epoch.end()
-                is_ended.set()
-            was_spent = epoch.is_spent
-        except Exception as error:  # of file systems elsewhere, too
-            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
-
-    def again(is_over: threading.Event) -> None:
-        while not is_over.wait(_NOTE_SECONDS):
-            note()
-
-    if epoch.config.worker_keys is None:
-        yield
-        return
-    try:
-        with meanwhile(again):
-            yield
-    finally:
-        was_spent = False  # what follows may have to be read under the key
-        note()
-
-
 def _following(epoch: Epoch, standing: Standing) -> AbstractContextManager[None]:
     """Returns a context that says which step the job is at, if anybody asks for it."""
     if not epoch.config.is_watched:
@@ -444,7 +404,8 @@ def _of_job(config: StreamConfig, given: Sequence[str]) -> list[str]:
         "--shutdown_sources_after_idle_ms": max(0, left_millis) + _IDLE_MILLIS,
     }
     names = {flag.partition("=")[0] for flag in given}
-    return [f"{name}={value}" for name, value in flags.items() if name not in names]
+    stays = [flag for flag in _STAYS if flag not in names]
+    return [*stays, *(f"{name}={value}" for name, value in flags.items() if name not in names)]
 
 
 def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.engines import fetching
-from tests.engines.processes import Process, free_port, running
+from tests.engines.processes import Process, free_port, running, wait_until
 
 _JAVA = ("java", "-Xmx512m")
 _ASK_SECONDS = 10.0
@@ -50,6 +50,39 @@ class KafkaBroker:
         client = AdminClient({"bootstrap.servers": self.servers})  # the answer ends with it
         made = client.create_topics([topic])
         made[name].result(_ASK_SECONDS)
+
+    def make_anew(self, name: str, n_partitions: int = 1) -> None:
+        """Deletes a topic and makes another one of its name, which takes a moment."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        client = AdminClient({"bootstrap.servers": self.servers})
+        client.delete_topics([name])[name].result(_ASK_SECONDS)
+
+        def is_made() -> bool:
+            try:
+                self.new_topic(name, n_partitions)
+            except KafkaException:
+                return False
+            return True
+
+        wait_until(is_made, _ASK_SECONDS, lambda: f"{name} is not made anew")
+
+    def set_stamps(self, name: str, kind: str) -> None:
+        """Has messages of a topic bear their senders' time, CreateTime, or LogAppendTime."""
+        from confluent_kafka.admin import (
+            AdminClient,
+            AlterConfigOpType,
+            ConfigEntry,
+            ConfigResource,
+        )  # fmt: skip
+
+        entry = ConfigEntry(
+            "message.timestamp.type", kind, incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        client = AdminClient({"bootstrap.servers": self.servers})
+        client.incremental_alter_configs([resource])[resource].result(_ASK_SECONDS)
 
 
 @contextmanager

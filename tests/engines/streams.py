@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -196,8 +197,27 @@ class StreamOnFlink:
             found.setdefault(int(message.attributes["step"]), set()).add(message.data)
         return found
 
-    def undisturbed(self) -> dict[int, bytes]:
-        """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
+    def set_positions(self, since_us: int) -> str:
+        """Has a person set positions to a moment; returns what the command says."""
+        since = datetime.fromtimestamp(since_us / 1e6, UTC).isoformat()
+        said = ["--to_time", since, "--by", "A. Operator", "--reason", "a drill"]
+        given = [f"--{key}={value}" for key, value in self._given.items()]
+        command = [sys.executable, "-m", "tests.engines.client", "stream", "positions"]
+        ended = subprocess.run(
+            [*command, *given, *said], capture_output=True, text=True, timeout=120, cwd=ROOT
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    def undisturbed(
+        self, earlier: Sequence[Any] = (), begin: KnownLog | None = None
+    ) -> dict[int, bytes]:
+        """Returns what all steps must be, by the messages of the topic alone: there is no Beam.
+
+        Args:
+            earlier: Messages that came before those that are in the topic, or before `begin`.
+            begin: From where on those of the topic count; None: all of them.
+        """
         config, key = self.config, ReleaseKey(SECRET)
         stream = RunningStream(
             config.made_product(), config.rule, config.name, key, key,
@@ -205,7 +225,7 @@ class StreamOnFlink:
         )  # fmt: skip
         state = stream.begin()
         for topic, layout in zip(self.topics, config.layouts, strict=True):
-            messages = all_messages(topic)
+            messages = [*earlier, *all_messages(topic, begin)]
             events, rejects = layout.decode(messages, [m.published_us for m in messages])
             assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
@@ -217,10 +237,10 @@ class StreamOnFlink:
 SECRET = b"k" * 32
 
 
-def all_messages(topic: KafkaTopic) -> list[Any]:
-    """Returns all messages of a topic to which nobody writes any more."""
+def all_messages(topic: KafkaTopic, begin: KnownLog | None = None) -> list[Any]:
+    """Returns all messages of a topic to which nobody writes any more, or those from places on."""
     first = partitions_of(topic)
-    reader = PartitionReader(topic, "all messages", KnownLog.from_json(first))
+    reader = PartitionReader(topic, "all messages", begin or KnownLog.from_json(first))
     found = []
     try:
         now_us = int(1e6 * time.time())

@@ -8,9 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -43,6 +45,7 @@ from tests.support.registry_double import registry_double
 from tests.support.releasing import ROOT
 from tests.support.stream_runs import rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
@@ -66,12 +69,14 @@ def cluster_of(
         yield cluster, pool, server
 
 
-def assert_each_case_counted_once(stream: StreamOnFlink, feed: Feed) -> None:
+def assert_each_case_counted_once(
+    stream: StreamOnFlink, feed: Feed, earlier: Sequence[Any] = (), begin: KnownLog | None = None
+) -> None:
     """The steps are those of an undisturbed run, in files and topic, and they were paid once."""
     feed.end()
     found = stream.published()
     assert sorted(found) == list(range(len(found)))
-    expected = stream.undisturbed()
+    expected = stream.undisturbed(earlier, begin)
     assert found == {step: expected[step] for step in found}
     assert stream.n_seconds_early() == 0
     sent = stream.sent_steps()
@@ -165,6 +170,85 @@ def test_a_signal_stops_the_job_with_a_savepoint_from_which_the_stream_goes_on_t
     assert len(stream.published()) == 70
     assert keys_of_workers(stream) == 0
     assert_each_case_counted_once(stream, feed)
+
+
+@pytest.mark.slow
+def test_a_topic_that_is_made_anew_ends_job_and_command_until_a_person_takes_it_for_the_log(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """Between savepoint and start, seen by the command and by workers; and while the job runs."""
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    with cluster_of(tmp_path, {"restart-strategy.type": "none"}) as (cluster, pool, server):
+        flags = [*server.flags(1, pool), f"--flink_master={cluster.address}"]
+        with stream.started(flags) as client:
+            stream.wait_for_steps(3, client)
+            feed.end()
+            time.sleep(5)  # all is read
+            client.terminate()
+            assert client.wait(120) == 0
+        [saved] = re.findall(r"(--savepoint_path=\S+)", client.said())
+        earlier, before = all_messages(stream.topic), stream.published()
+        broker.make_anew(stream.topic.name, 2)
+        feed = Feed(stream.topic)
+        for is_noted in (True, False):  # the command first, and then workers alone
+            if not is_noted:
+                [noted] = Path(stream.config.key_store or "").rglob("logs-*.decision")
+                noted.unlink()
+            with stream.started([*flags, saved]) as client:
+                assert client.wait(240) == 6
+            assert "was deleted and made anew" in client.said()
+        assert stream.published() == before
+        assert "--savepoint_path" in stream.set_positions(stream.config.start)
+        with stream.started([*flags, saved]) as client:
+            stream.wait_for_steps(3, client)
+            feed.end()
+            earlier += all_messages(stream.topic)
+            broker.make_anew(stream.topic.name, 2)
+            assert client.wait(240) == 6
+        assert "is not the log that this epoch has read" in client.said()
+        assert not [job for job in jobs_of(cluster) if job["state"] == "RUNNING"]
+        assert last_checkpoint(tmp_path / "cluster" / "checkpoints")  # a person may go on from it
+    assert_each_case_counted_once(stream, feed, earlier)
+
+
+@pytest.mark.slow
+def test_a_message_that_no_broker_stamped_stops_its_partition_until_a_person_passes_it(
+    tmp_path: Path, broker: KafkaBroker, ledger: str
+) -> None:
+    """The topic was altered for a moment; nothing but that message is lost."""
+    from confluent_kafka import Producer
+
+    checkpoints = tmp_path / "checkpoints"
+    checkpoints.mkdir()
+    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
+    feed = Feed(stream.topic)
+    configuration = {"state.checkpoints.dir": checkpoints.as_uri()}
+    with or_skip(flink_job_server(tmp_path / "server", configuration=configuration)) as server:
+        with stream.started(server.flags()) as client:
+            stream.wait_for_steps(3, client)
+            feed.end()
+            earlier = all_messages(stream.topic)
+            broker.set_stamps(stream.topic.name, "CreateTime")
+            made = Producer({"bootstrap.servers": broker.servers})
+            made.produce(stream.topic.name, b"{}", partition=0)
+            assert made.flush(30) == 0
+            broker.set_stamps(stream.topic.name, "LogAppendTime")
+            time.sleep(1)
+            since_us = time.time_ns() // 1_000
+            feed = Feed(stream.topic)
+            said = "has a message that no broker has stamped"
+            wait_until(lambda: said in client.said(), 120, lambda: "nothing is said", client)
+            time.sleep(10)
+            server.process.kill_9()
+        is_due = stream.config.rule.release_time
+        assert is_due(max(stream.published())) < since_us < time.time_ns() // 1_000 - 10_000_000
+        server.process.start()
+        stream.set_positions(since_us)
+        begin = f"--savepoint_path={last_checkpoint(checkpoints)}"
+        with stream.started([*server.flags(), begin]) as client:
+            stream.wait_for_steps(8, client)
+    assert_each_case_counted_once(stream, feed, earlier, log_since(stream.topic, since_us))
 
 
 def test_workers_of_flink_read_messages_by_the_schemas_of_a_registry(

@@ -377,6 +377,29 @@ def check_log(topic: KafkaTopic, key: bytes, known: KnownLog) -> tuple[KnownLog,
     return checked(topic, key, known, now, known.places), now
 
 
+def compared(topic: KafkaTopic, known: KnownLog, now: LogNow) -> KnownLog:
+    """Makes sure that a topic is the log that others read, who keep their places themselves.
+
+    Args:
+        topic: The topic.
+        known: What was kept of the log.
+        now: The topic as it is.
+
+    Returns:
+        What is known now: ids, and the largest leader epochs of all partitions that are there.
+
+    Raises:
+        SourceChanged: It is another log.
+    """
+    if why := difference(known, now):
+        raise other_log(topic.name, why)
+    places = {
+        number: Place(0, max(bounds.epoch, known.places.get(number, Place(0)).epoch))
+        for number, bounds in now.bounds.items()
+    }
+    return KnownLog(places, known.identity.adopting(now.identity))
+
+
 def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:
     """Returns a topic as it is, with places before the first messages since a moment.
 

@@ -72,6 +72,11 @@ class KafkaTopic:
             raise UsageError(f"a topic of Kafka is {_FORM}, got {text!r}")
         return cls(servers, name, properties, token)
 
+    @property
+    def source_name(self) -> str:
+        """By what name a state keeps what is known of it."""
+        return f"Kafka topic {self.name}"
+
     def settings(self) -> dict[str, Any]:
         """Returns the settings of a client of these brokers.
 

@@ -8,10 +8,14 @@ from. A later run of the step publishes the kept release or nothing.
 
 The digests form a chain, as that of a step covers all steps before it. So a run that counted
 something else in one step is never taken for the run that decided the later ones.
+
+KeptLogs is in the same folder: which logs the epoch reads, and from where on, if a person set that.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from apache_beam.io.filesystems import FileSystems
@@ -19,11 +23,14 @@ from apache_beam.io.filesystems import FileSystems
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.published.step import Step
+from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sealed import read_sealed, write_sealed
+from tracecloak.transforms.services.kafka_identity import DIGEST_PURPOSE, KnownLog
 
 _N_DIGEST = 32
 _ENDING = ".decision"
 _MEND = "what the step released is not known; begin another epoch, which is another spend"
+_LOGS_MEND = "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
 
 
 @dataclass(frozen=True)
@@ -77,12 +84,57 @@ class KeptSteps:
 
     def last(self) -> int | None:
         """Returns the last step that was decided; None: there is none."""
-        (listing,) = FileSystems.match([f"{self.folder.rstrip('/')}/step-*{_ENDING}"])
-        names = (one.path.removesuffix(_ENDING) for one in listing.metadata_list)
-        return max((int(name.rpartition("-")[2]) for name in names), default=None)
+        return _last(self.folder, "step")
 
     def _path(self, step: int) -> str:
-        return f"{self.folder.rstrip('/')}/step-{step:06d}{_ENDING}"
+        return _path(self.folder, "step", step)
+
+
+@dataclass(frozen=True)
+class KeptLogs:
+    """The logs that workers read for an epoch, each as it was when it was kept; it pickles.
+
+    Attributes:
+        folder: That of `KeptSteps`.
+        key: Where the epoch's key is.
+    """
+
+    folder: str
+    key: KeyReference
+
+    def last(self) -> tuple[int, dict[str, KnownLog]]:
+        """Returns how often a person has set positions, and the logs by the names of sources.
+
+        Reading goes on at their places if somebody has; (0, {}): nothing is kept.
+
+        Raises:
+            TracecloakError: What is kept was changed.
+        """
+        number = _last(self.folder, "logs") or 0
+        message = read_sealed(*self._sealed(number), _LOGS_MEND) or b"{}"
+        return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
+
+    def keep(self, number: int, logs: Mapping[str, KnownLog]) -> None:
+        """Keeps logs, for `last`."""
+        message = json.dumps({name: log.to_json() for name, log in logs.items()}).encode()
+        write_sealed(*self._sealed(number), message)
+
+    def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
+        return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
+
+    def digest_key(self) -> bytes:
+        """Returns the key of the digests of messages."""
+        return self.key.resolve().derive(DIGEST_PURPOSE)
+
+
+def _last(folder: str, kind: str) -> int | None:
+    (listing,) = FileSystems.match([f"{folder.rstrip('/')}/{kind}-*{_ENDING}"])
+    names = (one.path.removesuffix(_ENDING) for one in listing.metadata_list)
+    return max((int(name.rpartition("-")[2]) for name in names), default=None)
+
+
+def _path(folder: str, kind: str, number: int) -> str:
+    return f"{folder.rstrip('/')}/{kind}-{number:06d}{_ENDING}"
 
 
 def _purpose(step: int) -> str:

@@ -11,15 +11,22 @@ may have.
 
 Where all partitions are read up to the end of the last step, by their watermarks, the ranges are
 claimed to their ends. Then the watermark is that of a source that is over, and the job ends.
+
+A range bears what tells that the topic is the log that was read (`kafka_identity`): the finding
+function compares ids with each look, and a partition is compared where reading it begins. There it
+goes on from elsewhere if a person has set positions since (`kept_steps.KeptLogs`).
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -32,7 +39,7 @@ from apache_beam.coders import (
     TupleCoder,
     VarIntCoder,
 )
-from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker
+from apache_beam.io.iobase import RestrictionProgress, RestrictionTracker
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.transforms.core import RestrictionProvider, WatermarkEstimatorProvider
 from apache_beam.transforms.window import TimestampedValue
@@ -40,16 +47,25 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.transforms.services.kafka_clock import shared_clock
-from tracecloak.transforms.services.kafka_identity import KnownLog, Place
-from tracecloak.transforms.services.kafka_messages import KafkaMessage, KafkaMessages
+from tracecloak.transforms.services.kafka_identity import (
+    KnownLog,
+    Place,
+    check_log,
+    compared,
+    difference,
+    look_at,
+)
+from tracecloak.transforms.services.kafka_messages import KafkaMessage
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history, partitions_of
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.stream.kept_steps import KeptLogs
 
 _LOG = logging.getLogger("tracecloak")
 
 # Past every offset and every partition: a topic does not end.
 _NO_END = 1 << 62
+_UNKNOWN, _BEGIN = KnownLog({}), Place(0)
 # A turn of reading ends after this time, or this number of messages, as a runner cannot make a
 # checkpoint meanwhile. It ends sooner if no message comes.
 _TURN_SECONDS = 1.0
@@ -71,7 +87,12 @@ class ReadKafka(beam.PTransform):
     a broker appended the message. Where a runner restores a checkpoint, reading goes on where it
     was then: the offsets that are committed are for those who watch the lag, and nothing reads
     them.
+
+    Attributes:
+        logs: What an epoch keeps of its topics; None: no key is there, and nobody sets positions.
     """
+
+    logs: KeptLogs | None = None
 
     def __init__(
         self, topic: KafkaTopic, group: str, clock_topic: str, start_us: int, end_us: int
@@ -94,8 +115,9 @@ class ReadKafka(beam.PTransform):
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[KafkaMessage]:
         """Finds the partitions, and reads them."""
-        finding = _FindPartitions(self._topic, self._clock_topic, self._start_us, self._end_us)
-        reading = _ReadPartition(self._topic, self._group, self._clock_topic, self._end_us)
+        given = self._topic, self._clock_topic, self._end_us, self.logs
+        finding = _FindPartitions(*given, self._start_us)
+        reading = _ReadPartition(*given, self._group)
         return (
             begin
             | "Begin" >> beam.Impulse()
@@ -151,28 +173,74 @@ class KafkaMessageCoder(Coder):
 beam.coders.registry.register_coder(KafkaMessage, KafkaMessageCoder)
 
 
+@dataclass(frozen=True)
+class LogRange:
+    """What is not read yet of a partition, or which partitions were not given yet.
+
+    Attributes:
+        start: The first offset, or the first number of a partition.
+        log: What is known of the log: of the partition, or of those that were given.
+        decision: How many decisions of a person on positions it follows.
+        stop: Where it was cut.
+    """
+
+    start: int
+    log: KnownLog = _UNKNOWN
+    decision: int = 0
+    stop: int = _NO_END
+
+
 class _RangeCoder(Coder):
-    """An `OffsetRange` as two numbers: it is kept in checkpoints."""
+    """A `LogRange` as it is kept in checkpoints; earlier versions kept its two numbers alone."""
 
-    def encode(self, value: OffsetRange) -> bytes:
-        return _PAIR.encode((value.start, value.stop))
+    def encode(self, value: LogRange) -> bytes:
+        known = {**value.log.to_json(), "decision": value.decision}
+        return _PARTS.encode((value.start, value.stop, json.dumps(known).encode()))
 
-    def decode(self, encoded: bytes) -> OffsetRange:
-        return OffsetRange(*_PAIR.decode(encoded))
+    def decode(self, encoded: bytes) -> LogRange:
+        start, stop, kept = _PARTS.decode(encoded)
+        known = json.loads(kept or b"{}")
+        decision = known.pop("decision", 0)
+        return LogRange(start, KnownLog.from_json(known), decision, stop)
 
     def is_deterministic(self) -> bool:
         return True
 
 
-_PAIR = TupleCoder([VarIntCoder(), VarIntCoder()])
+_PARTS = TupleCoder([VarIntCoder(), VarIntCoder(), BytesCoder()])
 
 
-class _Tracker(OffsetRestrictionTracker):
+class _Tracker(RestrictionTracker):
     """The claimed part of a range without an end, which can be cut only right behind it."""
+
+    def __init__(self, restriction: LogRange) -> None:
+        self._range = restriction
+        self._rest: LogRange | None = restriction
+
+    def try_claim(self, position: LogRange | None) -> bool:
+        """Claims all that a range leaves; None: all, so that nothing is left for a later turn.
+
+        What is left may begin before what was claimed: where a person has set positions back.
+        """
+        if is_whole := self._range.stop == _NO_END:
+            self._rest = position
+        return is_whole
 
     def try_split(self, fraction_of_remainder: float) -> Any:
         """Refuses to cut where no offset can be yet."""
-        return super().try_split(0) if fraction_of_remainder == 0 else None
+        if fraction_of_remainder or self._rest is None or self._range.stop < _NO_END:
+            return None
+        self._range = replace(self._range, stop=self._rest.start)
+        return self._range, self._rest
+
+    def check_done(self) -> None:
+        assert self._rest is None or self._range.stop < _NO_END, "the rest was not deferred"
+
+    def current_restriction(self) -> LogRange:
+        return self._range
+
+    def current_progress(self) -> RestrictionProgress:
+        return RestrictionProgress(fraction=0.0)
 
     def is_bounded(self) -> bool:
         return False
@@ -181,13 +249,13 @@ class _Tracker(OffsetRestrictionTracker):
 class _FromOffset(RestrictionProvider):
     """Ranges from an element's last number on: (partition, first offset) begins at the offset."""
 
-    def create_tracker(self, restriction: OffsetRange) -> _Tracker:
+    def create_tracker(self, restriction: LogRange) -> _Tracker:
         return _Tracker(restriction)
 
-    def initial_restriction(self, element: Any) -> OffsetRange:
-        return OffsetRange(element[1] if element else 0, _NO_END)
+    def initial_restriction(self, element: Any) -> LogRange:
+        return LogRange(element[1] if element else 0)
 
-    def restriction_size(self, element: Any, restriction: OffsetRange) -> int:
+    def restriction_size(self, element: Any, restriction: LogRange) -> int:
         return 1  # nobody is asked for what is unread only to guess at the work
 
     def restriction_coder(self) -> Coder:
@@ -197,7 +265,7 @@ class _FromOffset(RestrictionProvider):
 class _FromTheBeginning(WatermarkEstimatorProvider):
     """A watermark that is before all messages until something is known."""
 
-    def initial_estimator_state(self, element: Any, restriction: OffsetRange) -> Timestamp:
+    def initial_estimator_state(self, element: Any, restriction: LogRange) -> Timestamp:
         return MIN_TIMESTAMP
 
     def create_watermark_estimator(self, estimator_state: Timestamp) -> ManualWatermarkEstimator:
@@ -216,19 +284,34 @@ def _advance(watermark: Any, tracker: Any, moment_us: int, end_us: int, pause: D
     moment = Timestamp(micros=moment_us)
     if moment > watermark.current_watermark():
         watermark.set_watermark(moment)
-    # A claim behind its stop is how a range is ended: nothing of it is left for a later turn.
-    if moment_us < end_us or tracker.try_claim(_NO_END):
-        tracker.defer_remainder(pause)
+    if moment_us >= end_us:
+        tracker.try_claim(None)
+    tracker.defer_remainder(pause)
 
 
-class _FindPartitions(beam.DoFn):
+@dataclass(eq=False)
+class _OfTopic(beam.DoFn):
+    """What both functions have of a topic."""
+
+    topic: KafkaTopic
+    clock_topic: str
+    end_us: int
+    logs: KeptLogs | None
+
+    def _passed_us(self) -> int:
+        return shared_clock(self.topic, self.clock_topic).passed_us()
+
+    def _decided(self, at: LogRange) -> LogRange | None:
+        """Returns the whole log as a person has decided since, who set positions; None: nobody."""
+        number, logs = (0, {}) if self.logs is None else self.logs.last()
+        return LogRange(0, logs[self.topic.source_name], number) if number > at.decision else None
+
+
+@dataclass(eq=False)
+class _FindPartitions(_OfTopic):
     """Gives (partition, offset of its first message) of each partition, once."""
 
-    def __init__(self, topic: KafkaTopic, clock_topic: str, start_us: int, end_us: int) -> None:
-        self._topic = topic
-        self._clock_topic = clock_topic
-        self._start_us = start_us
-        self._end_us = end_us
+    start_us: int
 
     @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
@@ -237,39 +320,40 @@ class _FindPartitions(beam.DoFn):
         tracker: Any = _RANGE,
         watermark: Any = _WATERMARK,
     ) -> Iterable[tuple[int, int]]:
-        known = tracker.current_restriction().start
+        at = tracker.current_restriction()
+        # Earlier versions kept the number of partitions alone.
+        known = (
+            at if at.log.places else LogRange(0, KnownLog(dict.fromkeys(range(at.start), _BEGIN)))
+        )
         try:
             # Partitions made after this moment may be missing in the list.
-            passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
-            if known == 0:
-                check_history(self._topic, self._start_us)
-            oldest_offsets = partitions_of(self._topic)
+            passed_us = self._passed_us()
+            if at.start == 0:
+                check_history(self.topic, self.start_us)
+            now = look_at(self.topic)
+            if not now.bounds:
+                raise RetryLater(f"topic {self.topic.name!r} is not on its servers now")
+            if difference(known.log, now):
+                known = self._decided(at) or known
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
             tracker.defer_remainder(_AWAY_PAUSE)
             return
-        if len(oldest_offsets) < known:
-            raise TracecloakError(
-                f"topic {self._topic.name!r} has {len(oldest_offsets)} partitions and had "
-                f"{known}: it was made anew, so cases cannot be counted as they were. Begin "
-                "another epoch, which is another spend"
-            )
-        for partition in range(known, len(oldest_offsets)):
-            if not tracker.try_claim(partition):
-                return
+        log = compared(self.topic, known.log, now)
+        if not tracker.try_claim(LogRange(len(now.bounds), log, known.decision)):
+            return
+        for partition in range(at.start, len(now.bounds)):
             # One that was added while the stream ran is read from its first message on.
-            yield partition, oldest_offsets[partition] if known == 0 else 0
-        _advance(watermark, tracker, passed_us - CLOCK_SKEW_US, self._end_us, _PAUSE)
+            yield partition, now.bounds[partition].first if at.start == 0 else 0
+        _advance(watermark, tracker, passed_us - CLOCK_SKEW_US, self.end_us, _PAUSE)
 
 
-class _ReadPartition(beam.DoFn):
-    def __init__(self, topic: KafkaTopic, group: str, clock_topic: str, end_us: int) -> None:
-        self._topic = topic
-        self._group = group
-        self._clock_topic = clock_topic
-        self._end_us = end_us
+@dataclass(eq=False)
+class _ReadPartition(_OfTopic):
+    group: str
 
     def setup(self) -> None:
+        self._key = b"" if self.logs is None else self.logs.digest_key()
         _READERS.begin()
 
     def teardown(self) -> None:
@@ -284,51 +368,61 @@ class _ReadPartition(beam.DoFn):
         watermark: Any = _WATERMARK,
     ) -> Iterable[TimestampedValue]:
         partition, _ = element
-        start = tracker.current_restriction().start
+        at = tracker.current_restriction()
         deadline = time.monotonic() + _TURN_SECONDS
-        with _READERS.taken(self._topic, self._group, partition, start) as reader:
-            n_read, is_behind = 0, True
-            while is_behind and n_read < _TURN_MESSAGES and time.monotonic() < deadline:
-                messages = reader.poll(_POLL_MESSAGES, _POLL_SECONDS)
-                for message in messages:
-                    if not tracker.try_claim(message.offset):
+        begin = functools.partial(self._reader, partition, at)
+        try:
+            with _READERS.taken((self.topic, self.group, partition), at, begin) as reader:
+                n_read, is_behind = 0, True
+                if reader.decision > at.decision:  # the next turn begins at the decided place
+                    reader.is_right = tracker.try_claim(reader.rest)
+                    tracker.defer_remainder()
+                    return
+                while is_behind and n_read < _TURN_MESSAGES and time.monotonic() < deadline:
+                    messages = reader.kafka.poll(_POLL_MESSAGES, _POLL_SECONDS)
+                    if not tracker.try_claim(reader.rest):
                         return
-                    yield TimestampedValue(message, Timestamp(micros=message.published_us))
-                n_read += len(messages)
-                is_behind = bool(messages)
-            reader.is_right = True
-            if reader.is_to_commit():
-                finalizer.register(reader.committing())
-            try:
-                passed_us = shared_clock(self._topic, self._clock_topic).passed_us()
-                complete_us = reader.watermark_us(passed_us)
-            except RetryLater as error:
-                _LOG.warning("%s; the stream waits", error)
-                tracker.defer_remainder(_AWAY_PAUSE)
-                return
+                    for message in messages:
+                        yield TimestampedValue(message, Timestamp(micros=message.published_us))
+                    n_read += len(messages)
+                    is_behind = bool(messages)
+                reader.is_right = True
+                if reader.is_to_commit():
+                    finalizer.register(reader.committing())
+                complete_us = reader.kafka.watermark_us(partition, self._passed_us())
+        except RetryLater as error:
+            _LOG.warning("%s; the stream waits", error)
+            tracker.defer_remainder(_AWAY_PAUSE)
+            return
         pause = Duration(0) if is_behind else _PAUSE
-        _advance(watermark, tracker, complete_us, self._end_us, pause)
+        _advance(watermark, tracker, complete_us, self.end_us, pause)
+
+    def _reader(self, partition: int, at: LogRange) -> _Reader:
+        """Begins to fetch, behind what was read, or where a person had reading go on since."""
+        known = at if at.log.places else LogRange(0, KnownLog({partition: Place(at.start)}))
+        known = self._decided(at) or known
+        of_partition = {n: place for n, place in known.log.places.items() if n == partition}
+        log, _ = check_log(self.topic, self._key, KnownLog(of_partition, known.log.identity))
+        reader = PartitionReader(self.topic, self.group, log, self._key)
+        return _Reader(reader, partition, max(known.decision, at.decision))
 
 
 class _Reader:
     """Fetches one partition; it is kept between turns, as beginning to fetch takes a while."""
 
-    def __init__(self, topic: KafkaTopic, group: str, partition: int, start: int) -> None:
+    def __init__(self, reader: PartitionReader, partition: int, decision: int) -> None:
         self._partition = partition
-        self._reader = PartitionReader(topic, group, KnownLog({partition: Place(start)}))
+        self.kafka = reader
+        self.decision = decision
         self._committed = self.used = time.monotonic()
         self._is_closed = False
-        self.next = start  # where a turn begins that goes on after the last one
         self.is_right = False  # whether all that this turn fetched was claimed
 
-    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
-        messages = self._reader.poll(max_messages, timeout_seconds)
-        if messages:
-            self.next = messages[-1].offset + 1
-        return messages
-
-    def watermark_us(self, passed_us: int) -> int:
-        return self._reader.watermark_us(self._partition, passed_us)
+    @property
+    def rest(self) -> LogRange | None:
+        """What is not read yet; None: a partition has no place any more."""
+        place = self.kafka.known.places.get(self._partition)
+        return None if place is None else LogRange(place.next, self.kafka.known, self.decision)
 
     def is_to_commit(self) -> bool:
         """Whether it is time to: a bundle that waits for its end costs a runner something."""
@@ -336,13 +430,13 @@ class _Reader:
 
     def committing(self) -> Callable[[], None]:
         """Returns what commits the position of now, once this is in a checkpoint."""
-        position = {self._partition: self.next}
+        position = {self._partition: self.kafka.known.places[self._partition].next}
         self._committed = time.monotonic()
-        return lambda: None if self._is_closed else self._reader.commit(position)
+        return lambda: None if self._is_closed else self.kafka.commit(position)
 
     def close(self) -> None:
         self._is_closed = True
-        self._reader.close()
+        self.kafka.close()
 
 
 class _Readers:
@@ -369,9 +463,10 @@ class _Readers:
             reader.close()
 
     @contextmanager
-    def taken(self, topic: KafkaTopic, group: str, partition: int, start: int) -> Iterator[_Reader]:
-        """Lends the reader of a partition that goes on at an offset."""
-        key = (topic, group, partition)
+    def taken(
+        self, key: tuple[KafkaTopic, str, int], at: LogRange, begin: Callable[[], _Reader]
+    ) -> Iterator[_Reader]:
+        """Lends the reader of a partition that goes on where a range begins; or makes one."""
         with self._lock:
             reader = self._free.pop(key, None)
             idle = [
@@ -380,13 +475,13 @@ class _Readers:
                 if time.monotonic() - free.used > _IDLE_SECONDS
             ]
             closing = [self._free.pop(other) for other in idle]
-        if reader is not None and reader.next != start:
+        if reader is not None and reader.rest != at:
             closing.append(reader)
             reader = None
         for other in closing:
             other.close()
         if reader is None:
-            reader = _Reader(topic, group, partition, start)
+            reader = begin()
         reader.is_right = False
         try:
             yield reader

@@ -31,8 +31,7 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.stream import noted_steps
-from tracecloak.pipelines.stream import run as run_of_beam
+from tracecloak.pipelines.stream import meanwhile, noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
@@ -46,6 +45,7 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.publish_steps import PublishSteps
+from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import FileSink
 
 EPOCH = "ward@1"
@@ -374,7 +374,7 @@ def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
 def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_of_beam, "_NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with pytest.MonkeyPatch.context() as patch:
@@ -395,7 +395,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
             return calls[-1]
 
         monkeypatch.setattr(NotedSteps, "last", watched)
-        with noting(epoch, threading.Event()):
+        with noting(epoch, threading.Event(), Standing()):
             assert ended.wait(60)
     assert steps_noted(tmp_path / "keys") == list(range(last + 1))
 
@@ -414,10 +414,10 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
     n_left = {"its command": 0}.get(by, 2)
     assert len(list((tmp_path / place).iterdir())) == n_left
     if by == "the noting":
-        monkeypatch.setattr(run_of_beam, "_NOTE_SECONDS", 0.01)
+        monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
         looks = itertools.chain([False], itertools.repeat(True))
         monkeypatch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
-        with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event()):
+        with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
             assert ended.wait(60)
             assert list((tmp_path / place).iterdir()) == []
     with pytest.raises(BudgetExhausted, match="its last step is published"):
@@ -449,7 +449,7 @@ def test_a_ledger_that_is_away_stops_no_workers(
 
     with paid_epoch(config) as epoch, monkeypatch.context() as patch:
         patch.setattr(NotedSteps, "last", away)
-        with noting(epoch, threading.Event()):
+        with noting(epoch, threading.Event(), Standing()):
             pass
     assert "is not noted in the ledger: the ledger does not answer" in caplog.text
 

@@ -1,7 +1,8 @@
-"""Positions of a stream on this machine, as a person sees and sets them."""
+"""Positions of a stream as a person sees and sets them, and the logs that they are of."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,20 @@ import yaml
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
+from tests.engines.processes import wait_until
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
+from tracecloak.pipelines.stream import meanwhile
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.positions import positions
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import SourceChanged, UsageError
+from tracecloak.transforms.services.kafka_identity import Place
 from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.standing import Standing
 
 SOURCE = "Kafka topic events"
 
@@ -99,3 +105,41 @@ def test_positions_of_several_topics_are_those_of_each(
     assert isinstance(kept, dict)
     places = {"0": [3, 0, -1, ""]}
     assert [kept[name]["places"] for name in names] == [places, places]
+
+
+def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the begin and each minute, with how the topic is set."""
+    topic = TopicDouble()
+    topic.add(0, b"a", b"b", millis=1_000)
+    topic.used_by(monkeypatch)
+    monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(opening, "is_local", lambda _: True)  # its ledger is no database
+    given = {"input_subscription": None, "input_topic": "kafka://b:1/events"}
+    config = stream_config(tmp_path, **given, runner="FlinkRunner")
+    standing, is_ended = Standing(), threading.Event()
+    with paid_epoch(config) as epoch:
+        with meanwhile.noting(epoch, is_ended, standing):
+            for policy, is_away in (("compact", True), ("delete", False)):
+                topic.settings["cleanup.policy"] = policy
+                said = f"a reason is {is_away}"
+                wait_until(lambda a=is_away: bool(standing.source_away) == a, 20, lambda s=said: s)
+            topic.epoch += 1  # another broker leads
+        with pytest.raises(SourceChanged, match="made anew"):
+            with meanwhile.noting(epoch, is_ended, standing):
+                topic.topic_id = (7, 7)
+                assert is_ended.wait(20)
+        with pytest.raises(SourceChanged), meanwhile.noting(epoch, is_ended, standing):
+            pytest.fail("the job is handed over")
+        assert epoch.logs.last()[0] == 0
+    rows = dict(positions(config, True, None, None, None))
+    assert rows["partition 0"] == "next 0 (epoch 0); the topic has 0 to 2, stable to 2 (epoch 1)"
+    rows = dict(positions(config, False, "1970-01-01T00:00:02", "A. Operator", "failover"))
+    assert "--savepoint_path" in rows["next"]
+    with paid_epoch(config) as epoch, meanwhile.noting(epoch, threading.Event(), standing):
+        number, logs = epoch.logs.last()
+        assert (number, logs[SOURCE].places) == (1, {0: Place(2, 1)})
+    ledger = officers_ledger(open_store(config), config.ledger)
+    [entry] = [entry for entry in ledger.entries() if entry.action == "positions"]
+    assert entry.facts == {"by": "A. Operator", "reason": "failover"}

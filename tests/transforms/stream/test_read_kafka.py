@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.io.restriction_trackers import OffsetRange
 from apache_beam.io.watermark_estimators import ManualWatermarkEstimator
 from apache_beam.runners.sdf_utils import RestrictionTrackerView, ThreadsafeRestrictionTracker
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
-from tracecloak.schemas.errors import RetryLater, TracecloakError
-from tracecloak.transforms.services.kafka_identity import KnownLog
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+from tests.support.kafka_double import BY_SENDER, TopicDouble
+from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
+from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.services.kafka_identity import (
+    Bounds,
+    KnownLog,
+    LogNow,
+    Place,
+    TopicIdentity,
+    log_since,
+    look_at,
+)
 from tracecloak.transforms.services.kafka_messages import KafkaMessage
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream import read_kafka
-from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder
+from tracecloak.transforms.stream.kept_steps import KeptLogs
+from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder, LogRange
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NOW = 1_000_000.0
@@ -57,19 +70,20 @@ class FakeReader:
 
     def __init__(self, broker: Broker, known: KnownLog) -> None:
         self._broker = broker
-        self.positions = {number: place.next for number, place in known.places.items()}
-        broker.opened.append(self.positions[3])
+        self.known = known
+        broker.opened.append(known.places[3].next)
 
     def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
-        ahead = [at for at in self._broker.offsets if at >= self.positions[3]][:max_messages]
+        begin = self.known.places[3].next
+        ahead = [at for at in self._broker.offsets if at >= begin][:max_messages]
         if ahead:
-            self.positions[3] = ahead[-1] + 1
+            self.known = KnownLog({3: Place(ahead[-1] + 1)})
         return [message(at) for at in ahead]
 
     def watermark_us(self, partition: int, passed_us: int) -> int:
         if self._broker.is_away:
             raise RetryLater("nobody answers")
-        return min(passed_us, (self.positions[partition] - 1) * 1_000_000)
+        return min(passed_us, (self.known.places[partition].next - 1) * 1_000_000)
 
     def commit(self, positions: dict[int, int]) -> None:
         assert self._broker.closed == 0
@@ -86,7 +100,8 @@ def message(offset: int) -> KafkaMessage:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(read_kafka, "PartitionReader", lambda _, __, at: FakeReader(made, at))
+    monkeypatch.setattr(read_kafka, "PartitionReader", lambda _, __, at, ___: FakeReader(made, at))
+    monkeypatch.setattr(read_kafka, "check_log", lambda _, __, known: (known, None))
     monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
     monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: FakeClock(made))
     monkeypatch.setattr(read_kafka, "check_history", lambda _, us: made.looked_back.append(us))
@@ -96,7 +111,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 class Turn:
     """One call of a splittable function, as a runner makes it."""
 
-    def __init__(self, restriction: OffsetRange, watermark: Timestamp = MIN_TIMESTAMP) -> None:
+    def __init__(self, restriction: LogRange, watermark: Timestamp = MIN_TIMESTAMP) -> None:
         provider = read_kafka._FromOffset()
         self.tracker = ThreadsafeRestrictionTracker(provider.create_tracker(restriction))
         self.watermark = ManualWatermarkEstimator(watermark)
@@ -123,7 +138,7 @@ class Turn:
         return self
 
     @property
-    def rest(self) -> OffsetRange:
+    def rest(self) -> LogRange:
         """What a checkpoint remembers."""
         found = self.tracker.deferred_status()
         assert found is not None
@@ -137,8 +152,8 @@ class Turn:
         return float(found[1].micros / 1e6)
 
 
-def reader_fn(end_us: int = END_US) -> read_kafka._ReadPartition:
-    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-ward", "tracecloak-clock", end_us)
+def reader_fn(end_us: int = END_US, logs: KeptLogs | None = None) -> read_kafka._ReadPartition:
+    fn = read_kafka._ReadPartition(TOPIC, "tracecloak-clock", end_us, logs, "tracecloak-ward")
     fn.setup()
     return fn
 
@@ -148,7 +163,7 @@ def offsets(turn: Turn) -> list[int]:
     return [one.value.offset for one in turn.given]
 
 
-def whole(start: int = 0) -> OffsetRange:
+def whole(start: int = 0) -> LogRange:
     return read_kafka._FromOffset().initial_restriction((3, start))
 
 
@@ -177,17 +192,21 @@ def test_an_idle_partition_lets_a_turn_end_and_the_next_wait(broker: Broker) -> 
 
 @pytest.mark.parametrize("until", [1, 2, 4])
 def test_a_cut_by_the_runner_loses_no_message_and_gives_none_twice(
-    broker: Broker, until: int
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, until: int
 ) -> None:
+    """It comes behind what was fetched together."""
+    monkeypatch.setattr(read_kafka, "_POLL_MESSAGES", 3)
     broker.offsets = [0, 1, 2, 3]
     fn = reader_fn()
     first = Turn(whole()).of(fn, (3, 0), until=until)
     primary, residual = first.cut
-    assert (primary.stop, residual.start) == (until, until)
-    assert offsets(first) == list(range(until))
+    n_given = 3 if until <= 3 else 4
+    assert (primary.stop, residual.start) == (n_given, n_given)
+    assert residual.log.places == {3: Place(n_given)}
+    assert offsets(first) == list(range(n_given))
     assert first.watermark.current_watermark() == MIN_TIMESTAMP or until == 4
     second = Turn(residual).of(fn, (3, 0))
-    assert offsets(second) == list(range(until, 4))
+    assert offsets(second) == list(range(n_given, 4))
 
 
 def test_a_turn_that_has_not_begun_is_cut_before_its_first_message() -> None:
@@ -200,7 +219,7 @@ def test_a_turn_that_has_not_begun_is_cut_before_its_first_message() -> None:
 def test_no_cut_is_made_where_no_offset_can_be_yet() -> None:
     tracker = read_kafka._FromOffset().create_tracker(whole())
     assert tracker.try_split(0.5) is None
-    assert tracker.try_claim(0)
+    assert tracker.try_claim(LogRange(1))
     assert tracker.try_split(0.5) is None
     assert not tracker.is_bounded()
 
@@ -290,20 +309,27 @@ def test_positions_are_committed_when_a_checkpoint_has_them(
 # --- Partitions -------------------------------------------------------------------------------
 
 
-def found(monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exception) -> None:
-    def looked(_: KafkaTopic) -> dict[int, int]:
+def found(
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: dict[int, int] | Exception,
+    topic_id: str = "topic",
+) -> None:
+    def looked(_: KafkaTopic) -> LogNow:
         if isinstance(partitions, Exception):
             raise partitions
-        return partitions
+        return LogNow(
+            TopicIdentity("cluster", topic_id),
+            {n: Bounds(at, 50, 50, 2) for n, at in partitions.items()},
+        )
 
-    monkeypatch.setattr(read_kafka, "partitions_of", looked)
+    monkeypatch.setattr(read_kafka, "look_at", looked)
 
 
-def finder(end_us: int = END_US) -> read_kafka._FindPartitions:
-    return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", 7, end_us)
+def finder(end_us: int = END_US, logs: KeptLogs | None = None) -> read_kafka._FindPartitions:
+    return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", end_us, logs, 7)
 
 
-def begin() -> OffsetRange:
+def begin() -> LogRange:
     return read_kafka._FromOffset().initial_restriction(b"")
 
 
@@ -327,19 +353,140 @@ def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
 def test_without_brokers_no_partition_is_passed_over(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
-    found(monkeypatch, RetryLater("nobody answers"))
-    turn = Turn(begin()).of(finder(), b"")
-    assert turn.given == []
-    assert turn.watermark.current_watermark() == MIN_TIMESTAMP
-    assert turn.rest.start == 0
+    for nothing in (RetryLater("nobody answers"), {}):
+        found(monkeypatch, nothing)  # a topic that is not there now may have been made just now
+        turn = Turn(begin()).of(finder(), b"")
+        assert turn.given == []
+        assert turn.watermark.current_watermark() == MIN_TIMESTAMP
+        assert turn.rest.start == 0
 
 
 def test_a_topic_that_was_made_anew_ends_the_stream(
     monkeypatch: pytest.MonkeyPatch, broker: Broker
 ) -> None:
     found(monkeypatch, {0: 0})
-    with pytest.raises(TracecloakError, match="has 1 partitions and had 2"):
-        Turn(OffsetRange(2, begin().stop)).of(finder(), b"")
+    with pytest.raises(SourceChanged, match="1 of its partitions are gone"):
+        Turn(LogRange(2)).of(finder(), b"")  # of an earlier version, which kept their number
+    first = Turn(begin()).of(finder(), b"")
+    found(monkeypatch, {0: 0}, "another")
+    with pytest.raises(SourceChanged, match="deleted and made anew"):
+        Turn(first.rest).of(finder(), b"")
+
+
+# --- The log, by the double of a topic --------------------------------------------------------
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> TopicDouble:
+    """Five messages in partition 3 of four; readers and checks are the real ones."""
+    monkeypatch.undo()
+    made = TopicDouble(epoch=2)
+    for number in range(4):
+        made.add(number)
+    made.add(3, *(b"%d" % n for n in range(5)), millis=int(NOW * 1e3))
+    made.used_by(monkeypatch)
+    monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
+    monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: FakeClock(broker))
+    return made
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> KeptLogs:
+    (tmp_path / "a.key").write_text("6b" * 32)
+    return KeptLogs(str(tmp_path), KeyReference(f"file:{tmp_path / 'a.key'}"))
+
+
+def restored(rest: LogRange) -> LogRange:
+    """A range after a restart, by a process that has no reader yet."""
+    read_kafka._READERS = read_kafka._Readers()
+    coder = read_kafka._FromOffset().restriction_coder()
+    kept: LogRange = coder.decode(coder.encode(rest))
+    return kept
+
+
+def other_topic(topic: TopicDouble) -> None:
+    topic.topic_id = (9, 9)
+
+
+def other_message(topic: TopicDouble) -> None:
+    topic.topic_id, topic.cluster_id = (0, 0), None
+    topic.records[3][4].content = b"another"
+
+
+def fewer_messages(topic: TopicDouble) -> None:
+    topic.cut(3, 2)
+
+
+def deleted_unread(topic: TopicDouble) -> None:
+    topic.firsts[3] = 6
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (other_topic, SourceChanged),
+        (other_message, SourceChanged),
+        (fewer_messages, SourceChanged),
+        (deleted_unread, MessagesLost),
+    ],
+)
+def test_a_restart_reads_nothing_of_a_topic_that_is_another_log(
+    topic: TopicDouble,
+    logs: KeptLogs,
+    change: Callable[[TopicDouble], None],
+    error: type[TracecloakError],
+) -> None:
+    """Without ids the last message tells it; a topic that is the same is read on."""
+    first = Turn(whole()).of(reader_fn(logs=logs), (3, 0))
+    assert [one.value.data for one in first.given] == [b"0", b"1", b"2", b"3", b"4"]
+    rest = restored(first.rest)
+    assert (rest.start, rest.log.places[3].last, rest.log.places[3].epoch) == (5, 4, 2)
+    topic.add(3, b"5", millis=int(NOW * 1e3))
+    assert len(Turn(rest).of(reader_fn(logs=logs), (3, 0)).given) == 1
+    change(topic)
+    with pytest.raises(error):
+        Turn(restored(rest)).of(reader_fn(logs=logs), (3, 0))
+
+
+def test_a_person_passes_a_message_without_a_stamp_once(topic: TopicDouble, logs: KeptLogs) -> None:
+    """The partition stands until then; afterwards the decision is not taken a second time."""
+    topic.add(3, b"unstamped", kind=BY_SENDER, millis=1)
+    topic.add(3, b"6", millis=int(NOW * 1e3) + 1)
+    held = Turn(whole()).of(reader_fn(logs=logs), (3, 0))
+    assert (len(held.given), held.rest.start) == (5, 5)
+    assert held.watermark.current_watermark() == MIN_TIMESTAMP
+    logs.keep(0, {TOPIC.source_name: held.rest.log})  # what the command notes is no decision
+    assert Turn(restored(held.rest)).of(reader_fn(logs=logs), (3, 0)).rest.start == 5
+    logs.keep(1, {TOPIC.source_name: log_since(TOPIC, int(NOW * 1e6) + 1_000)})
+    moved = Turn(restored(held.rest)).of(reader_fn(logs=logs), (3, 0))
+    assert (moved.given, moved.rest.start) == ([], 6)
+    last = Turn(restored(moved.rest)).of(reader_fn(logs=logs), (3, 0))
+    assert [one.value.data for one in last.given] == [b"6"]
+    assert (last.rest.start, last.rest.decision) == (7, 1)
+    assert last.watermark.current_watermark() > MIN_TIMESTAMP
+
+
+def test_positions_that_a_person_sets_take_another_topic_for_the_log(
+    topic: TopicDouble, logs: KeptLogs
+) -> None:
+    """Back, too; and a partition that the other one lacks is over."""
+    finding, reading = Turn(begin()).of(finder(logs=logs), b""), {}
+    for number in (2, 3):
+        reading[number] = Turn(whole()).of(reader_fn(logs=logs), (number, 0)).rest
+    other_topic(topic)
+    topic.ends[3] = 1
+    for number in (2, 3):
+        del topic.records[number][1:]
+    del topic.ends[2]  # partitions 0, 1 and 3 are there
+    logs.keep(1, {TOPIC.source_name: log_since(TOPIC, 0)})
+    again = Turn(restored(finding.rest)).of(finder(logs=logs), b"")
+    assert (again.given, again.rest.start, again.rest.decision) == ([], 3, 1)
+    back = Turn(restored(reading[3])).of(reader_fn(logs=logs), (3, 0))
+    assert (back.rest.start, back.rest.log.identity) == (0, look_at(TOPIC).identity)
+    assert len(Turn(restored(back.rest)).of(reader_fn(logs=logs), (3, 0)).given) == 1
+    over = Turn(restored(reading[2])).of(reader_fn(logs=logs), (2, 0))
+    assert (over.given, over.tracker.deferred_status()) == ([], None)
+    over.tracker.check_done()
 
 
 # --- What travels and is kept -----------------------------------------------------------------
@@ -367,10 +514,11 @@ def test_the_form_of_a_message_has_a_version() -> None:
         KafkaMessageCoder().decode(b"\x04" + encoded[1:])
 
 
-def test_what_checkpoints_keep_are_numbers() -> None:
+def test_what_earlier_versions_kept_in_checkpoints_are_two_numbers() -> None:
     coder = read_kafka._FromOffset().restriction_coder()
-    kept = OffsetRange(300, begin().stop)
-    encoded = coder.encode(kept)
-    assert encoded.hex() == "ac02" + "808080808080808040"
-    assert coder.decode(encoded) == kept
+    old = coder.decode(bytes.fromhex("ac02" + "808080808080808040"))
+    assert (old.start, old.stop, old.log, old.decision) == (300, begin().stop, KnownLog({}), 0)
+    log = KnownLog({3: Place(300, 2, 299, "ab")}, TopicIdentity("cluster", None))
+    kept = coder.decode(coder.encode(LogRange(300, log, 4)))
+    assert (kept.start, kept.stop, kept.log, kept.decision) == (300, begin().stop, log, 4)
     assert coder.is_deterministic()
