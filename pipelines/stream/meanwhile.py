@@ -15,7 +15,6 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.schemas.errors import SourceChanged, TracecloakError
-from tracecloak.transforms.services.kafka_identity import KnownLog, compared, look_at
 from tracecloak.transforms.stream.standing import Standing
 
 _LOG = logging.getLogger("tracecloak")
@@ -96,15 +95,19 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
 
 def _compare(epoch: Epoch, standing: Standing) -> None:
     """Compares topics with what is kept of them, or keeps it; and looks how they are set."""
-    reasons = []
+    topics = [topic for one in epoch.config.sources if (topic := one.input_kafka) is not None]
+    if not topics:
+        return
+    from tracecloak.transforms.services.kafka_identity import KnownLog, compared, look_at
+
+    reasons, logs = [], {}
     try:
         number, kept = epoch.logs.last()
-        logs = {}
-        for topic in filter(None, (one.input_kafka for one in epoch.config.sources)):
+        for topic in topics:
             known = kept.get(topic.source_name, KnownLog({}))
             logs[topic.source_name] = compared(topic, known, look_at(topic))
             reasons += topic.problems(epoch.config.rule.longest_us)
-        if logs and not kept:
+        if not kept:
             epoch.logs.keep(number, logs)
     except SourceChanged:
         raise

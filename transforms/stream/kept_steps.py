@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from apache_beam.io.filesystems import FileSystems
 
@@ -25,7 +26,9 @@ from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.sealed import read_sealed, write_sealed
-from tracecloak.transforms.services.kafka_identity import DIGEST_PURPOSE, KnownLog
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.services.kafka_identity import KnownLog
 
 _N_DIGEST = 32
 _ENDING = ".decision"
@@ -110,6 +113,8 @@ class KeptLogs:
         Raises:
             TracecloakError: What is kept was changed.
         """
+        from tracecloak.transforms.services.kafka_identity import KnownLog
+
         number = _last(self.folder, "logs") or 0
         message = read_sealed(*self._sealed(number), _LOGS_MEND) or b"{}"
         return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
@@ -122,9 +127,8 @@ class KeptLogs:
     def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
         return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
 
-    def digest_key(self) -> bytes:
-        """Returns the key of the digests of messages."""
-        return self.key.resolve().derive(DIGEST_PURPOSE)
+    def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
+        return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
 
 
 def _last(folder: str, kind: str) -> int | None:

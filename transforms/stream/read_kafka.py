@@ -60,12 +60,13 @@ from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.kept_steps import KeptLogs
+from tracecloak.transforms.stream.sources import DIGEST_PURPOSE
 
 _LOG = logging.getLogger("tracecloak")
 
 # Past every offset and every partition: a topic does not end.
 _NO_END = 1 << 62
-_UNKNOWN, _BEGIN = KnownLog({}), Place(0)
+_UNKNOWN = KnownLog({})
 # A turn of reading ends after this time, or this number of messages, as a runner cannot make a
 # checkpoint meanwhile. It ends sooner if no message comes.
 _TURN_SECONDS = 1.0
@@ -301,10 +302,12 @@ class _OfTopic(beam.DoFn):
     def _passed_us(self) -> int:
         return shared_clock(self.topic, self.clock_topic).passed_us()
 
-    def _decided(self, at: LogRange) -> LogRange | None:
-        """Returns the whole log as a person has decided since, who set positions; None: nobody."""
+    def _decided(self, at: LogRange) -> LogRange:
+        """Returns a range with the whole log as it was where a person has set positions since."""
         number, logs = (0, {}) if self.logs is None else self.logs.last()
-        return LogRange(0, logs[self.topic.source_name], number) if number > at.decision else None
+        if number <= at.decision:
+            return at
+        return replace(at, log=logs[self.topic.source_name], decision=number)
 
 
 @dataclass(eq=False)
@@ -321,10 +324,8 @@ class _FindPartitions(_OfTopic):
         watermark: Any = _WATERMARK,
     ) -> Iterable[tuple[int, int]]:
         at = tracker.current_restriction()
-        # Earlier versions kept the number of partitions alone.
-        known = (
-            at if at.log.places else LogRange(0, KnownLog(dict.fromkeys(range(at.start), _BEGIN)))
-        )
+        if not at.log.places:  # earlier versions kept the number of partitions alone
+            at = LogRange(at.start, KnownLog(dict.fromkeys(range(at.start), Place(0))))
         try:
             # Partitions made after this moment may be missing in the list.
             passed_us = self._passed_us()
@@ -333,8 +334,7 @@ class _FindPartitions(_OfTopic):
             now = look_at(self.topic)
             if not now.bounds:
                 raise RetryLater(f"topic {self.topic.name!r} is not on its servers now")
-            if difference(known.log, now):
-                known = self._decided(at) or known
+            known = self._decided(at) if difference(at.log, now) else at
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
             tracker.defer_remainder(_AWAY_PAUSE)
@@ -353,7 +353,7 @@ class _ReadPartition(_OfTopic):
     group: str
 
     def setup(self) -> None:
-        self._key = b"" if self.logs is None else self.logs.digest_key()
+        self._key = b"" if self.logs is None else self.logs.key.resolve().derive(DIGEST_PURPOSE)
         _READERS.begin()
 
     def teardown(self) -> None:
@@ -374,13 +374,9 @@ class _ReadPartition(_OfTopic):
         try:
             with _READERS.taken((self.topic, self.group, partition), at, begin) as reader:
                 n_read, is_behind = 0, True
-                if reader.decision > at.decision:  # the next turn begins at the decided place
-                    reader.is_right = tracker.try_claim(reader.rest)
-                    tracker.defer_remainder()
-                    return
                 while is_behind and n_read < _TURN_MESSAGES and time.monotonic() < deadline:
                     messages = reader.kafka.poll(_POLL_MESSAGES, _POLL_SECONDS)
-                    if not tracker.try_claim(reader.rest):
+                    if not tracker.try_claim(reader.rest) or reader.rest is None:
                         return
                     for message in messages:
                         yield TimestampedValue(message, Timestamp(micros=message.published_us))
@@ -399,12 +395,13 @@ class _ReadPartition(_OfTopic):
 
     def _reader(self, partition: int, at: LogRange) -> _Reader:
         """Begins to fetch, behind what was read, or where a person had reading go on since."""
-        known = at if at.log.places else LogRange(0, KnownLog({partition: Place(at.start)}))
-        known = self._decided(at) or known
-        of_partition = {n: place for n, place in known.log.places.items() if n == partition}
-        log, _ = check_log(self.topic, self._key, KnownLog(of_partition, known.log.identity))
+        if not at.log.places:
+            at = LogRange(at.start, KnownLog({partition: Place(at.start)}), at.decision)
+        known = self._decided(at)
+        places = {n: place for n, place in known.log.places.items() if n == partition}
+        log, _ = check_log(self.topic, self._key, replace(known.log, places=places))
         reader = PartitionReader(self.topic, self.group, log, self._key)
-        return _Reader(reader, partition, max(known.decision, at.decision))
+        return _Reader(reader, partition, known.decision)
 
 
 class _Reader:
