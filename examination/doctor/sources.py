@@ -71,7 +71,7 @@ def _of_input(config: StreamConfig) -> Iterator[Said]:
 
     topic = config.input_kafka
     if topic is not None:
-        from tracecloak.transforms.services.kafka_topic import check_history
+        from tracecloak.transforms.services.kafka_identity import check_history
 
         topic.check(longest_us=config.rule.longest_us)
         if not is_begun(config):

@@ -97,7 +97,7 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
             brokers tell no time.
         RetryLater: No broker answers, or clocks differ.
     """
-    from tracecloak.transforms.services.kafka_topic import check_history
+    from tracecloak.transforms.services.kafka_identity import check_history
 
     topic.check(longest_us=config.rule.longest_us)
     clock.passed_us()

@@ -24,9 +24,9 @@ from tests.support.releasing import ROOT
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
-from tracecloak.transforms.services.kafka_identity import KnownLog
+from tracecloak.transforms.services.kafka_identity import KnownLog, Place, look_at
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, partitions_of
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 EVENTS, STEPS = "events", "steps"
@@ -239,8 +239,10 @@ SECRET = b"k" * 32
 
 def all_messages(topic: KafkaTopic, begin: KnownLog | None = None) -> list[Any]:
     """Returns all messages of a topic to which nobody writes any more, or those from places on."""
-    first = partitions_of(topic)
-    reader = PartitionReader(topic, "all messages", begin or KnownLog.from_json(first))
+    first = look_at(topic).bounds
+    reader = PartitionReader(
+        topic, "all messages", begin or KnownLog({n: Place(one.first) for n, one in first.items()})
+    )
     found = []
     try:
         now_us = int(1e6 * time.time())

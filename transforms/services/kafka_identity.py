@@ -15,12 +15,18 @@ import hashlib
 import hmac
 import importlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
+from tracecloak.schemas.errors import (
+    MessagesLost,
+    RetryLater,
+    SourceChanged,
+    TracecloakError,
+    UsageError,
+)
 from tracecloak.transforms.services.kafka_topic import (
     ASK_OFTEN_SECONDS,
     ASK_SECONDS,
@@ -398,6 +404,56 @@ def compared(topic: KafkaTopic, known: KnownLog, now: LogNow) -> KnownLog:
         for number, bounds in now.bounds.items()
     }
     return KnownLog(places, known.identity.adopting(now.identity))
+
+
+def check_history(
+    topic: KafkaTopic, start_us: int, tell: Callable[[str], object] | None = None
+) -> None:
+    """Makes sure that an epoch which begins to read a topic finds all that belongs to its steps.
+
+    The oldest message that is kept of a partition says when the others were published: before it.
+    Where none is kept it cannot be told, so that a partition like that is let pass.
+
+    Args:
+        topic: The topic.
+        start_us: Where step 0 begins, microseconds since 1970 UTC.
+        tell: Takes lines for the operator alone: in how many partitions messages were deleted.
+
+    Raises:
+        UsageError: Messages that were published since then may be deleted; or brokers refuse.
+        RetryLater: No broker answers.
+    """
+    oldest = {number: one for number, one in look_at(topic).bounds.items() if one.first > 0}
+    if not oldest:
+        return
+    library = confluent_kafka()
+    asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
+    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
+    try:
+        offsets = consumer.offsets_for_times(asked, timeout=ASK_SECONDS)
+    except library.KafkaException as error:
+        raise topic.unreached(error) from None
+    finally:
+        consumer.close()
+    if any(one.error is not None for one in offsets):
+        raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
+    # The offset is that of the first message since the start, and negative where there is none.
+    n_doubtful = sum(0 <= one.offset <= oldest[one.partition].first for one in offsets)
+    n_empty = sum(one.first == one.end for one in oldest.values())
+    if tell is not None:
+        tell(
+            f"messages of {len(oldest)} partitions of topic {topic.name!r} were deleted before "
+            "this epoch read them: of a case whose first messages are gone, the others count. "
+            f"{n_empty} of these partitions are empty, so that nobody can tell when theirs were "
+            f"published; {n_doubtful} have no message from before the start of step 0"
+        )
+    if n_doubtful:
+        raise UsageError(
+            f"messages of topic {topic.name!r} were deleted that may have been published since the "
+            "start of step 0, so its cases would be counted without them: set start to a moment "
+            "behind the oldest message of each partition, and have the topic keep messages for "
+            "longer (retention.ms)"
+        )
 
 
 def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:

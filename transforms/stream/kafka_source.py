@@ -23,12 +23,13 @@ from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
     Place,
+    check_history,
     check_log,
     look_at,
     transaction_remedy,
 )
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled
 

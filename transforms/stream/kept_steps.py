@@ -127,9 +127,6 @@ class KeptLogs:
     def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
         return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
 
-    def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
-        return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
-
 
 def _last(folder: str, kind: str) -> int | None:
     (listing,) = FileSystems.match([f"{folder.rstrip('/')}/{kind}-*{_ENDING}"])

@@ -50,6 +50,7 @@ from tracecloak.transforms.services.kafka_clock import shared_clock
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     Place,
+    check_history,
     check_log,
     compared,
     difference,
@@ -57,7 +58,7 @@ from tracecloak.transforms.services.kafka_identity import (
 )
 from tracecloak.transforms.services.kafka_messages import KafkaMessage
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, check_history
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.kept_steps import KeptLogs
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE

@@ -19,7 +19,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.services import kafka_topic
+from tracecloak.transforms.services import kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
@@ -44,7 +44,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     monkeypatch.setattr(KafkaTopic, "check", check)
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 0)
     monkeypatch.setattr(
-        kafka_topic,
+        kafka_identity,
         "check_history",
         lambda topic, us, _: seen.append((f"history of {topic.name}", us)),
     )

@@ -19,7 +19,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.services import answered
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.services import kafka_topic, pubsub_clock
+from tracecloak.transforms.services import kafka_identity, pubsub_clock
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import pubsub_source
@@ -68,7 +68,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Away:
         KafkaTopic, "check", lambda self, is_read=True, longest_us=0: made.ask(self.name)
     )
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
-    monkeypatch.setattr(kafka_topic, "check_history", lambda *_: made.ask("history"))
+    monkeypatch.setattr(kafka_identity, "check_history", lambda *_: made.ask("history"))
     monkeypatch.setattr(stream, "check_ready", lambda _: None)
     for module in (local_run, stream):
         monkeypatch.setattr(module, "paid_epoch", pay)
@@ -155,7 +155,7 @@ def test_what_was_deleted_is_told_to_the_operator_alone(
         tell("17 partitions")
         raise UsageError("set start to another moment")
 
-    monkeypatch.setattr(kafka_topic, "check_history", refuse)
+    monkeypatch.setattr(kafka_identity, "check_history", refuse)
     with pytest.raises(UsageError, match="another moment"):
         run_stream(of_kafka(tmp_path, "Local"))
     (kept,) = (tmp_path / "keys" / "operator").rglob("operator.log")

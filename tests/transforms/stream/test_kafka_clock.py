@@ -21,7 +21,7 @@ from tests.support.stream_runs import published, stream_config
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.services import kafka_clock, kafka_topic
+from tracecloak.transforms.services import kafka_clock, kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
     Bounds,
@@ -29,13 +29,11 @@ from tracecloak.transforms.services.kafka_identity import (
     LogNow,
     Place,
     TopicIdentity,
+    check_history,
 )
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import (
-    KafkaTopic,
-    check_history,
-)
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import kafka_source, local_stream
 from tracecloak.transforms.stream.kafka_source import KafkaSource
 
@@ -418,10 +416,6 @@ class FakeConsumer:
             for one in asked
         ]  # fmt: skip
 
-    def get_watermark_offsets(self, one: Any, timeout: float) -> tuple[int, int]:
-        low, _, high = self._partitions[one.partition]
-        return low, high
-
     def close(self) -> None:
         pass
 
@@ -444,8 +438,8 @@ def test_what_was_deleted_before_an_epoch_began_is_told(
 ) -> None:
     consumer = FakeConsumer(partitions)
     monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: consumer)
-    oldest = {number: low for number, (low, _, _) in partitions.items()}
-    monkeypatch.setattr(kafka_topic, "partitions_of", lambda _: oldest)
+    bounds = {number: Bounds(low, high, high) for number, (low, _, high) in partitions.items()}
+    monkeypatch.setattr(kafka_identity, "look_at", lambda _: LogNow(TopicIdentity(), bounds))
     told: list[str] = []
     for tell in (told.append, None):
         if is_refused:
