@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -278,6 +278,25 @@ class ContinualNoise:
         assert self.threshold is None
         changed = norm * self.participation.protected_cases * self.case_norm
         return self._epsilon_at(changed, self.delta), self.delta
+
+    def epsilon_over(self, horizon: int) -> Fraction:
+        """Returns the epsilon, at the same delta, for which this noise is enough over a horizon.
+
+        With a window it is for a unit that counts as often as it may over all of it.
+
+        Args:
+            horizon: Steps, in place of those of this noise.
+
+        Raises:
+            UsageError: They are too many.
+        """
+        over = replace(self, strategy=replace(self.strategy, horizon=horizon))
+        if self.participation.window is not None:
+            return over.reservation().horizon_epsilon
+        norm = over.strategy.norm(self.participation) * self.case_norm
+        if self.is_laplace or norm == self.sensitivity:
+            return self.epsilon
+        return self._epsilon_at(norm, self.delta)
 
     def _epsilon_at(self, norm: Fraction, delta: Fraction) -> Fraction:
         """Returns the epsilon at a delta of the same noise on what changes by so much in L2."""

@@ -108,3 +108,19 @@ def spent(params: StreamParams) -> str:
     """Returns what all steps together cost, in words."""
     epsilon, delta = (decimal_text(value) for value in params.horizon_budget)
     return f"epsilon {epsilon}, delta {delta} for all steps together"
+
+
+def at_another_horizon(product: CountSteps, other: CountSteps) -> tuple[Fraction, float] | None:
+    """Returns what the horizon of another product of the same parameters would cost.
+
+    Returns:
+        (the epsilon for which the noise of the first is enough over the horizon of the other, the
+        largest standard deviation of the other as a multiple of that of the first); None where
+        several noises share the budget, whose epsilons are not known one by one.
+    """
+    noises = [list(one.params.noises.values()) for one in (product, other)]
+    if any(noise.threshold is not None and not noise.is_laplace for noise in noises[0]):
+        return None
+    epsilon = sum((noise.epsilon_over(other.horizon) for noise in noises[0]), Fraction(0))
+    before, after = (float(n[0].errors(product.params.length).max()) for n in noises)
+    return epsilon, after / before

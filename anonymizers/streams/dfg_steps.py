@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 
@@ -135,12 +137,22 @@ class DfgSteps(CountSteps):
     Params: ClassVar[type[DfgParams]] = DfgParams
     params: DfgParams
 
-    def __init__(self, params: DfgParams) -> None:
+    def __init__(self, params: DfgParams, since: Mapping[str, int] | None = None) -> None:
+        """Keeps the parameters.
+
+        Args:
+            params: The parameters.
+            since: The first step that publishes pairs of a name, for names that came later. In
+                earlier steps these pairs are counted, which gives 0, and not published.
+        """
         super().__init__(params)
         words = params.words
         self._domain = possible_pairs(words, 1)
         labels, n_codes = words.labels, words.end + 1
         self._cells = [(labels[key // n_codes], labels[key % n_codes]) for key in self._domain]
+        self._since = since or {}
+        steps = np.array([self._since.get(label, 0) for label in labels], np.int64)
+        self._first = np.maximum(steps[self._domain // n_codes], steps[self._domain % n_codes])
         self._noise = params.noises["pairs"]
 
     @property
@@ -170,10 +182,55 @@ class DfgSteps(CountSteps):
             kept_counts = KeptCounts(row, new[0])
             measured = np.concatenate([*(p.measured[None] for p in past), new])
             sums = noise.estimate(measured, length, step)
-        errors = np.full(len(cells), noise.errors(length)[step])
-        rounded = np.rint(sums[0]).astype(np.int64)
-        release = StepRelease.of(self._cells, rounded, errors, **self.common(step, name))
+        is_shown = self._first <= step
+        rounded = np.rint(sums[0][is_shown]).astype(np.int64)
+        errors = np.full(len(rounded), noise.errors(length)[step])
+        shown = list(compress(self._cells, is_shown))
+        release = StepRelease.of(shown, rounded, errors, **self.common(step, name))
         return with_intervals(release), kept_counts
+
+    def grown(
+        self,
+        before: ActivityVocabulary,
+        waiting: Mapping[int, Statistics],
+        past: Sequence[KeptCounts],
+        name: StreamName,
+        key: ReleaseKey,
+    ) -> tuple[dict[int, Statistics], tuple[KeptCounts, ...]]:
+        """Returns counts, and what is kept of steps, of before names came to the vocabulary.
+
+        It is as if the names had been there from the first step, and no event had had them: a pair
+        with one of them was counted 0 times, and noise of its own is drawn for what was measured of
+        that. Nothing of any case is in it; other pairs keep the one noise that they have.
+
+        Args:
+            before: The vocabulary so far, whose names are all in this one.
+            waiting: By step, counts that are not published.
+            past: What was kept of each published step, in their order.
+            name: The stream's.
+            key: The epoch's.
+        """
+        words = self.params.words
+        codes = np.append(words.codes(before.names), [words.start, words.end]).astype(np.int64)
+
+        def renumbered(keys: np.ndarray) -> np.ndarray:  # which stay in their order
+            source, target = np.divmod(keys, before.end + 1)
+            return codes[source] * (words.end + 1) + codes[target]
+
+        counted = {}
+        for step, statistics in waiting.items():
+            flows: ClippedFlows = statistics.by_name["pairs"]
+            flows = replace(flows, keys=renumbered(flows.keys))
+            counted[step] = Statistics({**statistics.by_name, "pairs": flows})
+        is_old = np.isin(self._domain, renumbered(possible_pairs(before, 1)))
+        shape = len(past), len(self._domain)
+        counts, measured = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        randomness, cells = name.randomness(key), cell_numbers(self._domain[~is_old])
+        purpose = "stream pairs before they were named"
+        measured[:, ~is_old] = self._noise.add(0, measured[:, ~is_old], cells, randomness, purpose)
+        for step, kept in enumerate(past):
+            counts[step, is_old], measured[step, is_old] = kept.counts, kept.measured
+        return counted, tuple(map(KeptCounts, counts, measured))
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""
@@ -189,6 +246,11 @@ class DfgSteps(CountSteps):
             f"dfg: each of {self.horizon:,} steps publishes all {len(self._cells):,} possible "
             f"pairs, with discrete {kind} noise; {counts} at most, to which the noise is "
             f"proportional; spends {spent(params)}",
+            *(
+                f"{name} came to the vocabulary later: pairs with it are published from step "
+                f"{step:,} on, under the same clip and with the same noise"
+                for name, step in self._since.items()
+            ),
             *self._what_is_scaled(),
             *self._noise.explain([self.params.length]),
         )

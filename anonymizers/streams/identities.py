@@ -63,7 +63,7 @@ class Identities:
             published if rule.by_publishing else time,
             np.asarray(events.column(SOURCE_ORDER)),
             self._event_ids(events.column(EVENT_ID), time, activity, names),
-            rule.codes.codes_or_other(names)[activity],
+            rule.coded(names, activity, published),
         )
 
     def _event_ids(

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.anonymizers.streams.steps import (
     StepProduct,
@@ -28,10 +29,13 @@ from tracecloak.anonymizers.streams.steps import (
     kinds_of,
 )
 from tracecloak.schemas.arrays.merging import Pieces, Statistics
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+
+_Coded = TypeVar("_Coded", CaseEvents, OpenCases)
 
 _NEVER = np.iinfo(np.int64).max
 # Pending messages are merged once there are so many, or half as many as the open cases have.
@@ -138,11 +142,12 @@ class RunningStream:
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
         """Returns events of `MessageFormat.schema` with keys for names, as the state has them.
 
-        What was published after the last step has ended is left out: it changes no step.
+        What was published after the last step has ended is left out: it changes no step. So is what
+        was published before its name came to a closed vocabulary.
         """
         keyed = self._identities.keyed(events, self._rule, self._by_individual)
         within, _ = keyed.before(self._rule.step_start(self.horizon))
-        return within
+        return within.known() if self._rule.since else within
 
     def take(self, state: StreamState, events: CaseEvents) -> StreamState:
         """Returns the state with these messages; when all steps are decided it stays as it is."""
@@ -160,6 +165,30 @@ class RunningStream:
         if state.n_pending - left >= most:
             return self._merged(state, self._closing_us(state))
         return state
+
+    def grown(self, state: StreamState, before: ActivityVocabulary) -> StreamState:
+        """Returns a state of before names came to the vocabulary, with the codes of this one.
+
+        Args:
+            state: The state.
+            before: The vocabulary with which it has codes.
+        """
+        codes = self._rule.codes.codes(before.names)
+
+        def recoded(events: _Coded) -> _Coded:
+            return replace(events, activities=codes[events.activities])
+
+        assert isinstance(self._product, DfgSteps)  # no other product takes more names
+        waiting, past = self._product.grown(
+            before, state.waiting, state.past, self._name, self._key
+        )
+        return replace(
+            state,
+            opened=recoded(state.opened),
+            pending=tuple(map(recoded, state.pending)),
+            waiting=waiting,
+            past=past,
+        )
 
     def due_us(self, state: StreamState) -> int | None:
         """Returns the first moment at which `advance` has something to do; None: all is published.

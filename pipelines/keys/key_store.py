@@ -314,6 +314,14 @@ class KeyStore(StoreFolder):
         text = self.read(_name(output, release_id, ".step"))
         return None if text is None else int(text)
 
+    def note_names(self, output: str, release_id: str, names: str) -> None:
+        """Notes beside the receipt of an epoch which names came to its vocabulary, and when."""
+        self.write(_name(output, release_id, ".names"), names)
+
+    def names_of(self, output: str, release_id: str) -> str | None:
+        """Returns that note; None: the vocabulary is that with which the epoch began."""
+        return self.read(_name(output, release_id, ".names"))
+
     def note_ledger(self, output: str, release_id: str, ledger_url: str) -> str:
         """Notes with which ledger a release goes on; returns the path, for who may read this store.
 
@@ -359,7 +367,7 @@ class KeyStore(StoreFolder):
         """
         had_key = self._path(output, release_id, ".key").exists()
         self.forget_for_workers(output, release_id)
-        endings = (".gate", ".step", ".json", ".key")
+        endings = (".gate", ".step", ".names", ".json", ".key")
         self.remove(*(_name(output, release_id, ending) for ending in endings))
         return had_key
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import pydantic
 from pydantic import Field
@@ -98,6 +98,9 @@ def _as_list(value: Any) -> Any:
 
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
+
+# (first step, names), of each vocabulary that an epoch has had.
+Vocabularies: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
 
 _OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
 # What few messages need; see `pipelines.stream.message_keys`.
@@ -239,6 +242,10 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     shards: int | None = Field(None, ge=1, le=1 << 16)
     """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
     Local has one, whatever is given."""
+
+    # Of an epoch that has begun; see `pipelines.stream.begun`.
+    _begun: StreamConfig | None = pydantic.PrivateAttr(None)
+    _vocabularies: Vocabularies = pydantic.PrivateAttr(())
 
     def _check_starts(self) -> None:
         if self.columns.start_timestamp is None and self.columns.lifecycle is None:
@@ -415,7 +422,8 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        return STREAM_PRODUCTS.named(self.product)(self.params)
+        kind: Any = STREAM_PRODUCTS.named(self.product)
+        return kind(self.params, self.since) if self.since else kind(self.params)
 
     @property
     def rule(self) -> ClosingRule:
@@ -437,6 +445,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
             self.start,
             self.clock == "publishing",
             self.closed_vocabulary,
+            tuple(self.since.items()),
         )
 
     @property
@@ -492,12 +501,42 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         return tuple(form for form in self.formats if form != "json")
 
     @property
+    def begun(self) -> StreamConfig:
+        """The configuration with which the epoch began, whose vocabulary may have been smaller."""
+        return self._begun or self
+
+    @property
+    def vocabularies(self) -> Vocabularies:
+        """(first step, names) of each vocabulary that the epoch has had, the last one this one."""
+        return self._vocabularies or ((0, self.vocabulary),)
+
+    @property
+    def since(self) -> dict[str, int]:
+        """The first step of each name that was not in the first vocabulary."""
+        first = {}
+        for step, names in reversed(self.vocabularies):
+            first |= dict.fromkeys(sorted(names), step)
+        return {name: first[name] for name in first if name not in self.vocabularies[0][1]}
+
+    def after(self, begun: StreamConfig, vocabularies: Vocabularies) -> StreamConfig:
+        """Returns this configuration as that of an epoch that has begun, under the same clip."""
+        clip = begun.explicit.l2_clip
+        is_same = clip == self.explicit.l2_clip
+        config = self.model_copy(update={} if is_same else {"l2_clip": clip})
+        config._begun, config._vocabularies = begun, vocabularies
+        return config
+
+    @property
     def digest(self) -> str:
         """Digest of all that determines what is published beside input, key and versions.
+
+        It is that of the configuration with which the epoch began.
 
         A key that is left out and one that is given as it is by default are one, so that a key that
         a later version adds changes no digest.
         """
+        if self._begun is not None:
+            return self._begun.digest
         given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
         params = self.params.given()
         if self.inputs:
@@ -521,7 +560,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     @property
     def noise_digest(self) -> str:
         """Digest of that and of the version of the product: what the noise is bound to."""
-        return noise_digest(self.digest, STREAM_PRODUCTS[self.product].version)
+        return noise_digest(self.digest, STREAM_PRODUCTS[self.product].version, self.since)
 
     @property
     def explicit(self) -> StreamConfig:

@@ -13,7 +13,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -178,7 +179,7 @@ class Epoch:
 
 
 @contextlib.contextmanager
-def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
+def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> Iterator[Epoch]:
     """Begins an epoch, or goes on with one; no other process can run it during the block.
 
     The cost of the horizon is charged once, and the manifest is written. If the last step is
@@ -186,6 +187,7 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
 
     Args:
         config: What is published, of what.
+        clock: Seconds since 1970 UTC.
 
     Raises:
         UsageError: A place cannot be written to, another process runs the epoch, or it was begun
@@ -193,7 +195,6 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
         BudgetExhausted: The account has too little left, or the epoch is over.
         MadeElsewhere: Another key store has begun the epoch, and paid for it.
     """
-    product = config.made_product()
     output = absolute(config.output)
     check_places(output, config.dead_letter)
     require_writable("output", config.output)
@@ -204,6 +205,8 @@ def paid_epoch(config: StreamConfig) -> Iterator[Epoch]:
     check_worker_keys(config)
     name = config.name
     with store.alone(output, name.both):
+        config = begun_or_grown(config, store, output, clock)
+        product = config.made_product()
         keys = _paid(config, product, store, ledger, output)
         folder = epoch_folder(output, config.release_id, config.epoch)
         workplace = epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
@@ -239,7 +242,7 @@ def manifest_of(
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
         "log_params", "horizon", "end_activity",
     )  # fmt: skip
-    dumped = config.explicit.model_dump(mode="json")
+    dumped = config.begun.explicit.model_dump(mode="json")
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
     given = (name for name in durations if dumped[name] is not None)
     params = {
@@ -265,7 +268,7 @@ def manifest_of(
         ),
         operations=product.operations,
         spends=tuple(part.to_json() for part in product.spends()),
-        config_digest=without_filters(config).digest,
+        config_digest=without_filters(config.begun).digest,
         key_fingerprint=key_fingerprint,
         exact_noise=True,
         unsafe_barrier=not is_durable(config.runner),
@@ -311,9 +314,9 @@ def _write_manifest(
     folder: str,
     workplace: str,
 ) -> None:
-    """Writes manifest and statement when an epoch begins, and never again."""
+    """Writes manifest and statement when an epoch begins, and when its vocabulary has grown."""
     path = FileSystems.join(folder, MANIFEST_NAME)
-    if FileSystems.exists(path):
+    if FileSystems.exists(path) and not config.since:
         return
     body = {
         **manifest.to_json([]),
@@ -322,6 +325,7 @@ def _write_manifest(
             "start_us": config.start,
             "period_us": config.period,
             "n_steps": product.horizon,
+            **({"vocabulary_since": config.since} if config.since else {}),
             "explained": list(explained(config, product)),
             "runner": config.runner,
             "runner_facts": list(RUNNERS.get(config.runner, ())),
@@ -372,6 +376,10 @@ def _paid(
             store.forget(output, name.both)
         raise
     ledger.commit(output, name.both, fingerprint)
+    if config.since:
+        from tracecloak.pipelines.stream.begun import note_names
+
+        note_names(config, store, output)
     return key, identities
 
 
@@ -392,7 +400,7 @@ def reservation_of_epoch(
         adjacency=guarantee.adjacency,
         method=f"stream of {config.product}",
         spends=tuple(part.to_json() for part in spends),
-        config_digest=without_filters(config).digest,  # others may read the ledger
+        config_digest=without_filters(config.begun).digest,  # others may read the ledger
         key_fingerprint=key_fingerprint,
         dataset=config.dataset,
         staging_area=None if config.staging_area is None else absolute(config.staging_area),
@@ -423,11 +431,12 @@ def check_goes_on(
     """Makes sure that an epoch can begin or go on; returns whether it begins.
 
     Raises:
-        UsageError: It was withdrawn.
+        UsageError: It was withdrawn, or has another horizon, or its vocabulary cannot grow so.
         BudgetExhausted: It is over.
         TracecloakError: Steps of it were decided, and its key is gone; or another version of its
             product began it.
     """
+    config = begun_or_grown(config, store, output)
     both = config.name.both
     if ledger_says(ledger.of_release(output, both), output, both, None) == "withdrawn":
         raise UsageError(
@@ -461,6 +470,17 @@ def check_goes_on(
             "begin another epoch, which is another spend"
         )
     return key != "there"
+
+
+def begun_or_grown(
+    config: StreamConfig, store: KeyStore, output: str, clock: Callable[[], float] = time.time
+) -> StreamConfig:
+    """Returns the configuration with which an epoch goes on; see `begun.goes_on_with`."""
+    if store.receipt(output, config.name.both) is None:
+        return config
+    from tracecloak.pipelines.stream.begun import goes_on_with
+
+    return goes_on_with(config, store, output, clock)
 
 
 def _spent(config: StreamConfig) -> BudgetExhausted:

@@ -25,6 +25,7 @@ from tracecloak.pipelines.stream.services import (
     subscription_of,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
@@ -122,6 +123,16 @@ def run_epoch(
     with store.opened(source_name) as state_file:
         if decided is not None and decided >= state_file.state.next_step:
             raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
+        if state_file.n_grown != (n_grown := len(config.vocabularies) - 1):
+            if state_file.n_grown > n_grown:
+                raise TracecloakError(
+                    f"{epoch.state_path} has names that the key store does not note: restore the "
+                    "whole key store as it was when the stream stopped"
+                )
+            _, names = config.vocabularies[state_file.n_grown]
+            before = ActivityVocabulary.public(names, config.closed_vocabulary)
+            grown = stream.grown(state_file.state, before)
+            state_file = store.grow(state_file, grown, n_grown)
         digest_key = key.derive(DIGEST_PURPOSE)
         source = answered(lambda: opening(state_file.positions, digest_key), stop, standing)
         if source is None:

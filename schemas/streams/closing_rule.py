@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
@@ -50,6 +51,8 @@ class ClosingRule:
             late. What comes later than that is not counted.
         origin_us: Where step 0 begins, since 1970 UTC; steps before it have negative numbers.
         closed: Whether there are no others; messages of others are rejects.
+        since: (name, step) of names that came to the vocabulary later: a message that was published
+            before the step begins is of none of them, but of OTHER.
         by_publishing: Whether the time of its publishing is taken for the time of an event, for
             senders whose clocks cannot be relied on.
 
@@ -69,6 +72,7 @@ class ClosingRule:
     origin_us: int = 0
     by_publishing: bool = False
     closed: bool = False
+    since: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}
@@ -97,6 +101,25 @@ class ClosingRule:
     def codes(self) -> ActivityVocabulary:
         """The public vocabulary, with OTHER unless it is closed."""
         return ActivityVocabulary.public(self.vocabulary, self.closed)
+
+    def coded(self, names: pa.Array, activity: np.ndarray, publish_us: np.ndarray) -> np.ndarray:
+        """Returns int32[n], the codes of activities; -1 is that of none, where they are closed.
+
+        Args:
+            names: string[n_names].
+            activity: int64[n], the place of each in `names`.
+            publish_us: int64[n], when each was published.
+        """
+        codes = self.codes.codes_or_other(names)[activity]
+        if self.since:
+            steps = dict(self.since)
+            begins = [
+                self.step_start(steps[name]) if name in steps else MIN_TIME_US
+                for name in self.codes.names.to_pylist()
+            ]
+            is_early = publish_us < np.array(begins, np.int64)[codes]
+            codes[is_early] = self.codes.codes_or_other(pa.array([None], pa.string()))[0]
+        return codes
 
     @cached_property
     def ends(self) -> np.ndarray:

@@ -138,6 +138,10 @@ class CaseEvents:
             return self, self._rows(np.zeros(0, np.int64))
         return self._rows(np.flatnonzero(is_early)), self._rows(np.flatnonzero(~is_early))
 
+    def known(self) -> CaseEvents:
+        """Returns the messages whose activity has a code."""
+        return self._rows(np.flatnonzero(self.activities >= 0))
+
     def _rows(self, events: np.ndarray) -> CaseEvents:
         """Some of the messages, and the keys of their cases."""
         rows, case = np.unique(self.case[events], return_inverse=True)

@@ -118,7 +118,7 @@ def run_script(
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(happenings, positions, stop, until, away)
 
-    with paid_epoch(config) as epoch:
+    with paid_epoch(config, clock) as epoch:
         run_epoch(epoch, opening, NAME, sinks, stop, clock)
     return StreamOutcome(epoch.folder, epoch.is_spent)
 

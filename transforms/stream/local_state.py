@@ -40,6 +40,8 @@ from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.transforms.files import make_private_folder
 
 _VERSION = 2
+# Of a state whose vocabulary has grown, which versions that know of no growth must not read.
+_GROWN = 3
 _N_DIGEST = 32
 # SQLite holds up to a billion bytes in a value.
 _MOST_BYTES = 1 << 28
@@ -58,11 +60,13 @@ class Kept:
         state: Of the stream.
         positions: Where its source goes on, by the source's own names.
         unsent: The decided steps that may not have been published yet, in their order.
+        n_grown: How often the vocabulary has grown of which the state has codes.
     """
 
     state: StreamState
     positions: Mapping[str, Any]
     unsent: tuple[DecidedStep, ...]
+    n_grown: int = 0
 
 
 class LocalState:
@@ -152,6 +156,13 @@ class LocalState:
                 self._head["unsent"].append(one.step)
             self._write_state(state, positions)
 
+    def grow(self, kept: Kept, state: StreamState, n_grown: int) -> Kept:
+        """Writes the state by the codes of a vocabulary that has grown; returns the new content."""
+        with self._committing():
+            self._head |= {"version": _GROWN, "n_grown": n_grown, "n_past": 0}
+            self._write_state(state, kept.positions)
+        return replace(kept, state=state, n_grown=n_grown)
+
     def sent(self, step: int) -> None:
         """Notes that a step is published everywhere."""
         with self._committing():
@@ -197,7 +208,7 @@ class LocalState:
 
     def _read(self, source: str) -> Kept:
         head = self._head = json.loads(self._get("head", 0))
-        if head["version"] != _VERSION:
+        if head["version"] not in (_VERSION, _GROWN):
             raise TracecloakError(
                 f"{self._path} is of version {head['version']}, and this is version {_VERSION}: "
                 "go on with the tracecloak that wrote it, or begin another epoch, which is another "
@@ -232,7 +243,7 @@ class LocalState:
             DecidedStep(step, data[:_N_DIGEST], self._kind.from_kept(data[_N_DIGEST:]))
             for step, data in unsent
         )
-        return Kept(state, head["positions"], tuple(decided))
+        return Kept(state, head["positions"], tuple(decided), head.get("n_grown", 0))
 
     def _put_head(self) -> None:
         self._put("head", 0, json.dumps(self._head).encode())
