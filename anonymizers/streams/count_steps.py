@@ -85,6 +85,24 @@ class CountSteps:
         """See `StepProduct`."""
         return self.params.repeated_budget(n_times, gap)
 
+    def costs_of(self, other: CountSteps) -> tuple[Fraction, float] | None:
+        """Returns what the horizon of another product of the same parameters costs.
+
+        Args:
+            other: The other product.
+
+        Returns:
+            (the epsilon for which the noise of this one is enough over that horizon, the largest
+            standard deviation of the other as a multiple of that of this one); None where several
+            noises share the budget, whose epsilons are not known one by one.
+        """
+        before, after = (list(one.params.noises.values()) for one in (self, other))
+        if any(noise.threshold is not None and not noise.is_laplace for noise in before):
+            return None
+        epsilon = sum((noise.epsilon_over(other.horizon) for noise in before), Fraction(0))
+        errors, of_other = (one[0].errors(self.params.length).max() for one in (before, after))
+        return epsilon, float(of_other / errors)
+
     def common(self, step: int, name: StreamName) -> dict[str, Any]:
         """Returns what the release of a step says beside its counts."""
         params = self.params
@@ -108,19 +126,3 @@ def spent(params: StreamParams) -> str:
     """Returns what all steps together cost, in words."""
     epsilon, delta = (decimal_text(value) for value in params.horizon_budget)
     return f"epsilon {epsilon}, delta {delta} for all steps together"
-
-
-def at_another_horizon(product: CountSteps, other: CountSteps) -> tuple[Fraction, float] | None:
-    """Returns what the horizon of another product of the same parameters would cost.
-
-    Returns:
-        (the epsilon for which the noise of the first is enough over the horizon of the other, the
-        largest standard deviation of the other as a multiple of that of the first); None where
-        several noises share the budget, whose epsilons are not known one by one.
-    """
-    noises = [list(one.params.noises.values()) for one in (product, other)]
-    if any(noise.threshold is not None and not noise.is_laplace for noise in noises[0]):
-        return None
-    epsilon = sum((noise.epsilon_over(other.horizon) for noise in noises[0]), Fraction(0))
-    before, after = (float(n[0].errors(product.params.length).max()) for n in noises)
-    return epsilon, after / before

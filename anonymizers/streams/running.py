@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.anonymizers.streams.identities import Identities
 from tracecloak.anonymizers.streams.steps import (
     StepProduct,
@@ -34,8 +33,6 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
-
-_Coded = TypeVar("_Coded", CaseEvents, OpenCases)
 
 _NEVER = np.iinfo(np.int64).max
 # Pending messages are merged once there are so many, or half as many as the open cases have.
@@ -173,22 +170,13 @@ class RunningStream:
             state: The state.
             before: The vocabulary with which it has codes.
         """
-        codes = self._rule.codes.codes(before.names)
-
-        def recoded(events: _Coded) -> _Coded:
-            return replace(events, activities=codes[events.activities])
-
-        assert isinstance(self._product, DfgSteps)  # no other product takes more names
-        waiting, past = self._product.grown(
-            before, state.waiting, state.past, self._name, self._key
+        codes, product = self._rule.codes.codes(before.names), cast(Any, self._product)
+        opened, *pending = (
+            replace(events, activities=codes[events.activities])
+            for events in (state.opened, *state.pending)
         )
-        return replace(
-            state,
-            opened=recoded(state.opened),
-            pending=tuple(map(recoded, state.pending)),
-            waiting=waiting,
-            past=past,
-        )
+        waiting, past = product.grown(before, state.waiting, state.past, self._name, self._key)
+        return replace(state, opened=opened, pending=tuple(pending), waiting=waiting, past=past)
 
     def due_us(self, state: StreamState) -> int | None:
         """Returns the first moment at which `advance` has something to do; None: all is published.

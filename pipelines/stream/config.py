@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
@@ -98,9 +98,6 @@ def _as_list(value: Any) -> Any:
 
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
-
-# (first step, names), of each vocabulary that an epoch has had.
-Vocabularies: TypeAlias = tuple[tuple[int, tuple[str, ...]], ...]
 
 _OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
 # What few messages need; see `pipelines.stream.message_keys`.
@@ -243,9 +240,9 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
     Local has one, whatever is given."""
 
-    # Of an epoch that has begun; see `pipelines.stream.begun`.
+    # Of an epoch whose vocabulary has grown: see `begun`, and the first step of each later name.
     _begun: StreamConfig | None = pydantic.PrivateAttr(None)
-    _vocabularies: Vocabularies = pydantic.PrivateAttr(())
+    _since: dict[str, int] = pydantic.PrivateAttr({})
 
     def _check_starts(self) -> None:
         if self.columns.start_timestamp is None and self.columns.lifecycle is None:
@@ -506,25 +503,17 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         return self._begun or self
 
     @property
-    def vocabularies(self) -> Vocabularies:
-        """(first step, names) of each vocabulary that the epoch has had, the last one this one."""
-        return self._vocabularies or ((0, self.vocabulary),)
-
-    @property
     def since(self) -> dict[str, int]:
-        """The first step of each name that was not in the first vocabulary."""
-        first = {}
-        for step, names in reversed(self.vocabularies):
-            first |= dict.fromkeys(sorted(names), step)
-        return {name: first[name] for name in first if name not in self.vocabularies[0][1]}
+        """The first step of each name that came to the vocabulary of the epoch later."""
+        return self._since
 
-    def after(self, begun: StreamConfig, vocabularies: Vocabularies) -> StreamConfig:
-        """Returns this configuration as that of an epoch that has begun, under the same clip."""
-        clip = begun.explicit.l2_clip
-        is_same = clip == self.explicit.l2_clip
-        config = self.model_copy(update={} if is_same else {"l2_clip": clip})
-        config._begun, config._vocabularies = begun, vocabularies
-        return config
+    def grown(self, begun: StreamConfig, since: dict[str, int]) -> StreamConfig:
+        """Returns this configuration for an epoch that began with fewer names, under its clip."""
+        grown = self.model_copy()
+        if begun.explicit.l2_clip != self.explicit.l2_clip:
+            grown = self.model_copy(update={"l2_clip": begun.explicit.l2_clip})
+        grown._begun, grown._since = begun, since
+        return grown
 
     @property
     def digest(self) -> str:

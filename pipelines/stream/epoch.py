@@ -35,6 +35,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.names import LOCAL, is_durable
 from tracecloak.pipelines.runners.options import version
+from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
@@ -205,7 +206,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
     check_worker_keys(config)
     name = config.name
     with store.alone(output, name.both):
-        config = begun_or_grown(config, store, output, clock)
+        config = goes_on_with(config, store, output, clock)
         product = config.made_product()
         keys = _paid(config, product, store, ledger, output)
         folder = epoch_folder(output, config.release_id, config.epoch)
@@ -377,9 +378,8 @@ def _paid(
         raise
     ledger.commit(output, name.both, fingerprint)
     if config.since:
-        from tracecloak.pipelines.stream.begun import note_names
-
-        note_names(config, store, output)
+        note = {"key": fingerprint, "first": config.begun.vocabulary, "since": config.since}
+        store.note_names(output, name.both, json.dumps(note))
     return key, identities
 
 
@@ -436,7 +436,7 @@ def check_goes_on(
         TracecloakError: Steps of it were decided, and its key is gone; or another version of its
             product began it.
     """
-    config = begun_or_grown(config, store, output)
+    config = goes_on_with(config, store, output)
     both = config.name.both
     if ledger_says(ledger.of_release(output, both), output, both, None) == "withdrawn":
         raise UsageError(
@@ -470,17 +470,6 @@ def check_goes_on(
             "begin another epoch, which is another spend"
         )
     return key != "there"
-
-
-def begun_or_grown(
-    config: StreamConfig, store: KeyStore, output: str, clock: Callable[[], float] = time.time
-) -> StreamConfig:
-    """Returns the configuration with which an epoch goes on; see `begun.goes_on_with`."""
-    if store.receipt(output, config.name.both) is None:
-        return config
-    from tracecloak.pipelines.stream.begun import goes_on_with
-
-    return goes_on_with(config, store, output, clock)
 
 
 def _spent(config: StreamConfig) -> BudgetExhausted:

@@ -123,16 +123,11 @@ def run_epoch(
     with store.opened(source_name) as state_file:
         if decided is not None and decided >= state_file.state.next_step:
             raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
-        if state_file.n_grown != (n_grown := len(config.vocabularies) - 1):
-            if state_file.n_grown > n_grown:
-                raise TracecloakError(
-                    f"{epoch.state_path} has names that the key store does not note: restore the "
-                    "whole key store as it was when the stream stopped"
-                )
-            _, names = config.vocabularies[state_file.n_grown]
-            before = ActivityVocabulary.public(names, config.closed_vocabulary)
+        known = state_file.names or config.begun.vocabulary
+        if set(known) != set(config.vocabulary):
+            before = ActivityVocabulary.public(known, config.closed_vocabulary)
             grown = stream.grown(state_file.state, before)
-            state_file = store.grow(state_file, grown, n_grown)
+            state_file = store.grow(state_file, grown, config.vocabulary)
         digest_key = key.derive(DIGEST_PURPOSE)
         source = answered(lambda: opening(state_file.positions, digest_key), stop, standing)
         if source is None:

@@ -60,13 +60,13 @@ class Kept:
         state: Of the stream.
         positions: Where its source goes on, by the source's own names.
         unsent: The decided steps that may not have been published yet, in their order.
-        n_grown: How often the vocabulary has grown of which the state has codes.
+        names: The vocabulary of which the state has codes; empty: that of the epoch's begin.
     """
 
     state: StreamState
     positions: Mapping[str, Any]
     unsent: tuple[DecidedStep, ...]
-    n_grown: int = 0
+    names: tuple[str, ...] = ()
 
 
 class LocalState:
@@ -156,12 +156,12 @@ class LocalState:
                 self._head["unsent"].append(one.step)
             self._write_state(state, positions)
 
-    def grow(self, kept: Kept, state: StreamState, n_grown: int) -> Kept:
-        """Writes the state by the codes of a vocabulary that has grown; returns the new content."""
+    def grow(self, kept: Kept, state: StreamState, names: Sequence[str]) -> Kept:
+        """Writes the state with the codes of a vocabulary that has grown; returns the content."""
         with self._committing():
-            self._head |= {"version": _GROWN, "n_grown": n_grown, "n_past": 0}
+            self._head |= {"version": _GROWN, "names": list(names), "n_past": 0}
             self._write_state(state, kept.positions)
-        return replace(kept, state=state, n_grown=n_grown)
+        return replace(kept, state=state, names=tuple(names))
 
     def sent(self, step: int) -> None:
         """Notes that a step is published everywhere."""
@@ -243,7 +243,7 @@ class LocalState:
             DecidedStep(step, data[:_N_DIGEST], self._kind.from_kept(data[_N_DIGEST:]))
             for step, data in unsent
         )
-        return Kept(state, head["positions"], tuple(decided), head.get("n_grown", 0))
+        return Kept(state, head["positions"], tuple(decided), tuple(head.get("names", ())))
 
     def _put_head(self) -> None:
         self._put("head", 0, json.dumps(self._head).encode())

@@ -1,0 +1,174 @@
+"""An epoch that has begun, with more names or another horizon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.local_streams import run_script, state_files
+from tests.support.releasing import counting_charges
+from tests.support.stream_runs import (
+    Happening,
+    Sent,
+    counts_of,
+    files_of,
+    in_time,
+    made,
+    no_noise,
+    published,
+    stream_config,
+    ticking,
+)
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.stream.begun import goes_on_with
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.epoch import check_goes_on
+from tracecloak.pipelines.verification.verify import verify
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.stream.local_state import LocalState
+
+# Every ten seconds a case begins and ends, with a name that comes to the vocabulary later.
+SENT = [
+    Sent(second + 10 * i, f"c{i}", activity, f"{i}.{second}")
+    for i in range(6)
+    for second, activity in ((1, "A"), (2, "New"), (6, "END"))
+]
+UNNAMED = [s._replace(activity="?") if s.activity == "New" and s.publish < 30 else s for s in SENT]
+STOPPED = 4  # happenings, after which it is second 20 and the names come
+GROWS = 3
+
+
+def script(sent: Iterable[Sent] = SENT) -> list[Happening]:
+    return [*in_time(sent, 60), *ticking(60, 90)]
+
+
+def more(folder: Path, names: str = "A B C END New", **changes: Any) -> StreamConfig:
+    path = folder / "more.txt"
+    path.write_text(names.replace(" ", "\n"))
+    return stream_config(folder, **{"vocabulary": str(path), **changes})
+
+
+def begin(config: StreamConfig) -> None:
+    run_script(config, script(), until=STOPPED, clock=lambda: 20.0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"view": "total"}, {"closed_vocabulary": True}])
+def test_more_names_count_from_the_next_step_on_and_cost_nothing(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    grown, always = made(tmp_path, "grown", "always")
+    config, whole = more(tmp_path / grown, **changes), more(tmp_path / always, **changes)
+    with no_noise():
+        begin(stream_config(tmp_path / grown, **changes))
+        before = files_of(config)
+        run_script(config, script(), until=STOPPED + 1, clock=lambda: 21.0)
+        run_script(config, script(), until=STOPPED + 2, clock=lambda: 35.0)  # as it was noted
+        run_script(config, script())
+        run_script(whole, script(UNNAMED))
+    found, expected = published(config), published(whole)
+    assert [r.step for r in found] == [r.step for r in expected] == list(range(6))
+    assert [counts_of(r) for r in found] == [counts_of(r) for r in expected]
+    assert any("New" in cell for cell in counts_of(found[-1]))
+    assert [any("New" in c for c in r.cells) for r in found] == [s >= GROWS for s in range(6)]
+    assert len(counting_charges(tmp_path / grown / "keys")) == 1
+    after = files_of(config)
+    assert {name for name in before if before[name] != after[name]} <= {"manifest.json"}
+    body = json.loads(after["manifest.json"])
+    assert body["stream"]["vocabulary_since"] == {"New": GROWS}
+    assert any("New came to the vocabulary" in said for said in body["stream"]["explained"])
+    first = json.loads(before["manifest.json"])
+    assert {**body, "stream": None} == {**first, "stream": None}
+    [folder] = (tmp_path / grown).glob("out/run_id=*/epoch=*")
+    assert verify(str(folder)).holds
+    with pytest.raises(BudgetExhausted, match="its last step is published"):
+        run_script(config, script())
+
+
+def test_a_stream_that_died_while_its_state_grew_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a default clip stays that of the first names."""
+    names = made(tmp_path, "died", "whole")
+    config, whole = (more(tmp_path / n, l2_clip=None, max_trace_length=50) for n in names)
+    first = [stream_config(tmp_path / n, l2_clip=None, max_trace_length=50) for n in names]
+    for one in first:
+        begin(one.model_copy(update={"vocabulary": ("A", "END")}))
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(LocalState, "_write_state", lambda *_: 1 / 0)
+        run_script(config, script(), until=STOPPED, clock=lambda: 20.0)
+    store = open_store(config)
+    with no_noise():
+        run_script(whole, script(), until=STOPPED, clock=lambda: 20.0)
+        for one in (config, whole):
+            run_script(one, script())
+    assert [r.to_json() for r in published(config)[1:]] == [
+        r.to_json() for r in published(whole)[1:]
+    ]
+    clip = first[0].model_copy(update={"vocabulary": ("A", "END")}).explicit.l2_clip
+    assert goes_on_with(config, store, absolute(config.output)).l2_clip == clip
+    assert clip != config.explicit.l2_clip
+
+
+def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
+    first, config = stream_config(tmp_path), more(tmp_path)
+    begin(first)
+    before = files_of(first)
+    for change, said, at in (
+        (more(tmp_path, "A B END New"), "its vocabulary has 'C'", 20),
+        (more(tmp_path, max_trace_length=4), "another configuration; begin", 20),
+        (config, "no step begins in which more names could count", 52),
+    ):
+        with pytest.raises(UsageError, match=said):
+            run_script(change, script(), clock=lambda at=at: float(at))
+    assert files_of(first) == before
+    with pytest.raises(UsageError, match="runner Local alone"):
+        elsewhere = config.model_copy(update={"runner": "FlinkRunner"})
+        goes_on_with(elsewhere, open_store(config), absolute(config.output), lambda: 20.0)
+    run_script(more(tmp_path, "END B C A"), script(), until=5)  # the order does not matter
+    run_script(config, script(), until=6, clock=lambda: 21.0)
+    with pytest.raises(UsageError, match="its vocabulary has 'New'"):
+        run_script(first, script())
+    for path in state_files(tmp_path / "keys"):
+        assert b"New" in path.read_bytes()
+    assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_no_other_product_takes_more_names(tmp_path: Path) -> None:
+    begin(stream_config(tmp_path, product="variants"))
+    with pytest.raises(UsageError, match="grows with product dfg"):
+        run_script(more(tmp_path, product="variants"), script(), clock=lambda: 20.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "12 steps would cost epsilon 1. .* with delta 0.000001 and has 1.00 times its noise"),
+        ({"view": "total"}, r"12 steps would cost epsilon 1.\d+. .* has 1.\d+ times its noise"),
+        ({"product": "log", "view": "window"}, "of 12 steps is charged epsilon 1 with delta"),
+    ],
+)
+def test_another_horizon_says_what_it_costs(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """In a run, and to `doctor`. The epsilon is one for which the same noise is enough."""
+    config = stream_config(tmp_path, **changes)
+    begin(config)
+    longer = config.model_copy(update={"horizon": 12})
+    with pytest.raises(UsageError, match=said) as refused:
+        run_script(longer, script())
+    assert "charged epsilon 1 with delta 0.000001 for 6 steps" in str(refused.value)
+    store = open_store(config)
+    with pytest.raises(UsageError, match=said):
+        check_goes_on(longer, store, open_ledger(config, store), absolute(config.output), 12)
+    if changes.get("view") != "total":
+        return
+    noise, other = (c.params.noises["pairs"] for c in (config, longer))  # type: ignore[attr-defined]
+    epsilon = noise.epsilon_over(12)
+    priced = stream_config(tmp_path, **changes, horizon=12, epsilon=f"{float(epsilon):.9f}")
+    width = priced.params.noises["pairs"].deviation  # type: ignore[attr-defined]
+    assert width == pytest.approx(noise.deviation, rel=1e-6) and width < other.deviation
