@@ -151,7 +151,7 @@ class DfgSteps(CountSteps):
         labels, n_codes = words.labels, words.end + 1
         self._cells = [(labels[key // n_codes], labels[key % n_codes]) for key in self._domain]
         self._since = since or {}
-        steps = np.array([self._since.get(label, 0) for label in labels], np.int64)
+        steps = np.array([self._since.get(label, 0) for label in labels])
         self._first = np.maximum(steps[self._domain // n_codes], steps[self._domain % n_codes])
         self._noise = params.noises["pairs"]
 
@@ -183,9 +183,8 @@ class DfgSteps(CountSteps):
             measured = np.concatenate([*(p.measured[None] for p in past), new])
             sums = noise.estimate(measured, length, step)
         is_shown = self._first <= step
-        rounded = np.rint(sums[0][is_shown]).astype(np.int64)
-        errors = np.full(len(rounded), noise.errors(length)[step])
-        shown = list(compress(self._cells, is_shown))
+        shown, rounded = list(compress(self._cells, is_shown)), np.rint(sums[0][is_shown])
+        errors = np.full(len(shown), noise.errors(length)[step])
         release = StepRelease.of(shown, rounded, errors, **self.common(step, name))
         return with_intervals(release), kept_counts
 
@@ -217,17 +216,18 @@ class DfgSteps(CountSteps):
             source, target = np.divmod(keys, before.end + 1)
             return codes[source] * (words.end + 1) + codes[target]
 
-        counted = {}
-        for step, statistics in waiting.items():
-            flows: ClippedFlows = statistics.by_name["pairs"]
-            flows = replace(flows, keys=renumbered(flows.keys))
-            counted[step] = Statistics({**statistics.by_name, "pairs": flows})
+        counted = dict(waiting)
+        for step, all_of in waiting.items():
+            flows: Any = all_of.by_name["pairs"]
+            named = {"pairs": replace(flows, keys=renumbered(flows.keys))}
+            counted[step] = Statistics({**all_of.by_name, **named})
         is_old = np.isin(self._domain, renumbered(possible_pairs(before, 1)))
         shape = len(past), len(self._domain)
         counts, measured = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        randomness, cells = name.randomness(key), cell_numbers(self._domain[~is_old])
-        purpose = "stream pairs before they were named"
-        measured[:, ~is_old] = self._noise.add(0, measured[:, ~is_old], cells, randomness, purpose)
+        measured[:, ~is_old] = self._noise.add(
+            *(0, measured[:, ~is_old], cell_numbers(self._domain[~is_old])),
+            *(name.randomness(key), "stream pairs before they were named"),
+        )
         for step, kept in enumerate(past):
             counts[step, is_old], measured[step, is_old] = kept.counts, kept.measured
         return counted, tuple(map(KeptCounts, counts, measured))

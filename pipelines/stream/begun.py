@@ -56,18 +56,15 @@ def goes_on_with(
     if receipt is None or not (is_running or last_step is not None):
         return config
     noted = json.loads(store.names_of(output, both) or "{}")
-    if noted.get("key") != receipt.key_fingerprint:  # it is of a run that lost its key
+    if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
         if receipt.config_digest == config.digest:
             return config
         folder = epoch_folder(output, config.release_id, config.epoch)
         noted = json.loads(read_if_there(join(folder, MANIFEST_NAME)) or "{}").get("params", {})
-    since: dict[str, int] = dict(noted.get("since", {}))
-    begun = config.model_copy(
-        update={
-            "vocabulary": tuple(noted.get("first", noted.get("vocabulary", config.vocabulary))),
-            "horizon": noted.get("horizon", config.horizon),
-        }
-    )
+    noted = {"vocabulary": config.vocabulary, "horizon": config.horizon, "since": {}} | noted
+    since: dict[str, int] = noted["since"]
+    changed = {"vocabulary": tuple(noted["vocabulary"]), "horizon": noted["horizon"]}
+    begun = config.model_copy(update=changed)
     if begun.digest != receipt.config_digest:  # a manifest that was changed is found, too
         return config
 

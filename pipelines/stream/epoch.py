@@ -378,8 +378,9 @@ def _paid(
         raise
     ledger.commit(output, name.both, fingerprint)
     if config.since:
-        note = {"key": fingerprint, "first": config.begun.vocabulary, "since": config.since}
-        store.note_names(output, name.both, json.dumps(note))
+        first = {"vocabulary": config.begun.vocabulary, "horizon": config.horizon}
+        note = json.dumps({"key": fingerprint, **first, "since": config.since})
+        store.note_names(output, name.both, note)
     return key, identities
 
 

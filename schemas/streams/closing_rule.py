@@ -112,13 +112,11 @@ class ClosingRule:
         """
         codes = self.codes.codes_or_other(names)[activity]
         if self.since:
-            steps = dict(self.since)
-            begins = [
-                self.step_start(steps[name]) if name in steps else MIN_TIME_US
-                for name in self.codes.names.to_pylist()
-            ]
-            is_early = publish_us < np.array(begins, np.int64)[codes]
-            codes[is_early] = self.codes.codes_or_other(pa.array([None], pa.string()))[0]
+            begins = np.full(len(self.codes), MIN_TIME_US)
+            for name, step in self.since:
+                begins[self.codes.codes(pa.array([name]))] = self.step_start(step)
+            no_name = pa.nulls(1, pa.string())
+            codes[publish_us < begins[codes]] = self.codes.codes_or_other(no_name)[0]
         return codes
 
     @cached_property
