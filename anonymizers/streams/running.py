@@ -171,12 +171,13 @@ class RunningStream:
             before: The vocabulary with which it has codes.
         """
         codes, product = self._rule.codes.codes(before.names), cast(Any, self._product)
-        opened, *pending = (
-            replace(events, activities=codes[events.activities])
-            for events in (state.opened, *state.pending)
-        )
+
+        def recoded(events: Any) -> Any:
+            return replace(events, activities=codes[events.activities])
+
+        opened, pending = recoded(state.opened), tuple(map(recoded, state.pending))
         waiting, past = product.grown(before, state.waiting, state.past, self._name, self._key)
-        return replace(state, opened=opened, pending=tuple(pending), waiting=waiting, past=past)
+        return replace(state, opened=opened, pending=pending, waiting=waiting, past=past)
 
     def due_us(self, state: StreamState) -> int | None:
         """Returns the first moment at which `advance` has something to do; None: all is published.

@@ -26,7 +26,6 @@ from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts.escapes import escaped
 from tracecloak.transforms.files import join, read_if_there
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.step_files import epoch_folder
@@ -79,7 +78,7 @@ def goes_on_with(
     known, names = {*begun.vocabulary, *since}, set(config.vocabulary)
     if lost := sorted(known - names):
         raise refused(
-            f"its vocabulary has {escaped(lost[0])!r}, and can only get more names",
+            f"its vocabulary has {lost[0]!r}, and can only get more names",
             "Add what is missing",
         )
     if is_running and (new := sorted(names - known)):
