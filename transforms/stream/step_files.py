@@ -20,13 +20,12 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.files import create, is_on_this_machine, read_if_there, rename
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -69,11 +68,9 @@ def write_once(path: str, data: bytes, workplace: str) -> bool:
     Raises:
         GuaranteeError: It is there with other bytes.
     """
-    if FileSystems.exists(path):
-        stream = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        with closing(stream):
-            if stream.read() == data:
-                return False
+    if (there := read_if_there(path)) is not None:
+        if there == data:
+            return False
         raise GuaranteeError(
             f"{path} was published before, from other input: a second release of the same step "
             "would show what changed. Nothing was written; begin another epoch, which is another "
@@ -99,10 +96,9 @@ def write_whole(path: str, data: bytes, workplace: str) -> None:
     if is_on_this_machine(path):
         os.makedirs(workplace, mode=0o700, exist_ok=True)
         os.makedirs(folder, exist_ok=True)
-    stream = FileSystems.create(fresh, compression_type=CompressionTypes.UNCOMPRESSED)
-    with closing(stream):
+    with closing(create(fresh)) as stream:
         stream.write(data)
-    FileSystems.rename([fresh], [path])
+    rename([fresh], [path])
 
 
 class FileSink:

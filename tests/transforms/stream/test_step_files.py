@@ -113,7 +113,7 @@ def test_a_file_appears_whole_or_not_at_all(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(step_files.FileSystems, "rename", failing)
+        patch.setattr(step_files, "rename", failing)
         with pytest.raises(OSError, match="full"):
             write_once(str(path), b"all of it", str(place))
     assert contents(tmp_path / "out") == {}
