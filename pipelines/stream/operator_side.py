@@ -154,7 +154,10 @@ def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str 
         began_us=now_us(),
         begin_us=config.start,
         end_us=config.start + config.horizon * config.period,
-        outputs=(folder, *map(_topic_address, filter(None, [config.output_topic]))),
+        outputs=(
+            *filter(None, (folder, config.output_table)),
+            *map(_topic_address, filter(None, [config.output_topic])),
+        ),
         is_stream=True,
     )
     with events_sent(run, to) as note:

@@ -155,6 +155,7 @@ def test_a_stream_says_what_it_reads_and_writes_and_how_it_ends(
         "horizon": 24, "gap": "30s", "max_lifetime": "2h", "start": "2027-01-01T00:00:00Z",
         "input_topic": "kafka://broker:9092/events", "output_topic": "kafka://broker:9092/steps",
         "output": tmp_path / "out", "key_store": tmp_path / "keys", "lineage": path,
+        "output_table": "iceberg:lake.ward.steps",
     }  # fmt: skip
     code = tracecloak("stream", *(f"--{name}={value}" for name, value in flags.items()))
     events = [json.loads(line) for line in path.read_text().splitlines()]
@@ -163,6 +164,7 @@ def test_a_stream_says_what_it_reads_and_writes_and_how_it_ends(
         assert event["inputs"] == [{"namespace": "kafka://broker:9092", "name": "events"}]
         assert event["outputs"] == [
             {"namespace": "file", "name": str(tmp_path / "out" / "run_id=ward" / "epoch=1")},
+            {"namespace": "iceberg://lake", "name": "ward.steps"},
             {"namespace": "kafka://broker:9092", "name": "steps"},
         ]
         assert event["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
