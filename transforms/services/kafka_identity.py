@@ -24,7 +24,6 @@ from tracecloak.schemas.errors import (
     MessagesLost,
     RetryLater,
     SourceChanged,
-    TracecloakError,
     UsageError,
 )
 from tracecloak.transforms.services.kafka_topic import (
@@ -276,16 +275,6 @@ def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dic
     return digests
 
 
-def fetchable(known: KnownLog, now: LogNow, partitions: Collection[int]) -> dict[int, int]:
-    """Returns by partition the offset of the last message read, where it must be there still."""
-    return {
-        number: place.last
-        for number, place in known.places.items()
-        if number in partitions and place.digest and (there := now.bounds.get(number)) is not None
-        if there.first <= place.last < there.end
-    }
-
-
 def difference(
     known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
 ) -> str | None:
@@ -315,22 +304,18 @@ def difference(
     return None
 
 
-def log_error(
+def _require_log(
     topic: KafkaTopic, known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
-) -> TracecloakError | None:
-    """Returns the error of a topic that is another log, or has lost messages; None: it is sound.
-
-    Args:
-        topic: The topic.
-        known: What was kept of the log.
-        now: The topic as it is.
-        digests: See `difference`.
-    """
+) -> None:
+    """Raises the error of a topic that is another log, or has lost messages; see `checked`."""
     if why := difference(known, now, digests):
-        return other_log(topic.name, why)
+        raise other_log(topic.name, why)
     if any(place.next < now.bounds[number].first for number, place in known.places.items()):
-        return messages_lost(topic.name)
-    return None
+        raise MessagesLost(
+            f"messages of topic {topic.name!r} were deleted before they were read: their cases "
+            "cannot be counted as they were. Keep messages for longer (retention.ms), and begin "
+            "another epoch, which is another spend"
+        )
 
 
 def checked(
@@ -358,12 +343,15 @@ def checked(
         UsageError: Brokers refuse.
         RetryLater: No broker answers.
     """
-    if error := log_error(topic, known, now):
-        raise error
-    grown = [n for n, place in known.places.items() if now.bounds[n].epoch > place.epoch]
-    if offsets := fetchable(known, now, {*partitions, *grown}):
-        if error := log_error(topic, known, now, digests_at(topic, key, offsets)):
-            raise error
+    _require_log(topic, known, now)
+    offsets = {
+        number: place.last
+        for number, place in known.places.items()
+        if place.digest and place.last >= now.bounds[number].first
+        if number in partitions or now.bounds[number].epoch > place.epoch
+    }
+    if offsets:
+        _require_log(topic, known, now, digests_at(topic, key, offsets))
     places = {
         number: replace(place, epoch=max(place.epoch, now.bounds[number].epoch))
         if number in offsets or place.epoch < 0
@@ -528,15 +516,6 @@ def other_log(name: str, why: str) -> SourceChanged:
     """
     return SourceChanged(
         f"topic {name!r} is not the log that this epoch has read: {why}. {_REMEDY}"
-    )
-
-
-def messages_lost(name: str) -> MessagesLost:
-    """Returns the error of messages of a topic that were deleted before they were read."""
-    return MessagesLost(
-        f"messages of topic {name!r} were deleted before they were read: their cases cannot be "
-        "counted as they were. Keep messages for longer (retention.ms), and begin another epoch, "
-        "which is another spend"
     )
 
 
