@@ -142,7 +142,7 @@ class KafkaSource:
         now, name = time.monotonic(), self._topic.name
         held = {n: at for n, (at, since) in self._stuck.items() if now - since > _HANGING_SECONDS}
         if held and self._said.is_due():
-            _OPERATOR.warning("open transactions of topic %r, partition: OFFSET: %s", name, held)
+            _OPERATOR.warning("open transactions of topic %r: OFFSET by partition %s", name, held)
         return [
             f"a transaction in partition {number} of topic {name!r} has been open for more than "
             f"{_HANGING_SECONDS:.0f} s, and nothing behind it can be read: "

@@ -165,7 +165,7 @@ def test_a_transaction_that_nobody_ends_is_named(
     assert f"`{command} describe-producers {place}`" in str(held.value)
     assert f"`{command} abort {place} --start-offset OFFSET`" in str(held.value)
     [line] = [one.getMessage() for one in caplog.records if one.name == "tracecloak.operator"]
-    assert line == "open transactions of topic 'events', partition: OFFSET: {0: 1}"
+    assert line == "open transactions of topic 'events': OFFSET by partition {0: 1}"
     topic.stables.clear()
     clock.now_us += S
     made.watermark_us()
