@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local_streams import run_script, state_files
+from tests.support.local_streams import run_script
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import (
     Happening,
@@ -133,8 +133,9 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     run_script(config, script(), until=6, clock=lambda: 21.0)
     with pytest.raises(UsageError, match="its vocabulary has 'New'"):
         run_script(first, script())
-    for path in state_files(tmp_path / "keys"):
-        assert b"New" in path.read_bytes()
+    run_script(more(tmp_path, "A B C END New Later"), script(), until=7, clock=lambda: 31.0)
+    body = json.loads(files_of(first)["manifest.json"])
+    assert body["stream"]["vocabulary_since"] == {"New": GROWS, "Later": GROWS + 1}
     assert len(counting_charges(tmp_path / "keys")) == 1
 
 
