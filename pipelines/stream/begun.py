@@ -38,7 +38,7 @@ def goes_on_with(
 
     It is the given one, with what is known of names that came later, and under the clip of the
     first vocabulary. If the epoch did not begin with it, and not with fewer names, it is returned
-    as it is: its digest is not that of the receipt.
+    as it is: its digest is not that of the receipt. So is one that this has returned.
 
     Args:
         config: What is published, of what.
@@ -52,7 +52,7 @@ def goes_on_with(
     both = config.name.both
     receipt, last_step = store.receipt(output, both), store.last_step(output, both)
     is_running = store.key_state(receipt) == "there"
-    if receipt is None or not (is_running or last_step is not None):
+    if receipt is None or config.since or not (is_running or last_step is not None):
         return config
     noted = json.loads(store.names_of(output, both) or "{}")
     if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
