@@ -43,10 +43,11 @@ from tests.engines.streams import (
 )
 from tests.support.registry_double import registry_double
 from tests.support.releasing import ROOT
-from tests.support.stream_runs import rejected
+from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.stream.rejects import add_up
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 
@@ -120,6 +121,9 @@ def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
         with stream.started([*running.flags(), begin]) as client:
             stream.wait_for_steps(6, client)
     assert_each_case_counted_once(stream, feed)
+    [listed] = tmp_path.rglob("rejects.jsonl")
+    add_up(str(listed.parent))  # as the next start does
+    assert reject_counts(tmp_path).total() == 500
     places = [(row["topic"], row["partition"], row["offset"]) for row in rejected(tmp_path)]
     assert len(places) == len(set(places)) == 500
     lines = {message.data for message in all_messages(KafkaTopic.parse(unread, None, None))}

@@ -38,8 +38,5 @@ class AppendedRelease:
 
 def plain(schema: pa.Schema) -> pa.Schema:
     """Returns a schema as a table has it: dictionaries are written out, and metadata is left."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_coded = pa.types.is_dictionary
+    return pa.schema([(f.name, f.type.value_type if is_coded(f.type) else f.type) for f in schema])

@@ -45,11 +45,10 @@ def append(place: str, release: AppendedRelease) -> bool:
             except TableNotFoundError:
                 table = None
             if table is not None:
-                number = table.transaction_version(release.key)
-                if number is not None and number >= release.number:
+                if (table.transaction_version(release.key) or 0) >= release.number:
                     return False
-            if table is not None and not _fits(table, release):
-                raise _other_columns(place)
+                if not _fits(table, release):
+                    raise _other_columns(place)
             write_deltalake(
                 place if table is None else table,
                 release.rows(),
