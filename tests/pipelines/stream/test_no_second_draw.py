@@ -378,7 +378,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NotedSteps, "__call__", lambda *_: None)
+        patch.setattr(NotedSteps, "send", lambda *_: None)
         cut_off(config, in_time(random_messages(), 120))
     assert steps_noted(tmp_path / "keys") == []
     with paid_epoch(config) as epoch:
