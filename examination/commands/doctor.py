@@ -58,11 +58,12 @@ def run(given: Given) -> int:
         config: ReleaseConfig | StreamConfig = load_stream(given.config, flags)
     else:
         config = load(given.config, flags).with_flags_of_beam(given.of_beam)
+    is_private = given.form == "table" and sys.stdout.isatty()
     if n_sampled is not None:
         from tracecloak.examination.doctor.sample import check_sample
 
-        check_sample(config, n_sampled, given.form == "table" and sys.stdout.isatty())
-    setting = Setting(config, given.of_beam, probes, n_sampled=n_sampled or 0)
+        check_sample(config, n_sampled, is_private)
+    setting = Setting(config, given.of_beam, probes, is_private, n_sampled=n_sampled or 0)
     lines = list(looked_at(setting))
     code = exit_code_of(lines)
     counts = Counter(line.status for line in lines if not line.cause)

@@ -106,10 +106,8 @@ def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:
     last = setting.store.last_step(setting.output, config.name.both)
     step = 0 if last is None else last + 1
     if step >= config.horizon:
-        raise UsageError(
-            f"epoch {config.epoch!r} is over: its last step is published; begin another epoch, "
-            "which is another spend"
-        )
+        yield "warning", "no step is left in this epoch; begin the next one, which is another spend"
+        return
     at = datetime.datetime.fromtimestamp(config.rule.release_time(step) / 1e6, datetime.UTC)
     left = config.horizon - step
     yield "ok", f"step {step} is next, at {at:%Y-%m-%d %H:%M:%SZ}; steps left: {left:,}"

@@ -31,6 +31,10 @@ def look_at_engine(setting: Setting) -> Iterator[Said]:
         driver_of(runner, setting.of_beam).check_ready()
     elif runner == LOCAL and setting.of_beam:
         raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {setting.of_beam[0]}")
+    elif runner == LOCAL and setting.stream is not None:
+        from tracecloak.pipelines.stream.local_run import check_no_workers
+
+        check_no_workers(setting.stream)
     if runner in (IN_MEMORY, LOCAL):
         yield "ok", f"runner {runner} is this process, of {ours}"
         return

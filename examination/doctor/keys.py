@@ -87,16 +87,8 @@ def look_at_named_keys(setting: Setting) -> Iterator[Said]:
 
 def look_at_release_id(setting: Setting) -> Iterator[Said]:
     """Looks what a run does with the next release: begins it, finishes it, or refuses."""
-    release, stream, ledger = setting.release, setting.stream, setting.ledger
-    if ledger is None:
-        return
-    if stream is not None:
-        from tracecloak.pipelines.stream.epoch import check_goes_on
-
-        is_new = check_goes_on(stream, setting.store, ledger, setting.output, stream.horizon)
-        yield "ok", "the epoch begins" if is_new else "the epoch goes on with what it has"
-        return
-    if release is None or release.release_id is None:
+    release, ledger = setting.release, setting.ledger
+    if ledger is None or release is None or release.release_id is None:
         return
     from tracecloak.pipelines.budget.books import Books
     from tracecloak.pipelines.budget.standing import TABLE

@@ -16,6 +16,7 @@ from tracecloak.examination.doctor import (
     places,
     sample,
     sources,
+    states,
 )
 from tracecloak.examination.doctor.setting import Said, Setting, Status
 from tracecloak.pipelines.runners.failures import reason_of, section_of
@@ -38,6 +39,7 @@ CHECKS: dict[str, Look] = {
     "clock": clocks.look_at_clock,
     "release": keys.look_at_release_id,
     "budget": ledgers.look_at_budget,
+    "state": states.look_at_state,
     "on call": due.look_at_operators_side,
 }
 """By name what looks at one thing; it raises the error with which a run would end."""
@@ -55,7 +57,7 @@ class Line:
         check: Name of the check.
         status: How it stands.
         text: A sentence, with the mend if it is not ok; no value of the data, and no number of it
-            but of a sample, for the operator.
+            but of messages of a stream, for the operator.
         exit_code: With which a run would end for it; 0: it would not end for it.
         cause: The check that has told the same before; empty: none has.
     """

@@ -41,6 +41,7 @@ class Setting:
         config: Of a release, of a schedule, or of a stream.
         of_beam: Flags of Beam.
         probes: Whether one file may be written into the staging area, and removed.
+        is_private: Whether only the operator sees what is said.
         now: Seconds since 1970 UTC.
         n_sampled: How many messages from before the start of a stream are looked at; what is said
             of them is for the operator alone.
@@ -49,6 +50,7 @@ class Setting:
     config: ReleaseConfig | StreamConfig
     of_beam: Sequence[str] = ()
     probes: bool = False
+    is_private: bool = False
     now: Callable[[], float] = time.time
     n_sampled: int = 0
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.runners.names import is_local
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, TracecloakError
 
 
 def look_at_input(setting: Setting) -> Iterator[Said]:
@@ -53,70 +54,52 @@ def _of_query(release: ReleaseConfig) -> Iterator[Said]:
 
 
 def _of_stream(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.pipelines.stream.services import check_registry, step_sinks
+    from tracecloak.pipelines.stream.services import check_registry, is_begun, step_sinks
 
     if config.schema_registry is not None:
         check_registry(config)
         yield "ok", "the registry of schemas answers"
+    begun = is_begun(config)
     for one in config.sources:
-        yield from _of_input(one)
+        if (topic := one.input_kafka) is not None:
+            from tracecloak.transforms.services.kafka_identity import check_history
+
+            topic.check(longest_us=one.rule.longest_us, is_begun=begun)
+            if not begun:
+                check_history(topic, one.start)
+            yield "ok", f"topic {topic.name} is set as it must be; a start compares its clock"
+        elif not (begun and is_local(config.runner)):  # else with the state of the epoch
+            yield from of_pubsub(one, None)
     step_sinks(config)
     for name in ("output", "reject"):
         if getattr(config, f"{name}_kafka") is not None:
             yield "ok", f"{name}_topic is there"
 
 
-def _of_input(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.pipelines.stream.services import is_begun
+def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[Said]:
+    """Looks whether a subscription or a topic of Pub/Sub is there, and is what was read.
 
-    topic = config.input_kafka
-    if topic is not None:
-        from tracecloak.transforms.services.kafka_identity import check_history
-
-        topic.check(longest_us=config.rule.longest_us)
-        if not is_begun(config):
-            check_history(topic, config.start)
-        yield (
-            "ok",
-            f"topic {topic.name} can be read and its brokers stamp messages; a stream that starts "
-            "compares their clock, as it takes a message of clock_topic to ask for it",
-        )
-    else:
-        yield from _of_pubsub(config)
-
-
-def _of_pubsub(config: StreamConfig) -> Iterator[Said]:
-    from tracecloak.pipelines.stream.services import kept_positions, subscription_of
+    Args:
+        config: Of the stream, for one of its sources.
+        known: What the state of the epoch keeps of the subscription; None: there is no state.
+    """
+    from tracecloak.pipelines.stream.services import subscription_of
     from tracecloak.transforms.services.pubsub_service import (
+        asking,
         check_subscription,
         pubsub,
         short_retention,
-        subscription_error,
     )
 
-    library = pubsub()
-    errors = importlib.import_module("google.api_core.exceptions")
-    kept = kept_positions(config)  # of all inputs by name, if there are several
-    is_begun = kept is not None
+    library, is_begun = pubsub(), known is not None
     is_topic = config.input_subscription is None and not is_begun
     client = library.PublisherClient() if is_topic else library.SubscriberClient()
-    name = config.input_topic if is_topic else subscription_of(config)
-    key = "input_topic" if config.input_subscription is None else "input_subscription"
+    name = str(config.input_topic if is_topic else subscription_of(config))
     ask = client.get_topic if is_topic else client.get_subscription
-    try:
+    with asking(name, is_begun):
         found = ask(request={"topic" if is_topic else "subscription": name}, timeout=20.0)
-    except (errors.NotFound, errors.PermissionDenied, errors.InvalidArgument) as error:
-        if is_begun and isinstance(error, errors.NotFound):
-            raise subscription_error(str(name), error.message, is_begun) from None
-        raise UsageError(
-            f"{key} {name!r} cannot be read: {type(error).__name__}; make it, let this account "
-            f"read it, or correct {key}"
-        ) from None
-    except errors.GoogleAPIError as error:
-        raise RetryLater(f"Pub/Sub does not answer: {type(error).__name__}") from None
     if not is_topic:
-        known = (kept or {}).get(f"subscription {name}", kept or {})
-        check_subscription(known, found, is_begun)
+        check_subscription(known or {}, found, is_begun)
         if short := short_retention(found):
             yield "warning", f"{name} {short}"
-    yield "ok", f"{key} is there"
+    yield "ok", f"{name} is there"

@@ -187,12 +187,16 @@ class KeyStore(StoreFolder):
         Raises:
             RetryLater: Another process is at it.
         """
-        refusal = (
-            f"another process is making release_id {release_id!r} in {output}; wait until it ends, "
-            "then run this again to see what became of it"
-        )
-        with self.held(_name(output, release_id, ".lock"), refusal):
+        with self.held(_name(output, release_id, ".lock"), being_made(output, release_id)):
             yield
+
+    def is_held(self, output: str, release_id: str) -> bool:
+        """Returns whether a process makes a release, see `alone`; makes and writes nothing."""
+        path = self._path(output, release_id, ".lock")
+        if not path.exists():
+            return False
+        with path.open() as stream:
+            return not self._is_locked(stream)
 
     def receipt(self, output: str, release_id: str) -> Receipt | None:
         """Returns of what a release was begun, or None.
@@ -222,10 +226,10 @@ class KeyStore(StoreFolder):
         receipt = self.receipt(output, release_id)
         return receipt if self.key_state(receipt) == "there" else None
 
-    def key_of(self, receipt: Receipt) -> KeyReference:
-        """Returns where the key of an unfinished release is."""
+    def own_key(self, receipt: Receipt) -> KeyReference:
+        """Returns where this store keeps the key of an unfinished release; writes nothing."""
         path = self._path(receipt.output, receipt.release_id, ".key")
-        return self._reference(path, receipt.key_fingerprint)
+        return KeyReference(f"file:{path}", receipt.key_fingerprint, self.secrets.reference)
 
     def all_unfinished(self) -> list[Receipt]:
         """Returns the receipts whose keys are there."""
@@ -269,7 +273,7 @@ class KeyStore(StoreFolder):
         begun = self.unfinished(output, release_id)
         if begun is not None:
             begun.check_same(input_fingerprint, config_digest)
-            return self.key_of(begun)
+            return self._reference(key_path, begun.key_fingerprint)
         key = ReleaseKey.generate()
         self._write_new(key_path, key)
         receipt = Receipt(
@@ -436,6 +440,14 @@ class KeyStore(StoreFolder):
             self.secrets.check_key()
             self.put(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
         return self.secrets.read(path)
+
+
+def being_made(output: str, release_id: str) -> str:
+    """Returns the sentence that another process makes a release."""
+    return (
+        f"another process is making release_id {release_id!r} in {output}; wait until it ends, "
+        "then run this again to see what became of it"
+    )
 
 
 def _place(output: str, release_id: str) -> str:

@@ -23,7 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.gate import gate_of
+from tracecloak.pipelines.budget.gate import Gate, gate_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.configuration.config import without_filters
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tracecloak.transforms.stream.local_stream import Sink
 
 _LOG = logging.getLogger("tracecloak")
+_NO_KEY = "0" * 64  # a fingerprint that no key has
 _STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
 
 
@@ -168,14 +169,17 @@ class Epoch:
         self.noted.end(self.product.horizon - 1)
         remove_folder(self.places.steps.folder)
 
-    def last_decided(self) -> int | None:
+    def last_decided(self, ledger: Ledger | None = None) -> int | None:
         """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
+
+        Args:
+            ledger: See `NotedSteps.last`.
 
         Raises:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        steps = (self.last_published, self.noted.last(), self.places.steps.last())
+        steps = (self.last_published, self.noted.last(ledger), self.places.steps.last())
         return max((step for step in steps if step is not None), default=None)
 
 
@@ -209,29 +213,44 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
         config = goes_on_with(config, store, output, clock)
         product = config.made_product()
         keys = _paid(config, product, store, ledger, output)
-        folder = epoch_folder(output, config.release_id, config.epoch)
-        workplace = epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
-        remove_folder(workplace)  # a run that was cut off may have left some of a file
-        manifest = manifest_of(config, product, keys[0].resolve().fingerprint)
-        _write_manifest(config, product, manifest, folder, workplace)
+        of_key = output, name.both, keys[0].resolve().fingerprint
+        private = store.operator_folder(output, name.both)
+        epoch = epoch_of(config, keys, gate_of(store, of_key, ledger.url), private)
+        places = epoch.places
+        remove_folder(places.workplace)  # a run that was cut off may have left some of a file
+        _write_manifest(epoch)
         for line in explained(config, product):
             _LOG.info("%s", line)
-        private = store.operator_folder(output, name.both)
-        steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
-        places = Places(output, workplace, config.dead_letter or private, steps)
-        gate = gate_of(store, (output, name.both, manifest.key_fingerprint), ledger.url)
-        noted = NotedSteps(gate)
-        epoch = Epoch(config, product, keys, manifest, places, folder, private, noted)
         _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
             epoch.end()
-            raise _spent(config)
+            raise spent_error(config)
         with operator_log(places.rejected):
             add_up(places.rejected)
             yield epoch
-        remove_folder(workplace)
+        remove_folder(places.workplace)
         if epoch.is_spent:
             epoch.end()
+
+
+def epoch_of(
+    config: StreamConfig, keys: tuple[KeyReference, KeyReference], gate: Gate, private: str
+) -> Epoch:
+    """Returns an epoch that was paid for; makes and writes nothing.
+
+    Args:
+        config: What is published, of what.
+        keys: (key of the epoch's noise, key of identities).
+        gate: Of the epoch.
+        private: Folder of the operator.
+    """
+    place, product = (gate.output, config.release_id, config.epoch), config.made_product()
+    workplace = epoch_workplace(*place, config.staging_area)
+    steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
+    places = Places(gate.output, workplace, config.dead_letter or private, steps)
+    manifest = manifest_of(config, product, gate.key_fingerprint)
+    noted = NotedSteps(gate)
+    return Epoch(config, product, keys, manifest, places, epoch_folder(*place), private, noted)
 
 
 def manifest_of(
@@ -308,14 +327,10 @@ def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]
     )
 
 
-def _write_manifest(
-    config: StreamConfig,
-    product: StepProduct,
-    manifest: ReleaseManifest,
-    folder: str,
-    workplace: str,
-) -> None:
+def _write_manifest(epoch: Epoch) -> None:
     """Writes manifest and statement when an epoch begins, and when its vocabulary has grown."""
+    config, product, manifest = epoch.config, epoch.product, epoch.manifest
+    folder, workplace = epoch.folder, epoch.places.workplace
     path = FileSystems.join(folder, MANIFEST_NAME)
     if FileSystems.exists(path) and not config.since:
         return
@@ -354,21 +369,15 @@ def _paid(
     name = config.name
     workplace = ReleaseFolder(output, config.release_id, config.staging_area)
     try:
-        is_new = check_goes_on(config, store, ledger, output, product.horizon)
+        is_new = check_goes_on(config, store, ledger)
     except BudgetExhausted:
         end_epoch(store, output, name.both)  # who noted its end may have been stopped before this
         raise
     workplace.prepare()
-    identities = _identities(config, store, output, is_new)
-    try:
-        key = store.reserve(output, name.both, "", config.digest, _origin(config))
-    except UsageError as error:
-        if is_new:
-            raise
-        raise UsageError(
-            f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
-            "configuration; begin another epoch, which is another spend"
-        ) from error
+    shared = of_identities(config)
+    with store.alone(output, shared):  # another epoch may begin, which holds another lock
+        identities = store.reserve(output, shared, "", "")
+    key = store.reserve(output, name.both, "", config.digest, _origin(config))
     fingerprint = key.resolve().fingerprint
     try:
         ledger.reserve(reservation_of_epoch(config, product, fingerprint))
@@ -408,38 +417,27 @@ def reservation_of_epoch(
     )
 
 
-def _identities(config: StreamConfig, store: KeyStore, output: str, is_new: bool) -> KeyReference:
-    """Returns the key of identities: the same in all epochs, so that who has closed stays closed.
+def of_identities(config: StreamConfig) -> str:
+    """Returns the name of the key of identities of all epochs: who has closed stays closed."""
+    return f"{config.release_id}@"
+
+
+def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool:
+    """Makes sure that an epoch can begin or go on; returns whether it begins. It writes nothing.
 
     Raises:
-        RetryLater: Another epoch of the stream begins at this moment.
-        TracecloakError: The epoch goes on, and the key is gone under which it remembers.
-    """
-    name = f"{config.release_id}@"
-    with store.alone(output, name):  # another epoch may begin, which holds another lock
-        if not is_new and store.unfinished(output, name) is None:
-            raise TracecloakError(
-                f"the key of identities of {config.release_id!r} is gone from the key store: cases "
-                "that are closed would not be known, and count again. Restore the whole key store, "
-                "or begin another epoch, which is another spend"
-            )
-        return store.reserve(output, name, "", "")
-
-
-def check_goes_on(
-    config: StreamConfig, store: KeyStore, ledger: Ledger, output: str, horizon: int
-) -> bool:
-    """Makes sure that an epoch can begin or go on; returns whether it begins.
-
-    Raises:
-        UsageError: It was withdrawn, or has another horizon, or its vocabulary cannot grow so.
+        UsageError: It was withdrawn, begun with another configuration, or has another horizon, or
+            its vocabulary cannot grow so.
         BudgetExhausted: It is over.
-        TracecloakError: Steps of it were decided, and its key is gone; or another version of its
-            product began it.
+        MadeElsewhere: Another key store has begun it, and paid for it.
+        TracecloakError: Steps of it were decided, and its key is gone; or the key is gone under
+            which it remembers identities; or another version of its product began it.
     """
+    output, both = absolute(config.output), config.name.both
     config = goes_on_with(config, store, output)
-    both = config.name.both
-    if ledger_says(ledger.of_release(output, both), output, both, None) == "withdrawn":
+    product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
+    entries = ledger.of_release(output, both)
+    if ledger_says(entries, output, both, None) == "withdrawn":
         raise UsageError(
             f"release_id {both!r} in {output} was withdrawn, and is not released again; begin "
             "another epoch, which is another spend"
@@ -447,33 +445,61 @@ def check_goes_on(
     receipt = store.receipt(output, both)
     key = store.key_state(receipt)
     last_step = store.last_step(output, both)
-    if key == "ended" and last_step is not None and receipt is not None:
-        if receipt.config_digest != config.digest:
-            raise UsageError(
-                f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
-                "configuration; begin another epoch, which is another spend"
-            )
-    if key == "ended" and last_step == horizon - 1:
-        raise _spent(config)
-    if key != "there" and last_step is not None:
-        raise TracecloakError(
-            f"step {last_step} of epoch {config.epoch!r} of {config.release_id!r} was "
-            "decided, and the key of the epoch is gone from the key store: what is drawn under "
-            "another key would be a second release. Restore the whole key store as it was when the "
-            "stream stopped, or begin another epoch, which is another spend"
+    begun = receipt if key == "there" else None
+    known = begun if last_step is None else receipt
+    if known is not None and known.config_digest != config.digest:
+        raise UsageError(
+            f"{epoch} was begun with another configuration; begin another epoch, which is another "
+            "spend"
         )
-    now, product = _origin(config), f"product {config.product}"
-    if key == "there" and receipt is not None and not receipt.origin.is_drawn_alike(now):
+    if key == "ended" and last_step == product.horizon - 1:
+        raise spent_error(config)
+    if begun is None and last_step is not None:
         raise TracecloakError(
-            f"epoch {config.epoch!r} of {config.release_id!r} was begun by "
-            f"{receipt.origin.versions(product)}, and this build has {now.versions(product)}, "
-            f"whose noise is another: go on with the build that began it, or "
-            "begin another epoch, which is another spend"
+            f"step {last_step} of {epoch} was decided, and the key of the epoch is gone from the "
+            "key store: what is drawn under another key would be a second release. Restore the "
+            "whole key store as it was when the stream stopped, or begin another epoch, which is "
+            "another spend"
         )
-    return key != "there"
+    now, whose = _origin(config), f"product {config.product}"
+    if begun is not None and not begun.origin.is_drawn_alike(now):
+        raise TracecloakError(
+            f"{epoch} was begun by {begun.origin.versions(whose)}, and this build has "
+            f"{now.versions(whose)}, whose noise is another: go on with the build that began it, "
+            "or begin another epoch, which is another spend"
+        )
+    if begun is not None and store.unfinished(output, of_identities(config)) is None:
+        raise TracecloakError(
+            f"the key of identities of {config.release_id!r} is gone from the key store: cases "
+            "that are closed would not be known, and count again. Restore the whole key store, "
+            "or begin another epoch, which is another spend"
+        )
+    if entries:
+        from tracecloak.pipelines.ledger.paid_once import is_charged
+
+        fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
+        is_charged(entries, reservation_of_epoch(config, product, fingerprint))
+    return begun is None
 
 
-def _spent(config: StreamConfig) -> BudgetExhausted:
+def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch | None:
+    """Returns an epoch that goes on, as its run has it; None: it begins. It writes nothing.
+
+    Raises:
+        TracecloakError: See `check_goes_on`.
+    """
+    if check_goes_on(config, store, ledger):
+        return None
+    output, name = absolute(config.output), config.name.both
+    config = goes_on_with(config, store, output)
+    key = store.own_key(store.reserved(output, name))
+    identities = store.own_key(store.reserved(output, of_identities(config)))
+    gate = Gate(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
+    return epoch_of(config, (key, identities), gate, store.operator_folder(output, name))
+
+
+def spent_error(config: StreamConfig) -> BudgetExhausted:
+    """Returns the error of an epoch that is over."""
     return BudgetExhausted(
         f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
         "step is published. Begin another epoch, which is another spend"

@@ -13,6 +13,9 @@ from typing import Any
 
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.pipelines.budget.opening import open_store
+from tracecloak.pipelines.keys.attempts import end_noted
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
@@ -21,13 +24,14 @@ from tracecloak.pipelines.stream.services import (
     check_kafka,
     check_registry,
     is_begun,
+    source_names,
     step_sinks,
     subscription_of,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.stream.local_state import LocalState, older_than_decided
+from tracecloak.transforms.stream.local_state import Kept, LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
 from tracecloak.transforms.stream.rejects import RejectSink, add_up
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
@@ -52,23 +56,24 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     Raises:
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
-    if config.worker_keys is not None:
-        raise UsageError(
-            f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
-        )
-    is_new = not is_begun(config)
     standing = Standing()
-    with stopping() as stop, watched(config, standing, stop):
+    noted = end_noted(open_store(config), absolute(config.output), config.name.both)
+    with noted as note_begin, stopping() as stop, watched(config, standing, stop):
+        check_no_workers(config)
+        is_new = not is_begun(config)
         connected = answered(
             lambda: (_source_of(config, is_new), step_sinks(config)), stop, standing
         )
         if connected is None:
             folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
             return StreamOutcome(folder, False)
-        (opening, source_name), sinks = connected
+        opening, sinks = connected
         with paid_epoch(config) as epoch:
+            note_begin()
             try:
-                run_epoch(epoch, opening, source_name, sinks, stop, standing=standing)
+                run_epoch(
+                    epoch, opening, ", ".join(source_names(config)), sinks, stop, standing=standing
+                )
             except TracecloakError:
                 raise
             except Exception as error:
@@ -81,6 +86,18 @@ def run_local(config: StreamConfig) -> StreamOutcome:
                 delete_subscription(subscription_of(one))
             delete_subscription(_clock_subscription(one))
     return StreamOutcome(epoch.folder, epoch.is_spent)
+
+
+def check_no_workers(config: StreamConfig) -> None:
+    """Makes sure that a stream of this runner is given nothing for workers.
+
+    Raises:
+        UsageError: It is.
+    """
+    if config.worker_keys is not None:
+        raise UsageError(
+            f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
+        )
 
 
 def run_epoch(
@@ -108,28 +125,20 @@ def run_epoch(
     """
     config = epoch.config
     key, identities = (reference.resolve() for reference in epoch.keys)
-    store = LocalState(epoch.state_path, key, epoch.product.released)
     stream = RunningStream(
         epoch.product, config.rule, config.name, key, identities, config.by_individual, config.cap
     )
-    decided = epoch.last_decided()
-    if not store.exists:
-        if epoch.last_published == stream.horizon - 1:  # nothing is left to draw or to write
+    with opened_state(epoch, source_name, stream) as (store, state_file):
+        if state_file is None:  # nothing is left to draw or to write
             epoch.noted.end(stream.horizon - 1)
             return
-        if decided is not None:
-            raise older_than_decided(str(epoch.state_path), decided, None)
-        store.create(stream.begin(), source_name)
-    with store.opened(source_name) as state_file:
-        if decided is not None and decided >= state_file.state.next_step:
-            raise older_than_decided(str(epoch.state_path), decided, state_file.state.next_step)
         known = state_file.names or config.begun.vocabulary
         if set(known) != set(config.vocabulary):
             before = ActivityVocabulary.public(known, config.closed_vocabulary)
             grown = stream.grown(state_file.state, before)
             state_file = store.grow(state_file, grown, config.vocabulary)
-        digest_key = key.derive(DIGEST_PURPOSE)
-        source = answered(lambda: opening(state_file.positions, digest_key), stop, standing)
+        kept, digest_key = state_file, key.derive(DIGEST_PURPOSE)
+        source = answered(lambda: opening(kept.positions, digest_key), stop, standing)
         if source is None:
             return
         loop = LocalStream(
@@ -143,7 +152,7 @@ def run_epoch(
             standing,
         )
         with contextlib.closing(source):
-            is_done = loop.run(source, state_file, stop)
+            is_done = loop.run(source, kept, stop)
         add_up(epoch.places.rejected)
     if is_done:
         _LOG.warning(
@@ -154,6 +163,41 @@ def run_epoch(
             stream.horizon - 1,
         )
         epoch.noted.end(stream.horizon - 1)
+
+
+@contextlib.contextmanager
+def opened_state(
+    epoch: Epoch, source: str, stream: RunningStream | None = None, ledger: Ledger | None = None
+) -> Iterator[tuple[LocalState, Kept | None]]:
+    """Opens the state of an epoch in the block, once it is known to have all decided steps.
+
+    Args:
+        epoch: What is published, and where.
+        source: Name of the source, see `run_epoch`.
+        stream: Begins the state of an epoch that has none; None: none is made.
+        ledger: The ledger that pays, where nothing is to be written; None: as the epoch finds it.
+
+    Returns:
+        The state, and its content; None: there is none.
+
+    Raises:
+        TracecloakError: The state is gone, older than what was decided, damaged, of another version
+            or of another source.
+    """
+    store = LocalState(epoch.state_path, epoch.keys[0].resolve(), epoch.product.released)
+    decided = epoch.last_decided(ledger)
+    if not store.exists:
+        is_over = epoch.last_published == epoch.product.horizon - 1
+        if decided is not None and not is_over:
+            raise older_than_decided(str(epoch.state_path), decided, None)
+        if stream is None or is_over:
+            yield store, None
+            return
+        store.create(stream.begin(), source)
+    with store.opened(source, is_read_only=ledger is not None) as kept:
+        if decided is not None and decided >= kept.state.next_step:
+            raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
+        yield store, kept
 
 
 @contextlib.contextmanager
@@ -200,17 +244,16 @@ def watched(
     return operator_side(config, standing, stop)
 
 
-def _source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
-    """Returns the configured source's opening function and its name, once it is known to exist."""
+def _source_of(config: StreamConfig, is_new: bool) -> Opening:
+    """Returns the configured source's opening function, once the source is known to exist."""
     check_registry(config)
     opened = [_one_source_of(one, is_new) for one in config.sources]
     if len(opened) == 1:
         return opened[0]
-    openings = {name: opening for opening, name in opened}
-    return functools.partial(SeveralSources, openings), ", ".join(openings)
+    return functools.partial(SeveralSources, dict(zip(source_names(config), opened, strict=True)))
 
 
-def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
+def _one_source_of(config: StreamConfig, is_new: bool) -> Opening:
     """See `_source_of`."""
     if (topic := config.input_kafka) is not None:
         from tracecloak.transforms.services.kafka_clock import KafkaClock
@@ -219,10 +262,9 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
         clock = KafkaClock(topic, config.clock_topic)
         check_kafka(topic, clock, config, is_begun=not is_new)
         longest_us = config.rule.longest_us
-        opening = functools.partial(
+        return functools.partial(
             KafkaSource, topic, config.consumer_group, clock, config.start, longest_us=longest_us
         )
-        return opening, topic.source_name
     from tracecloak.transforms.services.pubsub_clock import PubSubClock
     from tracecloak.transforms.stream.pubsub_source import PubSubSource
 
@@ -236,7 +278,7 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> tuple[Opening, str]:
         )
 
     opened(None, b"").close()
-    return opened, f"subscription {subscription}"
+    return opened
 
 
 def _clock_subscription(config: StreamConfig) -> str:

@@ -15,6 +15,7 @@ from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.decided_steps import note_step
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 
@@ -47,14 +48,17 @@ class NotedSteps:
         note_step(self.gate.ledger(), self.gate.of_key, step, sha256)
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
-    def last(self) -> int | None:
+    def last(self, ledger: Ledger | None = None) -> int | None:
         """Returns the last step that the ledger or the key store notes; None: they note none.
+
+        Args:
+            ledger: The ledger that pays; None: as the gate opens it, which keeps a copy of it.
 
         Raises:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        ledger = self.gate.ledger()
+        ledger = ledger or self.gate.ledger()
         with ledger.past() as past:
             ledger.check_sound(past)
             decided = past.last_decided(self.gate.of_key)

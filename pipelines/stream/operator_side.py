@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.keys.attempts import note_attempt
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.outcomes.lineage import (
     Kind,
@@ -89,6 +90,7 @@ def operator_side(
     def last_words(error: TracecloakError) -> None:
         sys.stderr.write(f"tracecloak: {error}\n")
         sys.stderr.flush()
+        note_attempt(store, absolute(config.output), name, error.exit_code, str(error))
         ended(error.exit_code)
 
     with contextlib.ExitStack() as parts:

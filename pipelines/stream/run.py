@@ -21,6 +21,7 @@ from apache_beam.options.pipeline_options import (
 )
 from apache_beam.runners.runner import PipelineResult
 
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -133,11 +134,6 @@ def _run_on_beam(
     source, own = connected
     check_ready(options)
     with paid_epoch(config) as epoch:
-        if is_on_this_machine(epoch.private) and epoch.state_path.exists():
-            raise UsageError(
-                f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on "
-                "with: name that runner, or begin another epoch, which is another spend"
-            )
         check_decided(epoch)
         warn_without_state(options, epoch)
         pipeline = beam.Pipeline(options=options)
@@ -370,14 +366,28 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
 
 
 def check_decided(epoch: Epoch) -> None:
+    """Makes sure that all decided steps are kept, see `check_kept`, and notes those that are."""
+    check_kept(epoch)
+    note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+
+
+def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
     """Makes sure that all decided steps are kept, so that none is drawn a second time.
 
+    Args:
+        epoch: What is published, and where.
+        ledger: See `Epoch.last_decided`.
+
     Raises:
+        UsageError: The state of the epoch is on this machine.
         TracecloakError: A step was decided, and what it released is not kept.
     """
-    steps = epoch.places.steps
-    note_kept(epoch.noted, steps, epoch.keys[0].resolve())
-    decided = epoch.last_decided()
+    if is_on_this_machine(epoch.private) and epoch.state_path.exists():
+        raise UsageError(
+            f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on with: "
+            "name that runner, or begin another epoch, which is another spend"
+        )
+    steps, decided = epoch.places.steps, epoch.last_decided(ledger)
     last_kept = steps.last()
     if decided is not None and (last_kept is None or last_kept < decided):
         raise older_than_decided(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.pipelines.budget.opening import open_store
-from tracecloak.pipelines.keys.key_store import STREAM_STATE
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.files import absolute
@@ -93,13 +91,14 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
         is_begun: Whether the epoch was begun, so that messages that it has read may be deleted.
 
     Raises:
+        SourceChanged: An epoch that has begun has lost its topic.
         UsageError: The topic is not there, or messages since the start of the epoch are not, or
             brokers tell no time.
         RetryLater: No broker answers, or clocks differ.
     """
     from tracecloak.transforms.services.kafka_identity import check_history
 
-    topic.check(longest_us=config.rule.longest_us)
+    topic.check(longest_us=config.rule.longest_us, is_begun=is_begun)
     clock.passed_us()
     if is_begun:
         return
@@ -118,20 +117,19 @@ def subscription_of(config: StreamConfig) -> str:
     return f"{project}/subscriptions/tracecloak-{digest}"
 
 
-def kept_positions(config: StreamConfig) -> Mapping[str, Any] | None:
-    """Returns the positions in the state of an epoch on this machine; None: it has no state.
+def source_names(config: StreamConfig) -> list[str]:
+    """Returns the names of the sources of a stream, under which its state keeps positions."""
+    topics = [(one, one.input_kafka) for one in config.sources]
+    return [
+        f"subscription {subscription_of(one)}" if topic is None else topic.source_name
+        for one, topic in topics
+    ]
 
-    Raises:
-        TracecloakError: The key store or the state cannot be used.
-    """
-    store, name = open_store(config), (absolute(config.output), config.name.both)
-    path = Path(store.operator_folder(*name)) / STREAM_STATE
-    if (receipt := store.unfinished(*name)) is None or not path.exists():
-        return None
-    from tracecloak.transforms.stream.local_state import LocalState
 
-    key = store.key_of(receipt).resolve()
-    return LocalState(path, key, config.made_product().released).positions
+def by_source(config: StreamConfig, kept: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Returns the positions that a state keeps, of each source of its stream."""
+    names = source_names(config)
+    return [kept] if len(names) == 1 else [kept.get(name, {}) for name in names]
 
 
 def step_sinks(config: StreamConfig) -> list[Sink]:

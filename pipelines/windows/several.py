@@ -17,15 +17,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.keys.attempts import note_attempt
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import reason_of, section_of
-from tracecloak.pipelines.windows.calendar import Attempt, Day, calendar_of, check_releases_known
+from tracecloak.pipelines.runners.failures import section_of
+from tracecloak.pipelines.windows.calendar import Day, calendar_of, check_releases_known
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
@@ -201,7 +202,8 @@ def _ended(
         status = "not_due" if is_early else "failed"
         code, reason = error.exit_code, f"{error} [{section_of(error)}]"
     if status != "not_due":
-        _note(config, code, reason)
+        store = store_at(config.key_store, config.worker_keys)
+        note_attempt(store, absolute(config.output), str(config.release_id), code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
 
 
@@ -214,15 +216,6 @@ def _watched(
     from tracecloak.pipelines.windows.watched import lineage_sent
 
     return lineage_sent(config, lineage)
-
-
-def _note(config: ReleaseConfig, code: int, reason: str) -> None:
-    """Notes the try for the calendar, on which nothing else depends."""
-    try:
-        store = open_store(config)
-        Attempt.now(code, reason).note(store, absolute(config.output), str(config.release_id))
-    except Exception as error:  # whatever a file system does
-        _LOG.warning("how window %s ended was not noted: %s", config.window, reason_of(error))
 
 
 def _known(config: ReleaseConfig) -> dict[int, Day]:

@@ -58,7 +58,7 @@ class Watched:
         self.producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
         self.send(0)
         begin = time.time() // PERIOD_SECONDS * PERIOD_SECONDS
-        given = flags(
+        self.given = flags(
             folder, begin, 10_000, operator_port=self.port,
             input_topic=f"kafka://{broker.servers}/{self.topic}",
         )  # fmt: skip
@@ -72,7 +72,7 @@ class Watched:
         self.said = folder / "said"
         with self.said.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, *start, "stream", *given, *more],
+                [sys.executable, *start, "stream", *self.given, *more],
                 stdout=said,
                 stderr=said,
                 preexec_fn=drop_overrides,  # so that rights of folders count for root, too
@@ -194,3 +194,24 @@ def test_a_key_store_that_can_only_be_read(tmp_path: Path, broker: KafkaBroker) 
         finally:
             for folder in (tmp_path / "keys", *folders):
                 folder.chmod(0o700)
+
+
+def test_what_a_start_would_end_with_is_told_before(tmp_path: Path, broker: KafkaBroker) -> None:
+    with watched(tmp_path, broker) as stream:
+        stream.until_ready()
+        stream.process.kill()
+    path = tmp_path / "stream.yaml"
+    path.write_text(f"input_topic: kafka://{broker.servers}/{stream.topic}\n")
+
+    def ended(*command: str) -> tuple[int, str]:
+        run = [sys.executable, "-m", "tests.engines.client", *command, *stream.given]
+        done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = ended("doctor", str(path))
+    assert code == 0 and "did not end by itself" in text and "is the log that was read" in text
+    client = AdminClient({"bootstrap.servers": broker.servers})
+    client.delete_topics([stream.topic])[stream.topic].result(30)
+    for command in (["doctor", str(path)], ["stream"]):
+        code, text = ended(*command)
+        assert code == 6 and "is not the log that this epoch has read: it was deleted" in text

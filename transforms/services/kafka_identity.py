@@ -35,6 +35,7 @@ from tracecloak.transforms.services.kafka_topic import (
 )
 from tracecloak.transforms.services.schemes import KAFKA
 
+DELETED = "it was deleted"
 _DIGEST_DIGITS = 32
 _FETCH_SECONDS = 1.0
 # A broker that has just started, or a topic that was just made, is unknown for a second or two.
@@ -290,6 +291,8 @@ def difference(
         return "its servers belong to another cluster"
     if _differ(before.topic_id, after.topic_id):
         return "it was deleted and made anew, or is another topic of that name"
+    if known.places and not now.bounds:
+        return DELETED
     if n_gone := len(known.places.keys() - now.bounds.keys()):
         return f"{n_gone} of its partitions are gone"
     for number, place in sorted(known.places.items()):
@@ -442,6 +445,20 @@ def check_history(
             "behind the oldest message of each partition, and have the topic keep messages for "
             "longer (retention.ms)"
         )
+
+
+def open_transactions(now: LogNow, positions: Mapping[int, int]) -> dict[int, int]:
+    """Returns by partition the offset of a message of an open transaction, if all before are read.
+
+    Args:
+        now: The topic as it is.
+        positions: By partition, the offset of the next message to read.
+    """
+    return {
+        number: bounds.stable
+        for number, position in positions.items()
+        if (bounds := now.bounds[number]).stable < bounds.end and position >= bounds.stable
+    }
 
 
 def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:

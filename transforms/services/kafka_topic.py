@@ -154,12 +154,13 @@ class KafkaTopic:
         given = read_properties("kafka_properties", self.properties)
         token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
 
-    def check(self, is_read: bool = True, longest_us: int = 0) -> None:
+    def check(self, is_read: bool = True, longest_us: int = 0, is_begun: bool = False) -> None:
         """Makes sure that the topic is there, and is what a topic must be that is read.
 
         Args:
             is_read: Whether it is read from; what is only written to may be set in any way.
             longest_us: See `problems`.
+            is_begun: Whether it was read before: if it is not there, the log is compared later.
 
         Raises:
             UsageError: It is not there, or is not set so; or the client library is not installed,
@@ -179,9 +180,9 @@ class KafkaTopic:
         except library.KafkaException as error:
             client.poll(0)
             raise self.unreached(error, *reasons, said=logger.last) from None
-        if self.name not in topics:
+        if self.name not in topics and not is_begun:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
-        if not is_read:
+        if not is_read or self.name not in topics:
             return
         if problems := self.problems(longest_us):
             raise UsageError("; ".join(problems))

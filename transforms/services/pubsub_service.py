@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracecloak.schemas.errors import SourceChanged, UsageError, missing_extra
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, missing_extra
 
 NEVER_US = -(1 << 63)
 LABEL = "tracecloak-read-by"
@@ -75,6 +76,34 @@ def subscription_error(name: str, why: str, is_begun: bool) -> SourceChanged | U
         f"{name} is not the subscription that this epoch has read: {why}. Messages may be lost: "
         "restore what was changed, or begin another epoch, which is another spend"
     )
+
+
+@contextlib.contextmanager
+def asking(name: str, is_begun: bool) -> Iterator[None]:
+    """Raises our own error in place of one of the client, which the block asks.
+
+    Args:
+        name: Of the subscription.
+        is_begun: See `subscription_error`.
+
+    Raises:
+        SourceChanged: See `subscription_error`.
+        UsageError: Likewise; or the service refuses.
+        RetryLater: It does not answer now.
+    """
+    errors = importlib.import_module("google.api_core.exceptions")
+    try:
+        yield
+    except errors.NotFound as error:
+        raise subscription_error(name, error.message, is_begun) from None
+    except (
+        errors.InvalidArgument, errors.FailedPrecondition, errors.Forbidden, errors.Unauthenticated,
+    ) as error:  # fmt: skip
+        raise UsageError(f"{name} cannot be read: {error.message}") from None
+    except (
+        errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,
+    ) as error:  # fmt: skip
+        raise RetryLater(f"{name} cannot be asked: {error}") from None
 
 
 def short_retention(found: Any) -> str | None:

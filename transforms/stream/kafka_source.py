@@ -20,12 +20,15 @@ from typing import Any
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
+    DELETED,
     KnownLog,
     LogNow,
     Place,
     check_history,
     check_log,
     look_at,
+    open_transactions,
+    other_log,
     transaction_remedy,
 )
 from tracecloak.transforms.services.kafka_reader import PartitionReader
@@ -37,6 +40,37 @@ _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 # A transaction that is open for longer is named.
 _HANGING_SECONDS = 120.0
+
+
+def log_to_read(
+    topic: KafkaTopic, key: bytes, positions: Mapping[str, Any], start_us: int
+) -> tuple[KnownLog, LogNow]:
+    """Makes sure that a topic is the log that was read, or has all of an epoch that has read none.
+
+    Args:
+        topic: The topic.
+        key: Of the digests of messages.
+        positions: As `KafkaSource.positions` gave them, or as an earlier version did; without any,
+            it is read from the oldest message on.
+        start_us: Where step 0 begins, microseconds since 1970 UTC.
+
+    Returns:
+        What is known of the log, and the topic as it is.
+
+    Raises:
+        SourceChanged: It is another log.
+        MessagesLost: Messages were deleted before they were read.
+        UsageError: Brokers refuse, or messages since the start may be deleted.
+        RetryLater: No broker answers.
+    """
+    if positions:
+        return check_log(topic, key, KnownLog.from_json(positions))
+    check_history(topic, start_us)
+    now = look_at(topic)
+    if not now.bounds:
+        raise other_log(topic.name, DELETED)
+    places = {n: Place(bounds.first, bounds.epoch) for n, bounds in now.bounds.items()}
+    return KnownLog(places, now.identity), now
 
 
 class KafkaSource:
@@ -71,20 +105,13 @@ class KafkaSource:
         self._topic = topic
         self._clock = clock
         self._longest_us = longest_us
-        if positions:
-            kept = KnownLog.from_json(positions)
-            known, now = check_log(topic, key, kept)
-            if kept.identity != known.identity:
-                _LOG.warning(
-                    "the state of this epoch does not name the log that it has read, as it is of "
-                    "an earlier version: topic %r is taken for it as it is now",
-                    topic.name,
-                )
-        else:
-            check_history(topic, start_us)
-            now = look_at(topic)
-            places = {n: Place(bounds.first, bounds.epoch) for n, bounds in now.bounds.items()}
-            known = KnownLog(places, now.identity)
+        known, now = log_to_read(topic, key, positions, start_us)
+        if positions and KnownLog.from_json(positions).identity != known.identity:
+            _LOG.warning(
+                "the state of this epoch does not name the log that it has read, as it is of an "
+                "earlier version: topic %r is taken for it as it is now",
+                topic.name,
+            )
         self._reader = PartitionReader(topic, group, known, key)
         self._reader.add(now.bounds.keys() - known.places.keys())
         self._due, self._said = NowAndThen(), NowAndThen()
@@ -129,14 +156,11 @@ class KafkaSource:
 
     def _note_open(self, now: LogNow) -> None:
         """Notes since when a partition is read up to a transaction that is open."""
-        stuck = {}
-        for number, position in self._reader.positions.items():
-            bounds = now.bounds[number]
-            if bounds.stable < bounds.end and position >= bounds.stable:
-                fresh = bounds.stable, time.monotonic()
-                before = self._stuck.get(number, fresh)
-                stuck[number] = before if before[0] == bounds.stable else fresh
-        self._stuck = stuck
+        before, at = self._stuck, time.monotonic()
+        self._stuck = {
+            number: before[number] if before.get(number, (-1,))[0] == stable else (stable, at)
+            for number, stable in open_transactions(now, self._reader.positions).items()
+        }
 
     def _hanging(self) -> list[str]:
         now, name = time.monotonic(), self._topic.name

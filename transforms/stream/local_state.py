@@ -91,12 +91,6 @@ class LocalState:
         """Whether there is a state."""
         return self._path.exists()
 
-    @property
-    def positions(self) -> Mapping[str, Any]:
-        """Those that are kept; the stream may run meanwhile."""
-        with self._connected(self._path):
-            return dict(json.loads(self._get("head", 0))["positions"])
-
     def create(self, state: StreamState, source: str) -> None:
         """Makes the file, which appears with this state in it or not at all.
 
@@ -121,16 +115,17 @@ class LocalState:
         _sync_folder(self._path.parent)
 
     @contextlib.contextmanager
-    def opened(self, source: str) -> Iterator[Kept]:
+    def opened(self, source: str, is_read_only: bool = False) -> Iterator[Kept]:
         """Opens the file in the block, and gives what is in it.
 
         Args:
             source: As `create` had it.
+            is_read_only: Whether nothing is written or made, as where a stream may be running.
 
         Raises:
             TracecloakError: It is damaged, of another version, or of another source.
         """
-        with self._connected(self._path):
+        with self._connected(self._path, is_read_only):
             yield self._read(source)
 
     def append(self, events: CaseEvents | None, positions: Mapping[str, Any]) -> None:
@@ -274,15 +269,25 @@ class LocalState:
         return mac.digest()
 
     @contextlib.contextmanager
-    def _connected(self, path: Path) -> Iterator[None]:
-        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
-            self._database = database
+    def _connected(self, path: Path, is_read_only: bool = False) -> Iterator[None]:
+        address = path.absolute().as_uri()
+        if is_read_only:
+            # The index of a write-ahead log is written by readers, too, unless they are kept from
+            # it; without such a log nobody has the file open.
+            has_log = Path(f"{path}-wal").exists()
+            address += "?mode=ro&readonly_shm=1" if has_log else "?immutable=1"
+        with self._undamaged():
+            database = self._database = sqlite3.connect(address, isolation_level=None, uri=True)
+        with contextlib.closing(database):
             database.text_factory = bytes  # what was changed to text is no error of its own
             with self._undamaged():
-                # Of a new file; batches of messages and states are long, and a page has a price.
-                database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-                database.execute("PRAGMA journal_mode = WAL")
-                database.execute("PRAGMA synchronous = FULL")
+                if is_read_only:
+                    database.execute("BEGIN")  # one moment of a stream that runs
+                else:
+                    # Of a new file; batches and states are long, and a page has a price.
+                    database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+                    database.execute("PRAGMA journal_mode = WAL")
+                    database.execute("PRAGMA synchronous = FULL")
             yield
 
     @contextlib.contextmanager

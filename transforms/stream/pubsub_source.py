@@ -24,20 +24,18 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.services.pubsub_clock import PubSubClock
 from tracecloak.transforms.services.pubsub_service import (
     LABEL,
     NEVER_US,
+    asking,
     check_subscription,
     pubsub,
     short_retention,
     stamp_us,
-    subscription_error,
 )
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.now_and_then import NowAndThen
@@ -94,7 +92,7 @@ class PubSubSource:
         self._is_begun = is_begun
         self._look_again = NowAndThen(_LOOK_SECONDS, seconds)
         try:
-            with self._asking():
+            with asking(self._name, self._is_begun):
                 found = self._subscription(None if is_begun else topic)
                 self._deadline_seconds = found.ack_deadline_seconds
                 if positions is not None:
@@ -124,7 +122,7 @@ class PubSubSource:
         publish: list[int] = []
         receipt: list[str] = []
         if self._look_again.is_due():
-            with self._asking():
+            with asking(self._name, self._is_begun):
                 self._subscription(None)
         passed_us = self._clock.passed_us()
         end = time.monotonic() + timeout_seconds
@@ -145,7 +143,7 @@ class PubSubSource:
 
     def let_go(self, pulled: Pulled) -> None:
         """Acknowledges the messages."""
-        with self._asking():
+        with asking(self._name, self._is_begun):
             for at in range(0, len(pulled.receipt or ()), _MOST_PULLED):
                 self._client.acknowledge(
                     subscription=self._name,
@@ -177,7 +175,7 @@ class PubSubSource:
             self._pulls.clear()
 
     def _pulled(self, max_messages: int, timeout_seconds: float) -> Any:
-        with self._asking():
+        with asking(self._name, self._is_begun):
             try:
                 answer = self._client.pull(
                     subscription=self._name,
@@ -225,23 +223,6 @@ class PubSubSource:
         except (errors.Forbidden, errors.InvalidArgument, errors.MethodNotImplemented) as error:
             text = "%s gets no label (%s), so another of that name and topic is not recognised"
             _LOG.warning(text + ": let this account update it", self._name, error.message)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        errors = self._errors
-        try:
-            yield
-        except errors.NotFound as error:
-            raise subscription_error(self._name, error.message, self._is_begun) from None
-        except (
-            errors.InvalidArgument, errors.FailedPrecondition, errors.Forbidden,
-            errors.Unauthenticated,
-        ) as error:  # fmt: skip
-            raise UsageError(f"{self._name} cannot be read: {error.message}") from None
-        except (
-            errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,
-        ) as error:  # fmt: skip
-            raise RetryLater(f"{self._name} cannot be asked: {error}") from None
 
 
 def delete_subscription(subscription: str) -> None:

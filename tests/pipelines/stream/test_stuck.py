@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.local_streams import NAME, Script
+from tests.support.local_streams import Script
 from tests.support.stream_runs import in_time, random_messages, stream_config, ticking
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.stream import local_run, stuck
@@ -130,7 +130,7 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
             return super().pull(max_messages, timeout_seconds)
 
     def source_of(config: StreamConfig, is_new: bool) -> Any:
-        return lambda positions, _: Hanging(happenings, positions), NAME
+        return lambda positions, _: Hanging(happenings, positions)
 
     def watched(config: StreamConfig, standing: Standing, stop: threading.Event) -> Any:
         stops.append(stop)

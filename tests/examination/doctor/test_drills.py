@@ -1,0 +1,286 @@
+"""What a run of a stream would end with now, `doctor` reports before: a table of drills.
+
+Each drill changes a stream that was cut off behind its first messages. Doctor looks at it and
+changes nothing, and then the stream is started: both end with one exit code, for one reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+from tests.examination.doctor.test_what_is_shown import _tree
+from tests.support.kafka_double import TopicDouble
+from tests.support.stream_runs import stream_config
+from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
+from tracecloak.examination.doctor.setting import Setting
+from tracecloak.pipelines.budget.opening import officers_ledger
+from tracecloak.pipelines.budget.withdrawing import withdraw
+from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.run import run_stream
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.stream.local_stream import LocalStream
+
+EPOCH = "ward@1"
+
+
+@dataclass
+class Ward:
+    """A stream that was cut off, with its topic.
+
+    Attributes:
+        folder: Of all of its files.
+        config: Of the stream.
+        topic: What it reads; it has read two messages of it.
+        open: Ends with the drill.
+    """
+
+    folder: Path
+    config: StreamConfig
+    topic: TopicDouble
+    open: contextlib.ExitStack
+
+    @property
+    def store(self) -> KeyStore:
+        return KeyStore(self.folder / "keys")
+
+    @property
+    def state(self) -> Path:
+        return Path(self.store.operator_folder(self.config.output, EPOCH)) / STREAM_STATE
+
+    def send(self, n: int) -> None:
+        body = {"case_id": "c", "activity": "A", "timestamp": 1}
+        self.topic.add(0, *[json.dumps(body).encode()] * n, millis=1_000)
+
+    def change(self, **keys: Any) -> None:
+        given = {"input_subscription": None, "input_topic": "kafka://b:1/events", "runner": "Local"}
+        shared = {"ledger": f"sqlite:///{self.folder / 'ledger.db'}", "stuck_after": "1h"}
+        self.config = stream_config(self.folder, **{**given, **shared, **keys})
+
+
+@pytest.fixture
+def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ward]:
+    monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 2_000_000)
+    topic = TopicDouble(ends={0: 0}, epoch=3)
+    topic.used_by(monkeypatch)
+    with contextlib.ExitStack() as opened:
+        made = Ward(tmp_path, stream_config(tmp_path), topic, opened)
+        made.change()
+        made.send(2)
+        yield made
+
+
+def cut_off(ward: Ward) -> None:
+    def end(self: LocalStream, *_: object) -> None:
+        raise TracecloakError("cut off")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStream, "_end_steps", end)
+        with pytest.raises(TracecloakError, match="cut off"):
+            run_stream(ward.config)
+
+
+def killed(ward: Ward) -> None:
+    if not (child := os.fork()):
+        LocalStream._end_steps = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore
+        run_stream(ward.config)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def ends(config: StreamConfig) -> tuple[int, str]:
+    """The exit code of a start, and why; one that would read on is stopped there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalStream, "run", lambda *_: False)
+        try:
+            run_stream(config)
+        except TracecloakError as error:
+            return error.exit_code, str(error)
+    return 0, ""
+
+
+def lines_of(ward: Ward, is_private: bool = True) -> list[Line]:
+    return list(looked_at(Setting(ward.config, is_private=is_private)))
+
+
+# --- The drills -----------------------------------------------------------------------------------
+
+
+def nothing(ward: Ward) -> None:
+    pass
+
+
+def behind(ward: Ward) -> None:
+    ward.send(3)
+    ward.topic.add(1, b"in a partition that was added")
+
+
+def transaction(ward: Ward) -> None:
+    ward.send(1)
+    ward.topic.stables[0] = 2
+
+
+def made_anew(ward: Ward) -> None:
+    ward.topic.topic_id = (2, 2)
+
+
+def other_cluster(ward: Ward) -> None:
+    ward.topic.cluster_id = "other"
+
+
+def truncated(ward: Ward) -> None:
+    ward.topic.cut(0, 1)
+
+
+def other_message(ward: Ward) -> None:
+    ward.topic.records[0][-1].content = b"other"
+
+
+def retention(ward: Ward) -> None:
+    ward.send(3)
+    ward.topic.firsts[0] = 4
+
+
+def deleted(ward: Ward) -> None:
+    ward.topic.ends.clear()
+
+
+def compacted(ward: Ward) -> None:
+    ward.topic.settings["cleanup.policy"] = "compact"
+
+
+def by_senders(ward: Ward) -> None:
+    ward.topic.settings["message.timestamp.type"] = "CreateTime"
+
+
+def spent(ward: Ward) -> None:
+    ward.store.note_step(ward.config.output, EPOCH, ward.config.horizon - 1)
+    ward.store.commit(ward.config.output, EPOCH)
+
+
+def withdrawn(ward: Ward) -> None:
+    ledger = officers_ledger(ward.store, ward.config.ledger)
+    withdraw(ward.store, ledger, ward.config.output, EPOCH, "A. Officer", "a name was in it")
+
+
+def other_configuration(ward: Ward) -> None:
+    ward.change(epsilon="2")
+
+
+def other_key_store(ward: Ward) -> None:
+    ward.change(key_store=str(ward.folder / "others"))
+
+
+def key_gone(ward: Ward) -> None:
+    ward.store.note_step(ward.config.output, EPOCH, 0)
+    ward.store._path(ward.config.output, EPOCH, ".key").unlink()
+
+
+def identities_gone(ward: Ward) -> None:
+    ward.store._path(ward.config.output, "ward@", ".key").unlink()
+
+
+def damaged(ward: Ward) -> None:
+    data = ward.state.read_bytes()
+    ward.state.write_bytes(data.replace(b"places", b"spaces"))
+
+
+def unreadable(ward: Ward) -> None:
+    ward.state.unlink()
+    ward.state.mkdir()
+
+
+def state_gone(ward: Ward) -> None:
+    ward.store.note_step(ward.config.output, EPOCH, 0)
+    ward.state.unlink()
+
+
+def older(ward: Ward) -> None:
+    ward.store.note_step(ward.config.output, EPOCH, 0)
+
+
+def running(ward: Ward) -> None:
+    ward.open.enter_context(ward.store.alone(ward.config.output, EPOCH))
+
+
+def for_workers(ward: Ward) -> None:
+    ward.change(worker_keys=str(ward.folder / "workers"))
+
+
+DRILLS: list[tuple[Callable[[Ward], None], int, str]] = [
+    (nothing, 0, "is the log that was read"),
+    (behind, 0, "3 in partition 0, 1 in partition 1"),
+    (transaction, 0, "a transaction in partition 0 of topic 'events' is open"),
+    (made_anew, 6, "made anew"),
+    (other_cluster, 6, "another cluster"),
+    (truncated, 6, "was truncated"),
+    (other_message, 6, "has not the message that was read last"),
+    (retention, 6, "deleted before they were read"),
+    (deleted, 6, "it was deleted"),
+    (compacted, 2, "is compacted"),
+    (by_senders, 2, "takes the times of messages from its senders"),
+    (spent, 4, "is spent"),
+    (withdrawn, 2, "was withdrawn"),
+    (other_configuration, 2, "another configuration"),
+    (other_key_store, 75, "another key store"),
+    (key_gone, 6, "the key of the epoch is gone"),
+    (identities_gone, 6, "the key of identities"),
+    (damaged, 6, "is not what tracecloak wrote"),
+    (unreadable, 6, "unable to open database file"),
+    (state_gone, 6, "is not there"),
+    (older, 6, "goes on with step 0"),
+    (running, 75, "another process"),
+    (for_workers, 2, "worker_keys are for workers elsewhere"),
+]
+
+
+@pytest.mark.parametrize(
+    ("drill", "code", "word"), DRILLS, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_what_a_run_ends_with_doctor_reports_before(
+    ward: Ward, drill: Callable[[Ward], None], code: int, word: str
+) -> None:
+    cut_off(ward)
+    drill(ward)
+    before = _tree(ward.folder)
+    lines = lines_of(ward)
+    assert _tree(ward.folder) == before
+    texts = " | ".join(line.text for line in lines)
+    assert exit_code_of(lines) == code and word in texts, texts
+    if code == 0 and drill is not nothing:
+        return  # a start reads on
+    assert (found := ends(ward.config))[0] == code
+    assert found[1] in texts and word in (found[1] or texts)
+    failures = [line.text for line in lines if line.status == "failure" and not line.cause]
+    assert len(failures) == (code != 0), failures
+
+
+def test_how_the_last_run_ended_is_noted(ward: Ward) -> None:
+    """A refusal, a stop and a kill; and what counts messages is for the operator alone."""
+    killed(ward)
+    before = _tree(ward.folder)
+    texts = " | ".join(line.text for line in lines_of(ward))
+    assert "did not end by itself" in texts and "events not read yet: none" in texts
+    assert _tree(ward.folder) == before and exit_code_of(lines_of(ward)) == 0
+    assert "not read yet" not in " | ".join(line.text for line in lines_of(ward, False))
+    assert ends(ward.config) == (0, "")
+    assert any("exit code 0, it was stopped" in line.text for line in lines_of(ward))
+    other_cluster(ward)
+    code, why = ends(ward.config)
+    [line] = [line for line in lines_of(ward) if "last run" in line.text]
+    assert line.status == "warning" and f"exit code {code}, {why}" in line.text
+    running(ward)
+    assert ends(ward.config)[0] == 75
+    ward.open.close()
+    assert why in " | ".join(line.text for line in lines_of(ward) if "last run" in line.text)
