@@ -25,7 +25,7 @@ from tests.support.stream_runs import stream_config
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import officers_ledger
-from tracecloak.pipelines.budget.withdrawing import withdraw
+from tracecloak.pipelines.budget.unfinished import withdraw
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
