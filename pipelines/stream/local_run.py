@@ -71,9 +71,8 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         with paid_epoch(config) as epoch:
             note_begin()
             try:
-                run_epoch(
-                    epoch, opening, ", ".join(source_names(config)), sinks, stop, standing=standing
-                )
+                name = ", ".join(source_names(config))
+                run_epoch(epoch, opening, name, sinks, stop, standing=standing)
             except TracecloakError:
                 raise
             except Exception as error:
