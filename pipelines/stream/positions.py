@@ -39,7 +39,7 @@ def positions(
 ) -> list[tuple[str, str]]:
     """Shows the positions of an epoch that does not run, or sets them.
 
-    On Flink those that are shown are the ones of the begin of the epoch, or that were set last.
+    On Flink those that are shown are the ones that were set last: the job has its own.
 
     Args:
         config: Of the stream.
@@ -66,11 +66,13 @@ def positions(
     if to_time is None and not is_private:
         raise UsageError("positions are shown on a terminal alone, as they count messages")
     with paid_epoch(config) as epoch, _kept(epoch, list(topics)) as (known, set_to):
+        is_flink = config.runner == FLINK
         if to_time is None:
+            word = "last set to" if is_flink else "next"
             return [
                 row
                 for name, topic in topics.items()
-                for row in _shown(name, known.get(name, KnownLog({})), look_at(topic))
+                for row in _shown(name, known.get(name, KnownLog({})), look_at(topic), word)
             ]
         try:
             since_us = moment_us(to_time)
@@ -81,7 +83,7 @@ def positions(
         ledger.note_positions(absolute(config.output), config.name.both, by or "", reason or "")
         set_to(target)
     said = [("positions set", f"{', '.join(topics)}, to {to_time}")]
-    if config.runner == FLINK:
+    if is_flink:
         said.append(("next", "start the stream with --savepoint_path, its last savepoint"))
     return said
 
@@ -109,7 +111,7 @@ def _kept(
         yield {name: KnownLog.from_json(known[name]) for name in names if name in known}, set_to
 
 
-def _shown(name: str, known: KnownLog, now: LogNow) -> list[tuple[str, str]]:
+def _shown(name: str, known: KnownLog, now: LogNow, word: str) -> list[tuple[str, str]]:
     before, after = known.identity, now.identity
     rows = [
         ("source", name),
@@ -122,5 +124,7 @@ def _shown(name: str, known: KnownLog, now: LogNow) -> list[tuple[str, str]]:
             f"the topic has {there.first:,} to {there.end:,}, stable to {there.stable:,} "
             f"(epoch {there.epoch})"
         )  # fmt: skip
-        rows.append((f"partition {number}", f"next {place.next:,} (epoch {place.epoch}); {bounds}"))
+        rows.append(
+            (f"partition {number}", f"{word} {place.next:,} (epoch {place.epoch}); {bounds}")
+        )
     return rows

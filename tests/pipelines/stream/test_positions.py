@@ -134,7 +134,10 @@ def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_
             pytest.fail("the job is handed over")
         assert epoch.logs.last()[0] == 0
     rows = dict(positions(config, True, None, None, None))
-    assert rows["partition 0"] == "next 0 (epoch 0); the topic has 0 to 2, stable to 2 (epoch 1)"
+    assert (
+        rows["partition 0"]
+        == "last set to 0 (epoch 0); the topic has 0 to 2, stable to 2 (epoch 1)"
+    )
     rows = dict(positions(config, False, "1970-01-01T00:00:02", "A. Operator", "failover"))
     assert "--savepoint_path" in rows["next"]
     with paid_epoch(config) as epoch, meanwhile.noting(epoch, threading.Event(), standing):
