@@ -39,7 +39,7 @@ from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch
 from tracecloak.pipelines.stream.runner_facts import RUNNERS
-from tracecloak.pipelines.stream.services import table_sinks
+from tracecloak.pipelines.stream.services import step_sinks, table_sinks
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
@@ -223,6 +223,9 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
             _LOG.info("%s", line)
         _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
+            if (last := steps.of(product.horizon - 1, keys[0].resolve())) is not None:
+                for sink in (*epoch.sinks, *step_sinks(config)):  # its job may not have come so far
+                    sink.send(last.released)
             epoch.end()
             raise spent_error(config)
         with operator_log(places.rejected):

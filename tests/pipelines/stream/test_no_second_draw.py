@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.stream import epoch as epochs
 from tracecloak.pipelines.stream import meanwhile, noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
@@ -404,7 +406,10 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
 def test_an_epoch_that_is_over_leaves_no_key_to_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """Whoever finds its last step published ends it: with the keys noise could be subtracted."""
+    """Whoever finds its last step published ends it: with the keys noise could be subtracted.
+
+    A job that ended with its command may not have sent that step, so the next start does.
+    """
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with monkeypatch.context() as patch:
@@ -420,8 +425,11 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
         with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
             assert ended.wait(60)
             assert list((tmp_path / place).iterdir()) == []
+    sent: list[Any] = []
+    monkeypatch.setattr(epochs, "step_sinks", lambda _: [SimpleNamespace(send=sent.append)])
     with pytest.raises(BudgetExhausted, match="its last step is published"):
         run_stream(config, messages=NeverRead())
+    assert [step.key[-1] for step in sent] == ([5] if by == "the next start" else [])
     assert list((tmp_path / place).iterdir()) == []
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities, for other epochs
 
