@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -168,13 +167,3 @@ def test_the_digest_is_of_the_input_and_keyed() -> None:
     ]
     assert made[0] == made[1]
     assert len(set(made)) == 3
-
-
-@pytest.mark.parametrize("n_shards", [1, 2, 7, 16])
-def test_the_release_of_table_1_is_the_same_for_any_number_of_shards(n_shards: int) -> None:
-    def released(n: int) -> Any:
-        traces = table_1(n_shards=n)
-        params = AmunParams(profile="reference", mode="filtering")
-        return rows_of(anonymise(traces, Amun(), params, release_key(), "r", "c").traces)
-
-    assert released(n_shards) == released(1)

@@ -542,41 +542,6 @@ def test_names_that_were_not_bought_are_in_no_byte() -> None:
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_any_number_of_shards_gives_the_same_bytes(name: str) -> None:
-    params = params_of("8", **WAYS[name])
-    events = [
-        (case, activity, MINUTE * (100 * i + place))
-        for i, (case, text) in enumerate(LOG.items())
-        for place, activity in enumerate(text.split())
-    ]
-    individuals = [f"i{int(case[1:]) // 3}" for case, _, _ in events]
-    by_individual = params.max_cases_per_individual is not None
-    batch = event_batch(events, individuals=individuals if by_individual else None)
-    made = [
-        anonymise(
-            group_into_traces([batch], n_shards, by_individual),
-            METHOD,
-            params,
-            release_key(5),
-            "release",
-            "config",
-        )
-        for n_shards in (1, 2, 7)
-    ]
-    assert len({encode(run.products) for run in made}) == 1
-    other = anonymise(
-        group_into_traces([batch], 2, by_individual),
-        METHOD,
-        params,
-        release_key(6),
-        "release",
-        "config",
-    )
-    # Of four counts with noise of a scale of 0.13, all may be without.
-    assert name == "chosen" or encode(other.products) != encode(made[0].products)
-
-
-@pytest.mark.parametrize("name", WAYS)
 def test_a_log_without_cases_is_released(name: str) -> None:
     for traces in ([], [trace_batch({}, individuals={})]):
         for number in range(3):

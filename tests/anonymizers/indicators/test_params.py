@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pydantic
@@ -106,17 +105,6 @@ def test_what_does_not_go_together_is_refused_with_its_place(name: str) -> None:
     with pytest.raises(pydantic.ValidationError, match="1 validation error") as error:
         asked(*indicators, **others)
     assert said in error.value.errors()[0]["msg"]
-
-
-def test_parameters_in_effect_are_json_and_make_the_same_parameters() -> None:
-    params = asked(
-        {"indicator": "cases", "by": "case:x", "groups": ["a|b", "c"]},
-        "throughput of=0.5|0.9", "cases by=month where.occurs='x y' name='1 > 2'",
-        max_cases_per_individual=3, attribute_columns={"case:x": "X"},
-    )  # fmt: skip
-    again = IndicatorParams(**json.loads(json.dumps(params.resolved())))
-    assert again == params
-    assert again.resolved() == params.resolved()
 
 
 def test_one_text_is_one_indicator() -> None:

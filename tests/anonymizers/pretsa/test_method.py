@@ -115,16 +115,6 @@ def hospital(n_cases: int = 120) -> list[tuple[str, str, int]]:
     return rows
 
 
-def test_a_release_depends_on_the_key_and_not_on_the_shards() -> None:
-    rows = hospital()
-    [whole] = traces_of(rows)
-    one = rows_of(release([whole], 1, k=5, t=0.5))
-    assert one == rows_of(release(traces_of(rows, n_shards=5), 1, k=5, t=0.5))
-    other = rows_of(release([whole], 2, k=5, t=0.5))
-    assert not {case for case, _ in one} & {case for case, _ in other}
-    assert sorted(s for _, s in one) != sorted(s for _, s in other)
-
-
 @pytest.mark.parametrize("distance", ["levenshtein", "embedding"])
 def test_no_step_of_the_input_is_released(distance: str) -> None:
     [traces] = traces_of(hospital())

@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from tests.support.keys import release_key
 from tests.support.logs import event_logs, naive_durations, trace_batch
 from tests.support.paper_log import traces_of
-from tests.support.releasing import digests, fix_key, individual_files, tracecloak
 from tests.support.rounds import rows_of, run_rounds
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
 from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
-from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 
 PRIPEL = Pripel()
@@ -166,11 +164,6 @@ def test_the_sacofa_query_releases_no_behaviour_that_breaks_the_rules_of_the_log
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_an_empty_log_is_refused() -> None:
-    with pytest.raises(GuaranteeError, match="no events"):
-        release(traces_of([]))
-
-
 def test_a_query_that_asks_for_too_many_cases_is_refused() -> None:
     with pytest.raises(UsageError, match=r"more than 10,000,000 cases: raise epsilon"):
         release([hospital(6)], epsilon="1e-7", p_harmful=1, max_prefix_length=1)
@@ -216,35 +209,3 @@ def test_the_plan_says_that_no_epsilon_holds() -> None:
 
 
 # --- on Beam --------------------------------------------------------------------------------------
-
-CONFIGURATIONS: dict[str, tuple[object, ...]] = {
-    "laplace": ("--epsilon", 1, "--max_prefix_length", 6, "--p_harmful", 4, "--attributes",
-                '{"who": {"values": ["person-1", "person-2", "person-9"], "column": "person"}}'),
-    "sacofa": ("--epsilon", 1, "--max_prefix_length", 8, "--p_harmful", 5, "--p_harmless", 3,
-               "--query", "sacofa", "--duration_bounds", "log"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [at_night("laplace"), "sacofa"])
-def test_beam_and_any_number_of_shards_give_the_bytes_of_the_in_memory_driver(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """Catches enrichment, matching or noise that depends on how the log is spread."""
-    fix_key(monkeypatch)
-    inputs = ",".join(map(str, individual_files(tmp_path, 300)))
-
-    def released(*flags: object) -> dict[str, str]:
-        out = tmp_path / "-".join(map(str, ("out", *flags)))
-        code = tracecloak(
-            "release", "--log", inputs, "--output", out, "--key_store", out / "keys",
-            "--method", "pripel", "--release_id", "r", "--formats", "parquet,xes,csv",
-            "--parts", 3, *CONFIGURATIONS[name], *flags,
-        )  # fmt: skip
-        assert code == 0
-        return digests(out / "run_id=r")
-
-    expected = released("--runner", "InMemory", "--shards", 1)
-    assert any("parquet" in path for path in expected)
-    assert released("--runner", "InMemory", "--shards", 13) == expected
-    for shards in (1, 7):
-        assert released("--runner", "FnApiRunner", "--shards", shards) == expected

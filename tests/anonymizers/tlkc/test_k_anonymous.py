@@ -221,24 +221,6 @@ def is_part(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("method", [VARIANTS, SUBTRACES], ids=lambda m: m.name)
-def test_an_empty_log_is_refused(method: Anonymizer) -> None:
-    with pytest.raises(GuaranteeError, match="the log has no events"):
-        release_of([trace_batch({})], method, params(2))
-
-
-@pytest.mark.parametrize("method", [VARIANTS, SUBTRACES], ids=lambda m: m.name)
-def test_a_release_does_not_depend_on_how_the_log_is_spread(method: Anonymizer) -> None:
-    traces = trace_batch(LOG)
-    whole = release_of([traces], method, params(2))
-    spread = release_of([traces.take(np.arange(i, 9, 4)) for i in range(4)], method, params(2))
-
-    def rows(batches: list[TraceBatch]) -> list[str]:
-        return sorted(map(str, itertools.chain(*(b.to_rows().to_pylist() for b in batches))))
-
-    assert rows(whole) == rows(spread)
-
-
 def test_sets_of_knowledge_are_not_for_the_baselines() -> None:
     with pytest.raises(pydantic.ValidationError, match="'sequence' or 'relative'"):
         params(2, knowledge_kind="set")

@@ -21,9 +21,7 @@ from tests.support.tlkc_logs import (
     DISEASE,
     HOUR_US,
     RESOURCE,
-    TABLE_3,
     Case,
-    hours_log,
     release_of,
     traces_with,
 )
@@ -385,19 +383,6 @@ def test_a_resource_or_value_that_is_not_declared_is_released_as_none_and_counts
     assert released.n_cases == 4
     assert released.attributes[RESOURCE].to_pylist() == ["R1"] * 4
     assert sorted(map(str, released.attributes[DISEASE].to_pylist())) == ["None"] * 3 + ["x"]
-
-
-def test_a_release_does_not_depend_on_how_the_log_is_spread() -> None:
-    traces = hours_log(TABLE_3)
-    given_ = params("relative", "activity")
-    whole = release_of([traces], Tlkc(), given_)
-    parts = [traces.take(np.arange(first, 8, 3)) for first in range(3)]
-    spread = release_of(parts, Tlkc(), given_)
-
-    def rows(batches: list[TraceBatch]) -> list[Any]:
-        return sorted(map(str, itertools.chain(*(b.to_rows().to_pylist() for b in batches))))
-
-    assert rows(spread) == rows(whole)
 
 
 # --- what cannot be met ---------------------------------------------------------------------------

@@ -12,11 +12,10 @@ import pydantic
 import pytest
 
 from tests.anonymizers.trees.test_process_tree_miner import siblings
-from tests.support.keys import randomness, release_key
+from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Silence
 from tests.support.trees import language
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees import dpim
@@ -24,9 +23,7 @@ from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
-from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
-from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -339,18 +336,6 @@ def test_equal_keys_give_equal_trees_and_rounds_have_noise_of_their_own() -> Non
     mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, method)
     rows = [value.tobytes() for value in values if len(value) > 20]
     assert len(rows) > 4 and len(set(rows)) == len(rows)
-
-
-@pytest.mark.parametrize("example", METHOD.examples)
-def test_every_example_runs_from_traces(example: dict[str, Any]) -> None:
-    log = {f"c{i}": ("A B C", "A C", "A X B")[i % 3] for i in range(60)}
-    params = DpimParams(**example)
-    made = anonymise([trace_batch(log)], METHOD, params, release_key(), "release", "configuration")
-    [tree] = made.products.by_name.values()
-    names = set(tree.names.to_pylist())
-    assert names == ({*params.vocabulary, OTHER} if params.vocabulary else {*"ABCX"})
-    assert set(tree.tree.labels) <= names
-    assert decode(encode(TreeDecision(tree))).tree == tree
 
 
 @pytest.mark.parametrize(

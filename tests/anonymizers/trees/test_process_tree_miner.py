@@ -27,7 +27,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
+from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
 from tracecloak.anonymizers.trees.process_tree_parts import (
     ProcessTreeParams,
     chosen_pairs,
@@ -35,7 +35,6 @@ from tracecloak.anonymizers.trees.process_tree_parts import (
     noisy_relation,
 )
 from tracecloak.anonymizers.trees.questions import HalvedBudget, noisy_ends, scale_of
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -317,19 +316,6 @@ def test_an_empty_log_is_a_log() -> None:
     for number in range(5):
         found = released({}, params_of("1"), number)
         assert set(found.tree.labels) <= set(ALL)
-
-
-@pytest.mark.parametrize("example", METHOD.examples)
-def test_every_example_runs_from_traces(example: dict[str, Any]) -> None:
-    log = {f"c{i}": ("A B C", "A C", "A X B")[i % 3] for i in range(60)}
-    params = ProcessTreeParams(**example)
-    people = {case: f"p{case}" for case in log}
-    traces = [trace_batch(log, individuals=people)]
-    made = anonymise(traces, METHOD, params, release_key(), "release", "configuration")
-    [tree] = made.products.by_name.values()
-    assert not made.traces and tuple(made.products.by_name) == METHOD.writes(params)
-    assert set(tree.tree.labels) <= {*tree.names.to_pylist()}
-    assert decode(encode(TreeDecision(tree))).tree == tree
 
 
 def test_names_beyond_the_vocabulary_are_one() -> None:

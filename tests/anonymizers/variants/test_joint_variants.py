@@ -91,18 +91,6 @@ def test_every_release_stays_within_the_domain(log: str, epsilon: Fraction, max_
     assert made.lows is None and made.highs is None
 
 
-@GENERATORS
-def test_a_release_is_determined_by_the_histogram_and_the_key(generator: Any) -> None:
-    variants = counted({**LOGS["many"], **LOGS["frequent"]})
-    order = np.arange(variants.n_variants)[::-1].copy()
-    again = VariantHistogram.from_sequences(variants.sequences.take(order), variants.counts[order])
-    first, second, third = (
-        variants_of(answer_of(generator, v, domain(), Fraction(2), DELTA, randomness(number)))
-        for v, number in ((variants, 0), (again, 0), (variants, 1))
-    )
-    assert first == second != third
-
-
 @settings(max_examples=15, deadline=None)
 @given(
     st.dictionaries(
@@ -307,20 +295,6 @@ def test_the_thresholds_delta_is_that_of_the_smaller_share() -> None:
 
 
 # --- methods --------------------------------------------------------------------------------------
-
-
-@GENERATORS
-def test_it_is_a_method_with_its_promise(generator: Any) -> None:
-    log = {f"case {i}": "A B" if i % 3 else "A C B" for i in range(300)}
-    method = VariantLog(generator)
-    params = method.Params(epsilon="4", vocabulary=NAMES, max_trace_length=4)
-    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
-    [traces] = made.traces
-    assert traces.n_cases == pytest.approx(300, abs=60)
-    two = int((traces.lengths == 2).sum())
-    assert two == pytest.approx(200, abs=50)
-    guarantee = method.guarantee(params)
-    assert (guarantee.kind, guarantee.epsilon, guarantee.delta) == ("rigorous", 4.0, 1e-6)
 
 
 @GENERATORS

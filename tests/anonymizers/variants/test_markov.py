@@ -21,15 +21,14 @@ from scipy import stats
 
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
 from tests.support.generators import answer_of, budget, explanation_of, spends_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.markov_sums import lattice_units
@@ -43,7 +42,6 @@ from tracecloak.anonymizers.variants.markov_chain import (
     draw_walks,
     mean_events,
 )
-from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -462,17 +460,6 @@ def test_a_long_case_weighs_less_by_its_norm_over_the_clip() -> None:
         assert found == pytest.approx(weight, rel=0.07)  # norms of a grid in steps of a tenth
 
 
-def test_a_release_is_determined_by_the_histogram_and_the_key() -> None:
-    variants = counted(LOGS["many"])
-    order = np.arange(variants.n_variants)[::-1].copy()
-    again = VariantHistogram.from_sequences(variants.sequences.take(order), variants.counts[order])
-    first, second, third = (
-        variants_of(answer_of(MARKOV, v, domain(), 4, DELTA, randomness(number)))
-        for v, number in ((variants, 0), (again, 0), (variants, 1))
-    )
-    assert first == second != third
-
-
 @pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda generator: generator.name)
 def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
     generator: MarkovVariants,
@@ -485,20 +472,6 @@ def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
             words = ActivityVocabulary.public(map(str, range(n_names)), closed=True)
             sizes.append(generator.cells_of(Domain(words, length, 1)).n_possible)
         assert sizes[0] <= MAX_CELLS < sizes[1]
-
-
-def test_it_is_a_method_with_its_promise() -> None:
-    log = {f"case {i}": "A B" if i % 3 else "A C B" for i in range(300)}
-    for generator in (MARKOV, PURE):
-        method = VariantLog(generator)
-        given_: dict[str, Any] = {"epsilon": "8", "vocabulary": NAMES, "max_trace_length": 4}
-        given_["delta"] = "0" if generator.is_pure else "1e-6"
-        params = method.Params(**given_)
-        assert total(method.spends(params)) == params.budget
-        made = anonymise([trace_batch(log)], method, params, release_key(), "release", "config")
-        table = made.products.by_name["variants"]
-        assert table.n_cases == made.traces[0].n_cases > 0
-        assert f"{method.guarantee(params).epsilon:g}" == "8"
 
 
 @given(st.integers(1, 40), st.floats(0, 1), st.integers(1, 6), st.integers(0, 2**32))

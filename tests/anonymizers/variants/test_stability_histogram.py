@@ -25,13 +25,13 @@ from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
-from tests.support.logs import Log, Variant, event_batches, histogram, read_cases, trace_batch
+from tests.support.logs import Log, Variant, histogram, read_cases, trace_batch
 from tests.support.privacy_loss import ONE, discrete_laplace, truncated_laplace
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.anonymizers.variants.stability_histogram import (
@@ -39,7 +39,6 @@ from tracecloak.anonymizers.variants.stability_histogram import (
     VariantHistogramParams,
 )
 from tracecloak.schemas.arrays.columnar import encode
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.figure import wider_ends
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -343,44 +342,6 @@ def test_different_variants_and_keys_have_different_noise() -> None:
 
 
 LOG = repeated({"A B C": 40, "A C B": 31, "A": 22, "C C C C": 9, "B": 4, "A B B": 1})
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        params_of("1"),
-        params_of("1", noise="truncated"),
-        params_of("1", vocabulary=("A", "B"), max_trace_length=2),
-        params_of("2", max_cases_per_individual=2),
-    ],
-    ids=["laplace", "truncated", "public", "individuals"],
-)
-def test_any_number_of_shards_gives_the_same_bytes(params: VariantHistogramParams) -> None:
-    by_individual = params.max_cases_per_individual is not None
-    made = []
-    for n_shards in (1, 2, 7):
-        batches = event_batches(LOG, 3)
-        if by_individual:
-            batches = [with_individuals(batch) for batch in batches]
-        traces = group_into_traces(batches, n_shards, by_individual)
-        made.append(anonymise(traces, METHOD, params, release_key(3), "release", "config"))
-    first = made[0]
-    assert first.products.by_name["variants"].n_variants > 1
-    for other in made[1:]:
-        assert encode(other.products) == encode(first.products)
-        assert encode(TraceBatch.concat(other.traces)) == encode(TraceBatch.concat(first.traces))
-        assert other.input_digest == first.input_digest
-
-
-def with_individuals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Two neighbouring cases belong to one individual."""
-    from tracecloak.schemas.events.events import event_schema
-
-    whose = [f"i{int(case.split()[1]) // 2}" for case in batch.column("case_id").to_pylist()]
-    return pa.RecordBatch.from_arrays(
-        [*batch.columns, pa.array(whose, pa.string()).dictionary_encode()],
-        schema=event_schema(["individual_id"]),
-    )
 
 
 # --- what it never shows --------------------------------------------------------------------------

@@ -61,18 +61,6 @@ def test_the_error_of_the_number_of_cases_is_that_of_its_interval(view: str) -> 
         assert abs(cases.high - cases.value - 1.96 * point["error"]) < 2 + 0.01 * cases.high
 
 
-def test_windows_add_up_to_the_cases_so_far() -> None:
-    errors = np.full(HORIZON, 10.0)
-    shown = errors_data(errors, first_step("window"), 1_000_000)
-    of = {(p["what"], p["step"]): p["error"] for p in shown["points"]}
-    # Three paths from the start and three into the end: half of root 6.
-    assert of["number of cases of a step", 9] == pytest.approx(10 * 6**0.5 / 2, rel=0.01)
-    assert of["number of cases so far", 9] == pytest.approx(10 * 6**0.5 / 2 * 10**0.5, rel=0.01)
-    assert of["count of a path", 9] == 10
-    ends = [p["end_ms"] for p in shown["points"] if p["what"] == "count of a path"]
-    assert ends == [1000 * (step + 1) for step in range(HORIZON)]
-
-
 def test_the_text_says_the_error_now_at_the_end_and_at_most() -> None:
     errors = np.array([10.0, 30.0, 20.0, 15.0])
     newest = first_step("total")
@@ -82,14 +70,6 @@ def test_the_text_says_the_error_now_at_the_end_and_at_most() -> None:
     )
     assert "in step 0, as in every other." in errors_data(np.ones(4), newest, 1)["text"]
     assert "at most" not in errors_data(errors[:1], newest, 1)["text"]
-
-
-def test_a_long_horizon_is_thinned_out() -> None:
-    errors = np.concatenate([np.ones(7777), [2.0], np.ones(7777)])
-    shown = errors_data(errors, first_step("total"), 1)
-    steps = [p["step"] for p in shown["points"] if p["what"] == "count of a path"]
-    assert len(steps) <= 203
-    assert {0, 7777, len(errors) - 1} <= set(steps)
 
 
 def test_the_page_takes_them_from_the_manifest_of_the_epoch(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 
 MONDAY = date(2026, 8, 31)
-WEDNESDAY = date(2026, 9, 2)
 
 
 def rows(lake: Lake) -> dict[date, pa.Table]:
@@ -53,26 +52,6 @@ def test_cases_are_whole_but_for_what_has_not_happened(lake: Lake) -> None:
     assert 0.9 < np.mean(ended) < 1
     assert not any(set(case[:-1]) & set(END_ACTIVITIES) for case in cases)
     assert table.groupby("case_id")["timestamp"].agg(np.ptp).max() > np.timedelta64(14, "D")
-
-
-def test_weekdays_and_hours_are_those_of_the_hospital(lake: Lake) -> None:
-    firsts = pa.concat_tables(rows(lake).values()).to_pandas().groupby("case_id")["timestamp"].min()
-    begins = firsts.dt.day_of_week.value_counts().sort_index().tolist()
-    assert begins[0] > 1.2 * begins[6]  # Mondays against Sundays: 1.15 to 0.75
-    assert firsts.min().date() == MONDAY and firsts.max().date() == lake.days[-1]
-
-
-@pytest.mark.parametrize("first_day", [MONDAY, WEDNESDAY])
-@pytest.mark.parametrize("n_days", [14, 17])
-def test_any_first_day_and_number_of_days_will_do(
-    first_day: date, n_days: int, tmp_path: Path
-) -> None:
-    lake = Lake(tmp_path, first_day, n_days, 200)
-    lake.write(lake.days)
-    firsts = pa.concat_tables(rows(lake).values()).to_pandas().groupby("case_id")["timestamp"].min()
-    assert set(firsts.dt.day_of_week) == set(range(7))
-    assert 120 <= len(firsts) <= 200
-    assert all(table.num_rows for table in rows(lake).values())
 
 
 def test_a_day_can_be_late_and_a_file_corrupt_and_both_are_mended(tmp_path: Path) -> None:

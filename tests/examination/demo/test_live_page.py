@@ -12,23 +12,15 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from tests.support.keys import release_key
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.step_figures import with_intervals
-from tracecloak.anonymizers.streams.steps import StreamName
-from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.examination.demo.live_figures import (
-    course_of,
     map_of,
     shown_graph,
     total_of,
@@ -41,9 +33,7 @@ from tracecloak.examination.demo.live_page import (
     page,
     state,
 )
-from tracecloak.examination.demo.stream_demo import Demo, stream_flags
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import policy_of, rendered
 from tracecloak.transforms.stream.step_files import step_path
@@ -81,13 +71,6 @@ def release(
         list(cells), np.array(counts, np.int64), np.array(errors), step=step, **values
     )
     return with_intervals(made)
-
-
-def to_canonical(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Events of the hospital as a method counts them."""
-    mapping = ColumnMapping().resolve(batch.schema.names, xes_names=False)
-    nothing = np.zeros(0, np.int64)
-    return mapping.canonicalise(batch, np.arange(batch.num_rows), nothing, file_rank=0)[0]
 
 
 def write(output: Path, *releases: StepRelease) -> None:
@@ -144,28 +127,6 @@ def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
 
 
-def test_nobody_leaves_the_dead_of_the_demo() -> None:
-    """Its own parameters, two steps of it, several keys: noise makes no sure edge of them."""
-    flags = dict(
-        flag.removeprefix("--").split("=", 1) for flag in stream_flags(Demo(Path()), "s", "t", 0.0)
-    )
-    asked = {name: flags[name] for name in DfgParams.model_fields.keys() & flags.keys()}
-    product = DfgSteps(DfgParams(**{**asked, "vocabulary": ACTIVITIES}))
-    batches = [to_canonical(batch) for batch in hospital_log(4000, 2000)]
-    counted = [product.count(group_into_traces([batch])[0]) for batch in batches]
-    name = StreamName("stream-demo", "1", "configuration", 0, 2_000_000)
-    after_death: set[str] = set()
-    for number in range(8):
-        _, kept = product.publish(0, counted[0], [], name, release_key(number))
-        newest, _ = product.publish(1, counted[1], [kept], name, release_key(number))
-        shown = shown_graph(newest)
-        edges = shown.graph.to_table().filter(pa.array(~shown.is_doubtful)).to_pylist()
-        assert len(edges) > 80
-        after_death |= {edge["target"] for edge in edges if edge["source"] == "Death"}
-        assert {edge["target"] for edge in edges if edge["source"] == "Discharge home"} == {"■"}
-    assert after_death <= {"■"}
-
-
 def test_the_cases_are_those_that_begin_and_end() -> None:
     # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each: half of root 33 is 2.87.
     total = total_of(release())
@@ -188,20 +149,6 @@ def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
     assert [(step, total.value) for step, total in both] == [(3, 700)]
     assert totals_of({"sliding": [window(0, 10, "sliding")]}) == []
     assert totals_of({"window": windows[1:]}) == []
-
-
-def test_the_course_has_a_row_with_its_interval_for_each_step() -> None:
-    steps = [
-        release(step, {("▶", "A"): (10 * step, 6.0), ("A", "■"): (10 * step, 8.0)})
-        for step in (0, 1, 2)
-    ]
-    rows = course_of([(step.step, total_of(step)) for step in steps], steps)
-    assert [(row["step"], row["end_ms"], row["count"]) for row in rows] == [
-        (0, 10_000, 0), (1, 20_000, 10), (2, 30_000, 20),
-    ]  # fmt: skip
-    # There are no fewer cases than none.
-    assert [(row["low"], row["high"]) for row in rows] == [(0, 10), (0, 20), (10, 30)]
-    assert [row["grade"] for row in rows] == ["noise", "noise", "rough"]
 
 
 def test_a_name_stays_a_name_on_the_map() -> None:
@@ -421,15 +368,3 @@ def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 0
         server.stdout.close()
-
-
-def test_many_releases_of_one_step_are_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = []
-    monkeypatch.setattr(
-        "tracecloak.examination.demo.live_page.map_of",
-        lambda one: (drawn.append(one.step), 0),
-    )
-    views = {"total": [release(4, release_id="drawn once")]}
-    assert state(views) == state(views)
-    state({"total": [*views["total"], replace(views["total"][0], step=5)]})
-    assert drawn == [4, 5]

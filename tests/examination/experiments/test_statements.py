@@ -128,21 +128,6 @@ def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: s
     return [one.verdict for one in found if part in one.text]
 
 
-@pytest.mark.parametrize(("better", "expected"), [(0.9, "confirmed"), (0.3, "deviates")])
-def test_the_statements_on_sacofa_are_judged_by_its_medians(better: float, expected: str) -> None:
-    grid = paper_named("sacofa-sapa", {"epsilons": "1"})
-    figure = {("SaCoFa", "1"): better, ("Laplace", "1"): 0.5, ("SaPa", "1"): 0.5,
-              ("DF-Laplace", "1"): 0.4}  # fmt: skip
-    own = {"sequence_entropy": 0.4}
-    found = verdicts(grid, levels(figure, "f_score"), own, "highest F-score")
-    assert found == [expected]
-    # Epsilon 0.01 was not run.
-    assert verdicts(grid, levels(figure, "relative_size"), own, "many times") == ["undecided"]
-    del figure["DF-Laplace", "1"]  # half-done: what is left may refute the statement, no more
-    held = "undecided" if expected == "confirmed" else expected
-    assert verdicts(grid, levels(figure, "f_score"), own, "highest F-score") == [held]
-
-
 def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
     """Algorithm 2 keeps 0.06 more with multisets, and as much with sequences."""
     grid = paper_named("tlkc", {})
@@ -159,23 +144,6 @@ def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
     whole[2]["data_utility"] = 0.25
     assert verdicts(grid, whole, {}, "considerably more") == ["confirmed"]
     assert verdicts(grid, rows, {}, "about the data utility") == ["undecided"]
-
-
-@pytest.mark.parametrize(("lost", "expected"), [(0, "confirmed"), (2, "deviates")])
-def test_the_statements_on_amun_are_judged_by_its_medians(lost: int, expected: str) -> None:
-    grid = paper_named("amun", {"guessing_advantages": "0.2", "pruning": "1"})
-    figure = {("Amun, sampling", "0.2"): 0.2, ("Amun, filtering", "0.2"): 0.3,
-              ("PRIPEL at epsilon_d, k = 1 %", "0.2"): 0.9,
-              ("SaCoFa at epsilon_d, k = 1 %", "0.2"): 0.9}  # fmt: skip
-    rows = levels(figure, "jaccard_distance")
-    assert verdicts(grid, rows, {}, "smallest Jaccard distance") == ["confirmed"]
-    assert verdicts(grid, rows, {}, "second smallest") == ["confirmed"]
-    rows[1]["jaccard_distance"] = 0.95
-    assert verdicts(grid, rows, {}, "second smallest") == ["deviates"]
-    assert verdicts(grid, rows, {}, "nearer to the log than PRIPEL") == ["undecided"]
-    rows = levels({("Amun, oversampling", "0.2"): 0}, "variants_lost")
-    rows += levels({("Amun, oversampling", "0.2"): lost}, "variants_lost")
-    assert verdicts(grid, rows, {}, "loses no variant") == [expected]
 
 
 def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> None:

@@ -326,19 +326,6 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     assert "TLKC" not in capsys.readouterr().err and read_rows(out) == rows
 
 
-def test_many_settings_are_rows_and_not_columns(path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    settings = [f"hours/2/{k}/0.5" for k in range(2, 9)]
-    flags = ["--settings", ",".join(settings), "--knowledge", "set", "--mine", 0]
-    assert command("tlkc", path, *flags) == 0
-    page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
-    table = page.split("<h3>Figures 6 and 7")[1].split("</table>")[0]
-    assert re.findall(r"<th>(.*?)</th>", table) == ["data utility", "TLKC-EXT, set", "TLKC, set"]
-    assert re.findall(r"<tr><td>(.*?)</td>", table) == settings
-    # No column was named, so that neither resources nor sensitive values were looked at.
-    assert "<h3>Figure 10" not in page and "Sensitive attributes: none" in page
-
-
 # --- PRETSA ---------------------------------------------------------------------------------------
 
 
@@ -411,16 +398,6 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     table_3 = page.split("<h3>Table 3")[1].split("</table>")[0]
     assert "<td>-</td><td>-</td><td>" in table_3
     assert "secret-" not in (out / ROWS).read_text()
-
-
-@pytest.mark.slow
-def test_embeddings_are_described_and_released(path: Path) -> None:
-    pytest.importorskip("gensim")
-    grid = paper_named("pretsa", {"k": "3", "t": "1", "distances": "embedding"})
-    rows = [row for row, _ in Experiment(grid, (log_of(columns={}),), None, 1, 0).rows()]
-    assert len(rows) == 3 and not any("refused" in row for row in rows)
-    own = rows[0]
-    assert 0 < own["event_distance_mean"] < 2 and 0 < own["event_distance_std"] < 1
 
 
 def test_a_column_that_is_not_there_is_named(

@@ -220,17 +220,6 @@ def hours_of(weights: EdgeWeights) -> dict[tuple[int, int], int]:
     return dict(zip(pairs, weights.weight.tolist(), strict=True))
 
 
-def test_hours_are_floored_per_event():
-    # Twice 1 h 59 min are 2 hours, not 3; a negative duration is floored too, as numpy does it.
-    weights = edge_hours(
-        np.array([1, 1, 2, 2], dtype=np.int32),
-        np.array([2, 2, 1, -1], dtype=np.int32),
-        np.array([2 * HOUR - 1, 2 * HOUR - 1, 50 * HOUR, -1]),
-    )
-    assert hours_of(weights) == {(1, 2): 2, (2, 1): 50, (2, -1): -1}
-    assert weights.weight.dtype == np.int64
-
-
 def test_edge_time_in_months():
     # The sums differ by 720 hours on one of the two edges: half a month on average.
     a, b = edges({(1, 2): 1000, (2, 3): 7}), edges({(1, 2): 280, (2, 3): 7})
