@@ -19,17 +19,13 @@ from tests.support.keys import randomness
 from tests.support.real_logs import source_of
 from tests.support.tiers import at_night
 from tests.support.trees import mined_tree
-from tracecloak.anonymizers.trees import cuts as tree_cuts
-from tracecloak.anonymizers.trees import dpim
 from tracecloak.anonymizers.trees.counts import cases_with_pair
-from tracecloak.anonymizers.trees.cuts import build_tree
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.graph_cuts import exclusive_cut, parallel_cut, sequence_cut
 from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
-from tracecloak.schemas.models.process_tree import ProcessTree, parallel
+from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -128,19 +124,6 @@ def test_without_a_delta_and_without_questions(logs_folder: Path, name: str) -> 
         assert fitness >= 0.9 and precision >= 1.4 * everything.precision, given
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
-def test_dpim_as_published_is_not_to_be_told_from_a_flower(logs_folder: Path, name: str) -> None:
-    """At epsilon 1.25 with the paper's bounds: it fits, as almost everything is allowed."""
-    given = {"epsilon": "1.25", "bounds_from_log": True}
-    runs = [published(logs_folder, name, i, **given) for i in range(N_RUNS)]
-    found = [measures(quality(logs_folder, name, run.tree)) for run in runs]
-    fitness, precision, *_ = np.median(found, axis=0)
-    assert sum(run.is_found for run in runs) >= N_RUNS / 2
-    assert fitness >= 0.95
-    assert precision <= 1.25 * quality(logs_folder, name, "flower").precision
-
-
 # --- without noise ----------------------------------------------------------------------------
 
 # The paper finds nearly all deviations from the inductive miner within 0.10. One is not.
@@ -166,74 +149,3 @@ def test_dpim_without_noise_is_near_the_inductive_miner(logs_folder: Path, name:
             assert value == pytest.approx(FAR[name][which], abs=0.005), which
         else:
             assert abs(value) <= NEAR, which
-
-
-class WithFallThrough(tree_cuts._Published):
-    """DPIM's rules, and where no cut is found the inductive miner's "activity concurrent".
-
-    An activity is set apart, parallel to the others, if there is a cut of these.
-    """
-
-    def of_flower(self, place: tree_cuts._Place) -> ProcessTree:
-        for activity in place.part:
-            others = tuple(one for one in place.part if one != activity)
-            inner, rows = place.entered(others), np.ix_(others, others)
-            starts, ends = inner.starts[list(others)], inner.ends[list(others)]
-            follows = inner.follows[rows]
-            if len(others) > 1 and (
-                sequence_cut(follows)
-                or exclusive_cut(follows)
-                or parallel_cut(self.without_loops(follows, rows), starts, ends)
-            ):
-                apart = place.within((activity,), place.starts, place.ends)
-                return parallel(self.mined(apart), self.mined(inner))
-        return super().of_flower(place)
-
-
-@pytest.mark.slow
-def test_what_makes_the_inductive_miner_simpler_is_that_it_sets_activities_apart(
-    logs_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With that, CoSeLoG's tree of the very same pairs is near in all four measures."""
-    monkeypatch.setattr(tree_cuts, "_Published", WithFallThrough)
-    found = deviation(logs_folder, COSELOG, of_every_pair(logs_folder, COSELOG).tree)
-    assert all(abs(value) <= 0.05 for value in found.values())
-
-
-def medians_of_runs(folder: Path, name: str) -> dict[str, float]:
-    """Median deviations of 10 runs without noise, but with the paper's bounds."""
-    given = {"epsilon": "100000", "bounds_from_log": True}
-    trees = [published(folder, name, i, **given).tree for i in range(N_RUNS)]
-    deviations = [deviation(folder, name, tree) for tree in trees]
-    return {which: float(np.median([one[which] for one in deviations])) for which in MEASURES}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
-def test_dpim_without_noise_but_with_the_paper_s_bounds(logs_folder: Path, name: str) -> None:
-    """A number of pairs is drawn: some are left out, or some do not occur.
-
-    All measures are near nevertheless but CoSeLoG's simplicity, as about 20 of its 27 activities
-    are a flower there. In 30 runs it deviates by -0.124 to -0.020, with the same median. On Sepsis
-    it deviates by -0.022 to -0.009 in 60 runs, with the same median; two of these give up, and
-    their flower deviates by -0.168.
-    """
-    medians = medians_of_runs(logs_folder, name)
-    simplicity = {COSELOG: -0.114, SEPSIS: -0.019}[name]
-    assert medians.pop("simplicity") == pytest.approx(simplicity, abs=0.005)
-    assert all(abs(value) <= NEAR for value in medians.values())
-
-
-@pytest.mark.slow
-def test_what_keeps_sepsis_simple_is_that_loops_begin_anew(
-    logs_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the same pairs, where a part without a cut is a flower at once, as in algorithm 3."""
-
-    def with_flowers(*given: Any, begins_anew: bool) -> ProcessTree:
-        assert begins_anew
-        return build_tree(*given, begins_anew=False)
-
-    monkeypatch.setattr(dpim, "build_tree", with_flowers)
-    medians = medians_of_runs(logs_folder, SEPSIS)
-    assert medians["simplicity"] == pytest.approx(-0.107, abs=0.005)

@@ -7,27 +7,20 @@ logs are not part of the project; TRACECLOAK_LOGS names the folder that has them
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.support.real_logs import real_log, sepsis
 from tests.support.tiers import at_night
 from tests.support.tlkc_logs import (
     RESOURCE,
-    million_cases,
     release_of,
     values_of,
 )
-from tracecloak.anonymizers.tlkc.k_anonymous_subtraces import KAnonymousSubtraces
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
 from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
+from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import examine_tlkc
 from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.errors import GuaranteeError
@@ -93,23 +86,6 @@ def log_as_released(log: TraceBatch) -> TraceBatch:
     )
 
 
-@pytest.mark.parametrize("kind", ["set", "multiset", "sequence", "relative"])
-@pytest.mark.parametrize("algorithm", ["n_score", "frequent_traces"])
-def test_sepsis_at_length_4_is_verified_in_seconds(
-    logs_folder: Path, kind: str, algorithm: str
-) -> None:
-    """To 30 s of the whole run; without load it takes a tenth of a second or two."""
-    log = sepsis(logs_folder)
-    given = params(log, knowledge_kind=kind, length=4, algorithm=algorithm)
-    started = time.monotonic()
-    [released] = release_of([log], Tlkc(), given)
-    took = time.monotonic() - started
-    Tlkc().verify([released], given)
-    print(f"{kind}, {algorithm}: {took:.2f} s, {released.n_events} events")  # noqa: T201
-    assert took < 30
-    assert released.n_events > 1000
-
-
 def test_no_release_of_sepsis_can_meet_half_for_age_in_quartiles(logs_folder: Path) -> None:
     """More than half of the cases are within the quartiles, those at them included."""
     log = sepsis(logs_folder)
@@ -141,51 +117,3 @@ def test_logs_with_resources_are_verified(
     assert released.n_events
     if resource:
         assert set(values_of(released, RESOURCE)) <= set(values_of(log, RESOURCE))
-
-
-@pytest.mark.parametrize(
-    ("file", "k", "least_cases", "least_events"),
-    [
-        ("sepsis.xes.gz", 4, 1050, 11_000),
-        ("sepsis.xes.gz", 20, 1050, 8_300),
-        (COSELOG, 4, 1434, 8_200),
-        (COSELOG, 20, 1434, 7_800),
-        at_night(BPIC_2012, 20, 13_000, 190_000),
-    ],
-)
-def test_baseline_2_loses_far_less_than_baseline_1(
-    logs_folder: Path, file: str, k: int, least_cases: int, least_events: int
-) -> None:
-    log = real_log(logs_folder, file)
-    given = KAnonymousParams(k=k)
-    [whole] = release_of([log], KAnonymousVariants(), given)
-    [cut] = release_of([log], KAnonymousSubtraces(), given)
-    for method, released in ((KAnonymousVariants(), whole), (KAnonymousSubtraces(), cut)):
-        method.verify([released], given)
-        counts = Counter(
-            released.activities[a:b].tobytes()
-            for a, b in itertools.pairwise(released.offsets.tolist())
-        )
-        assert min(counts.values()) >= k
-    print(  # noqa: T201
-        f"{file}, k={k}: {whole.n_cases} cases with {whole.n_events} events, "
-        f"{cut.n_cases} with {cut.n_events} of {log.n_events}"
-    )
-    assert cut.n_cases >= least_cases
-    assert cut.n_events >= least_events
-    assert whole.n_events < cut.n_events
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sequence", "relative"])
-def test_a_million_cases_are_anonymised(kind: str) -> None:
-    """L = 2 on 7.5 million events; about half a minute without load."""
-    log = million_cases()
-    values = {"case:value": {"values": ["A", "B", "C", "D"]}}
-    given = params(log, knowledge_kind=kind, sensitive=values)
-    started = time.monotonic()
-    [released] = release_of([log], Tlkc(), given)
-    print(f"{kind}: {time.monotonic() - started:.1f} s")  # noqa: T201
-    assert np.diff(released.offsets).min() > 0
-    assert released.n_events > 0.8 * log.n_events
-    Tlkc().verify([released], given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
@@ -144,19 +143,6 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     assert found < plain if profile == "reference" else found <= plain
     none = amun_epsilons.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)
-
-
-def test_the_page_has_both_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, figures = log_of(), grid().table(log_of(), [], {})
-    [told] = grid("reference").epsilons_of_times(log, figures, {})
-    assert "smaller than the paper's" in told.text and table(iter([told]))[0][3] == NOTHING
-    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS)
-    rows = table(grid().epsilons_of_times(log, figures, {}))
-    assert [row[0] for row in rows] == ["0.2", "0.3"]
-    assert [row[3] for row in rows] == ["1.31", "1.83"]
-    plain = amun_epsilons.of_log(log.traces, grid().params("0.2", "sampling"))
-    assert rows[0][1] == f"{plain:.2f}"
-    assert np.isfinite(float(rows[0][2]))
 
 
 @pytest.mark.parametrize("profile", ["tables", "reference", "paper"])

@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.examination.experiments.test_run import command, log_of, read_rows
+from tests.examination.experiments.test_run import log_of
 from tests.examination.experiments.test_run import path as path  # a fixture
-from tests.support.pages import drawn_in
-from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.paper import Cell, Paper
 from tracecloak.examination.experiments.run import ROWS, Experiment, paper_named, release_of, run
-from tracecloak.examination.experiments.table import THE_LOG, values_of
-from tracecloak.examination.measure.tree_quality import BASELINES, MEASURES, PatientJudge, TreeJudge
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -100,72 +95,6 @@ def test_figures_of_a_tree_are_its_own() -> None:
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_page_shows_the_figures_of_the_paper(
-    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    flags = ["--epsilons", "20,2", "--repetitions", 3]
-    assert command("dpim", path, *flags) == 0
-    out = path.parent / "out"
-    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
-    assert len(rows) == 1 + len(BASELINES) + 3 * 3 + 2 * 2 * 3
-    assert not any("refused" in row for row in rows) and "secret" not in page + str(rows)
-    [of_log] = [row for row in rows if row["arm"] == THE_LOG]
-    assert of_log["fitness"] is None and of_log["mine_patience"] == 0
-    log = log_of()
-    judge = TreeJudge(log.variants, log.vocabulary)
-    for row in rows[1:]:
-        found = judge.judged(parse_tree(row["tree"]))
-        for name in (*MEASURES, "share"):
-            assert row[name] == pytest.approx(getattr(found, name))
-        assert row["is_found"] in ((None,) if row["arm"] in BASELINES else (0, 1))
-
-    # Figure 3, and Figure 4 as a table, computed once more from the rows.
-    [miner] = [row for row in rows if row["arm"] == "IM"]
-    deviations = table(page, "Figure 3: deviation from IM, without noise")
-    assert deviations[0] == ["", "epsilon", *MEASURES[:-1], "generalisation"]
-    arms = ("dpim", "dpim, every pair", "process-tree")
-    assert [line[:2] for line in deviations[1:]] == [[arm, NO_NOISE] for arm in arms]
-    for line in deviations[1:]:
-        for name, cell in zip(MEASURES, line[2:], strict=True):
-            values = values_of(rows, name, arm=line[0], level=NO_NOISE)
-            assert float(cell.split(" ")[0]) == pytest.approx(
-                np.median(values) - miner[name], abs=0.0006
-            )
-    measures = table(page, "Figure 4 as a table")
-    assert [line[:2] for line in measures[1:]] == [
-        *([arm, ""] for arm in BASELINES),
-        *([arm, level] for arm in arms for level in (NO_NOISE, "20", "2")
-          if (arm, level) == (arms[1], NO_NOISE) or arm != arms[1]),
-    ]  # fmt: skip
-    for line in measures[1:]:
-        for name, cell in zip((*MEASURES, "share"), line[2:], strict=True):
-            values = values_of(rows, name, arm=line[0], level=line[1])
-            assert float(cell.split(" ")[0]) == pytest.approx(np.median(values), abs=0.0006)
-    precision = table(page, "Figure 4: precision")
-    assert precision[0] == ["epsilon", NO_NOISE, "20", "2"]
-    assert [line[2:] for line in precision[1:4]] == [["-", "-"]] * 3
-    assert precision[1][1] == f"{miner['precision']:.3f}"
-
-    images = drawn_in(page, out)
-    assert {f"figures/figure-4-{name}-hospital.svg" for name in MEASURES} < set(images)
-    drawn = (out / "figures/figure-4-precision-hospital.svg").read_text(encoding="utf-8")
-    for name in ("dpim", "process-tree", *BASELINES):
-        assert f">{name}</text>" in drawn
-    assert "every pair" not in drawn  # which has no epsilon
-    assert images.count("figures/figure-5-im-hospital.svg") == 1
-    assert set(images) == {f"figures/{file.name}" for file in (out / "figures").iterdir()}
-
-    # Nothing is released or judged again; more repetitions add to what is there.
-    before = {file: file.read_bytes() for file in out.rglob("*.*") if file.is_file()}
-    monkeypatch.setattr(experiment, "release_of", None)
-    monkeypatch.setattr(PatientJudge, "judged", None)
-    assert command("dpim", path, *flags) == 0
-    assert {file: file.read_bytes() for file in before} == before
-    assert "charts" in capsys.readouterr().out
 
 
 def test_without_models_there_are_sizes_and_times(tmp_path: Path) -> None:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,7 +21,7 @@ from tests.support.logs import Event, event_logs, naive_variants, read_cases, tr
 from tests.support.pages import drawn_in
 from tests.support.paper_log import MINUTE_US, table_1, traces_of
 from tests.support.registered import forget
-from tests.support.releasing import ROOT, csv_log, tracecloak
+from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.report import INTERNAL
@@ -44,11 +40,9 @@ from tracecloak.examination.experiments.run import (
     release_of,
     run,
 )
-from tracecloak.examination.experiments.shown import Boxes
 from tracecloak.examination.experiments.table import THE_LOG, quartiles_shown, values_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -395,37 +389,6 @@ def test_rows_that_are_there_are_not_computed_again(
     assert all(is_new for _, is_new in wanted.rows(after))
 
 
-@pytest.mark.slow
-def test_a_killed_run_goes_on_where_it_stopped(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    out = path.parent / "out"
-    flags = ["experiment", "amun", "--log", path, "--output", out, "--methods", "amun"]
-    arguments = [*map(str, flags), "--repetitions", "300"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tracecloak", *arguments],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ},
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 100
-        while not (out / ROWS).exists() or (out / ROWS).read_bytes().count(b"\n") < 20:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    whole = (out / ROWS).read_bytes().rsplit(b"\n", 1)[0] + b"\n"
-    n_before = whole.count(b"\n")
-    version = json.loads(whole.splitlines()[0])["version"]
-    assert re.fullmatch(re.escape(TOOL_VERSION) + " [0-9a-f]{16}", version)
-    monkeypatch.setattr(compare, "code_version", lambda: version)
-    assert not (out / "experiment.html").exists()
-    assert tracecloak(*flags, "--repetitions", max(n_before, 30)) == 0
-    assert (out / ROWS).read_bytes().startswith(whole)
-    rows = read_rows(out)
-    assert len({identity(row) for row in rows}) == len(rows) > n_before
-    assert (out / "experiment.html").exists()
-
-
 def test_the_same_rows_make_the_same_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     flags = ["--guessing_advantages", "0.3", "--repetitions", 1]
@@ -499,26 +462,6 @@ def test_a_model_that_takes_too_long_is_said_to(
     assert [(row["arm"], row["repetition"]) for row in again] == [
         (row["arm"], row["repetition"]) for row in rows
     ]
-
-
-def test_boxes_are_drawn_where_the_figures_are() -> None:
-    """The SVG has a box for each arm of each group, and none where an arm was not run."""
-    pytest.importorskip("matplotlib")
-    values = {("a", "1"): [1, 2, 3], ("a", "2"): [2], ("b", "2"): [4, 5]}
-    marks = {"IM": 0.5, "flower": 3.0}
-    boxes = Boxes("y", "x", ["1", "2"], values, 2.5, marks=marks)
-    with experiment_report._drawing():
-        figure = experiment_report._drawn(boxes)
-    [axes] = figure.axes
-    heights = [
-        (patch.get_path().get_extents().y0, patch.get_path().get_extents().y1)
-        for patch in axes.patches
-    ]
-    assert heights == [(1.5, 2.5), (2, 2), (4.25, 4.75)]
-    named = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert named == ["a", "b", THE_LOG, *marks]
-    styles = {tuple(line.get_ydata()): line.get_linestyle() for line in axes.get_lines()}
-    assert styles[0.5, 0.5] != styles[3.0, 3.0]
 
 
 @pytest.mark.parametrize(
