@@ -99,25 +99,6 @@ def scores(violating: Patterns, frequent: Patterns) -> np.ndarray:
     return gain / (loss + 1)
 
 
-def n_scores(violating: Patterns, share_with: np.ndarray, alpha: float) -> np.ndarray:
-    """Returns float64[n_elements], Definition 20 of the elements of `violating`.
-
-    Args:
-        violating: At least one minimal violating trace.
-        share_with: float64[n_elements], share of the cases that have each element.
-        alpha: Weight of the gain; that of the loss is 1 - alpha.
-    """
-    return _n_scores(
-        np.diff(_Members.of(violating).element_offsets), violating.n, share_with, alpha
-    )
-
-
-def _n_scores(
-    gain: np.ndarray, n_violating: int, share_with: np.ndarray, alpha: float
-) -> np.ndarray:
-    return alpha * gain / n_violating + (1 - alpha) * (1 - share_with)
-
-
 def suppressed_by_frequent_traces(
     violating: Patterns,
     frequent: Patterns,
@@ -160,7 +141,7 @@ def suppressed_by_n_scores(
     share_with = cases_with / n_cases
 
     def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
-        return _n_scores(gain, n_alive, share_with, alpha)
+        return alpha * gain / n_alive + (1 - alpha) * (1 - share_with)  # Definition 20
 
     return _greedy(violating, cases_with, score, lambda elements: None, draws)
 

@@ -163,8 +163,8 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
     )
 
 
-def export(ledger: Ledger, account: str | None = None) -> str:
-    """Returns the entries as JSON lines, all columns and hashes, of one account or all.
+def export(ledger: Ledger) -> str:
+    """Returns the entries as JSON lines, all columns and hashes.
 
     A column that does not count in the hash because it is empty is left out.
 
@@ -172,7 +172,7 @@ def export(ledger: Ledger, account: str | None = None) -> str:
         LedgerError: The ledger cannot be read.
     """
     lines = []
-    for entry in ledger.entries(account):
+    for entry in ledger.entries():
         columns = asdict(entry)
         if not entry.details:
             del columns["details"]
