@@ -223,7 +223,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
             _LOG.info("%s", line)
         _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
-            if (last := steps.of(product.horizon - 1, keys[0].resolve())) is not None:
+            if (last := places.steps.of(product.horizon - 1, keys[0].resolve())) is not None:
                 for sink in (*epoch.sinks, *step_sinks(config)):  # its job may not have come so far
                     sink.send(last.released)
             epoch.end()
