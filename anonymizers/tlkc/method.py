@@ -29,18 +29,16 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
-    suppressed_by_frequent_traces,
-    suppressed_by_n_scores,
-)
-from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
-from tracecloak.anonymizers.tlkc.violations import (
     Patterns,
     cases_with,
     labels_of,
     maximal_frequent,
     minimal_violations,
+    suppressed_by_frequent_traces,
+    suppressed_by_n_scores,
     without_numbers,
 )
+from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared

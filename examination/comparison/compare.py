@@ -27,8 +27,7 @@ import numpy as np
 from tracecloak.examination.comparison.contenders import Cell, Contender, Outcome
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure import measures
-from tracecloak.examination.measure.chains import CHAINS
-from tracecloak.examination.measure.intervals import bootstrap
+from tracecloak.examination.measure.intervals import CHAINS, bootstrap
 from tracecloak.examination.measure.mining import ModelQuality, require_pm4py
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.errors import UsageError

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin
 from tracecloak.examination.measure import behaviour_measures, measures, utility
-from tracecloak.examination.measure.case_times import CaseTimes
+from tracecloak.examination.measure.case_times import CaseTimes, service_errors
 from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
 from tracecloak.examination.measure.intervals import bootstrap, noise_half_width
 from tracecloak.examination.measure.mining import require_pm4py
@@ -47,7 +47,6 @@ from tracecloak.examination.measure.released import (
     released_source,
     released_tree,
 )
-from tracecloak.examination.measure.service_errors import service_errors
 from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.tree_quality import PatientJudge, share_that_fits
 from tracecloak.pipelines.planning.worth import percent

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.measures import figures_of, measure, perspectives_of
 from tracecloak.examination.experiments.networks import (
     Network,
     edges_of_graph,
@@ -28,7 +27,14 @@ from tracecloak.examination.experiments.networks import (
     receiver,
     timed,
 )
-from tracecloak.examination.experiments.paper import Cell, Paper, Released
+from tracecloak.examination.experiments.paper import (
+    Cell,
+    Paper,
+    Released,
+    figures_of,
+    measure,
+    perspectives_of,
+)
 from tracecloak.examination.experiments.shown import Section, Table
 from tracecloak.examination.experiments.table import Figures
 from tracecloak.examination.linkage.logs import sensitive_columns

@@ -12,11 +12,17 @@ What it differs from the log by is what another log of the same process would (E
 is the line beside a measure that no release need pass: who is nearer repeats the log's accidents.
 
 It is no protection, and its draws are no noise: they are public and always the same.
+
+Chains of a log without noise: the limit of methods that draw cases from such a chain.
+
+A method that draws cases from a chain cannot pass the same chain of the exact counts: that is
+the limit of its class of models. None of them protects anybody, so none is a method.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +30,10 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.schemas.arrays.hashing import mix
+from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _Z95 = 1.96
 
@@ -112,3 +121,97 @@ def bootstrap(traces: TraceBatch, draw: int = 0) -> TraceBatch:
     n = traces.n_cases
     drawn = public_words(n, draw) % np.uint64(max(n, 1))
     return traces.take(np.sort(drawn.astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A Markov chain over activities with the exact counts of a log.
+
+    Attributes:
+        order: How many of the last activities the next one depends on, 1 or 2.
+        by_position: Whether it depends on its position in the case, too.
+    """
+
+    order: int
+    by_position: bool
+
+    def draw(self, variants: VariantHistogram, n_names: int, number: int) -> VariantHistogram:
+        """Returns as many cases as the log has, drawn from the chain.
+
+        Args:
+            variants: Of the log.
+            n_names: Codes are below it.
+            number: Which of the draws, from 0; each is always the same.
+        """
+        width = n_names + 1  # the code n_names is before the first and after the last activity
+        log_lengths = np.diff(variants.offsets)
+        table = _Table.of(self._steps(variants, log_lengths, n_names), width)
+        n, longest = variants.n_cases, int(log_lengths.max(initial=0))
+        walks = np.full((n, longest), n_names, np.int64)
+        last = before = np.full(n, n_names, np.int64)
+        alive = np.arange(n)
+        for position in range(longest):
+            context = self._context(position, before[alive], last[alive], width)
+            words = public_words(n, number * (longest + 1) + position)[alive]
+            following = table.drawn(context, words)
+            walks[alive, position] = following
+            before, last = last.copy(), last.copy()
+            before[alive], last[alive] = last[alive], following
+            alive = alive[following < n_names]
+            if not len(alive):
+                break
+        lengths = (walks < n_names).sum(axis=1)
+        codes = walks[walks < n_names].astype(np.int32)  # a walk goes on no more once it ended
+        sequences = encode_sequences(offsets_of(lengths), codes)
+        return VariantHistogram.from_sequences(sequences, np.ones(n, np.int64))
+
+    def _context(
+        self, position: np.ndarray | int, before: np.ndarray, last: np.ndarray, width: int
+    ) -> np.ndarray:
+        before = before if self.order == 2 else np.zeros_like(before)
+        place = position if self.by_position else 0
+        return (place * np.int64(width) + before) * width + last
+
+    def _steps(
+        self, variants: VariantHistogram, lengths: np.ndarray, n_names: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each step, the end of a case among them: context, what follows, and its cases."""
+        codes = variants.codes.astype(np.int64)
+        row = np.repeat(np.arange(len(lengths)), lengths + 1)
+        first = variants.offsets[:-1] + np.arange(len(lengths))
+        position = np.arange(len(row)) - first[row]
+        following = np.full(len(row), n_names, np.int64)
+        following[np.arange(len(codes)) + np.repeat(np.arange(len(lengths)), lengths)] = codes
+        last = np.where(position > 0, np.roll(following, 1), n_names)
+        before = np.where(position > 1, np.roll(following, 2), n_names)
+        context = self._context(position, before, last, n_names + 1)
+        return context, following, variants.counts[row]
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What follows each context, and how often; ordered by context."""
+
+    contexts: np.ndarray
+    following: np.ndarray
+    upto: np.ndarray
+
+    @classmethod
+    def of(cls, steps: tuple[np.ndarray, np.ndarray, np.ndarray], width: int) -> _Table:
+        context, following, weight = steps
+        keys, totals = sum_by_key(context * width + following, weight)
+        return cls(keys // width, keys % width, offsets_of(totals))
+
+    def drawn(self, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """int64[n], one of what follows each context, which must be there; by uint64 words."""
+        low = self.upto[np.searchsorted(self.contexts, contexts, "left")]
+        high = self.upto[np.searchsorted(self.contexts, contexts, "right")]
+        wanted = low + (words % (high - low).astype(np.uint64)).astype(np.int64)
+        return self.following[np.searchsorted(self.upto, wanted, "right") - 1]
+
+
+CHAINS: Mapping[str, Chain] = {
+    "chain of order 1": Chain(1, False),
+    "chain by position": Chain(1, True),
+    "chain of order 2 by position": Chain(2, True),
+}

@@ -67,7 +67,7 @@ def run(given: Given) -> int:
 
 def _sign_off(verified: Verification, path: str) -> str | None:
     """Writes the page to sign and returns its path, or None where nobody should sign."""
-    from tracecloak.pipelines.verification.sign_off import sign_off_html
+    from tracecloak.pipelines.verification.verify import sign_off_html
 
     if verified.received is None or verified.verdict == "failed":
         return None

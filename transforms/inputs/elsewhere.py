@@ -9,9 +9,16 @@ from collections.abc import Iterator, Sequence
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import require_file_system
-from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
+from tracecloak.transforms.inputs.listing import (
+    Listed,
+    Listing,
+    Table,
+    first_wildcard,
+    is_passed_over,
+    patterns_of_markers,
+    table_told_by,
+)
 from tracecloak.transforms.inputs.stores import has_versions, is_passing, listed_by_store, told
-from tracecloak.transforms.inputs.tables import Table, patterns_of_markers, table_told_by
 
 _LOG = logging.getLogger("tracecloak")
 

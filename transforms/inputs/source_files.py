@@ -13,11 +13,14 @@ from urllib.parse import unquote_to_bytes
 from tracecloak.schemas.errors import NoSuchFile, UsageError
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
-from tracecloak.transforms.inputs.listing import Listed, Listing, first_wildcard, is_passed_over
-from tracecloak.transforms.inputs.tables import (
+from tracecloak.transforms.inputs.listing import (
     FOLDERS,
+    Listed,
+    Listing,
     Table,
+    first_wildcard,
     folders_above,
+    is_passed_over,
     refuse_tables,
     table_told_by,
 )

@@ -30,15 +30,13 @@ from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
 from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
-    suppressed_by_frequent_traces,
-    suppressed_by_n_scores,
-)
-from tracecloak.anonymizers.tlkc.violations import (
     Patterns,
     cases_with,
     labels_of,
     maximal_frequent,
     minimal_violations,
+    suppressed_by_frequent_traces,
+    suppressed_by_n_scores,
 )
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch

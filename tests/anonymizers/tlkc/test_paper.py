@@ -32,18 +32,16 @@ from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
 from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
-    scores,
-    suppressed_by_frequent_traces,
-    suppressed_by_n_scores,
-)
-from tracecloak.anonymizers.tlkc.verify import examine_tlkc, verify_tlkc
-from tracecloak.anonymizers.tlkc.violations import (
     Patterns,
     cases_with,
     labels_of,
     maximal_frequent,
     minimal_violations,
+    scores,
+    suppressed_by_frequent_traces,
+    suppressed_by_n_scores,
 )
+from tracecloak.anonymizers.tlkc.verify import examine_tlkc, verify_tlkc
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (

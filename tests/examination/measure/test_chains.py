@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tests.support.logs import Variant, histogram
-from tracecloak.examination.measure.chains import CHAINS, Chain
+from tracecloak.examination.measure.intervals import CHAINS, Chain
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ["A", "B", "C"]

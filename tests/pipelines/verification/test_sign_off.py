@@ -21,8 +21,7 @@ from tests.support.tiers import at_night
 from tracecloak.pipelines.verification.findings import Finding
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.pipelines.verification.sign_off import sign_off_html
-from tracecloak.pipelines.verification.verify import Verification
+from tracecloak.pipelines.verification.verify import Verification, sign_off_html
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.promise import in_words
