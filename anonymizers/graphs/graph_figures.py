@@ -9,7 +9,7 @@ being large, so the interval of a total is that of its noise, and what clipping 
 as in `count_intervals`.
 
 The number that is released for a total is what its pairs add up to by the graph: the counts that
-are shown, and what is expected of the pairs that are not (`flow_conservation.expected_hidden`).
+are shown, and what is expected of the pairs that are not (`noisy_graph.expected_hidden`).
 
 All of it looks at the noisy sums only and costs no privacy.
 """

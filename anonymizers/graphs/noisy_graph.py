@@ -1,6 +1,6 @@
 """From noisy sums of directly-follows pairs to a graph that people can read.
 
-Threshold, intervals and the fit of the counts in them (`flow_conservation`) look at the noisy sums
+Threshold, intervals and the fit of the counts in them look at the noisy sums
 and at public numbers only, so they cost no privacy.
 
 Counts inside their intervals that agree with each other: what enters an activity also leaves it.

@@ -2,8 +2,8 @@
 
 A log of 400 activities and 1,000 cases has pairs that occur ten times, and noise of 40 on each. Its
 20 groups have pairs that occur a thousand times. So groups are counted as well, with a share of
-what the vectors of a case have together (`group_sums`). Where noise hides most activities, walks
-follow the groups (`group_chain`); elsewhere groups get little, and walks are as without them. In
+what the vectors of a case have together. Where noise hides most activities, walks
+follow the groups; elsewhere groups get little, and walks are as without them. In
 both cases proposals are compared with what was counted of groups, too.
 
 Which of the two it is follows from a noisy number of cases and public numbers.

@@ -7,7 +7,7 @@ between these two activities, and missing values from those of the activity's ev
 Pairs of activities that the log does not have take times before any event of the second activity.
 
 Then nothing is left as it was: starts, times between events and values each get noise that keeps
-them within bounds (`anonymizers.pripel.noise`). Times between events never become negative, so the
+them within bounds. Times between events never become negative, so the
 order of events stays.
 
 Sees one batch at a time; all that it draws is keyed by the matched case, so a released case is the

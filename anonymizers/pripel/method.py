@@ -4,7 +4,7 @@ Fahrenkrog-Petersen, van der Aa, Weidlich ("PRIPEL: Privacy-Preserving Event Log
 Including Contextual Information", 2020). A trace-variant query says which sequences are released
 (`anonymizers.queries.prefix_query`, or SaCoFa's), each is matched with the case of the log that is
 nearest to it (`anonymizers.pripel.matching`), takes its times and attribute values from that case
-(`anonymizers.pripel.enrichment`), and times and values get noise (`anonymizers.pripel.noise`). As
+(`anonymizers.pripel.enrichment`), and times and values get noise. As
 published; `guarantee` says what really holds, which is no finite epsilon.
 
 Readings that the paper leaves open, fixed here: the Laplace query is the printed one, which prunes

@@ -21,7 +21,7 @@ to be about the first event, so that whatever cases begin with is harmless, and 
 As published the rules are read from the log, so that no epsilon is finite; `guarantee` says why.
 With rules from a public model and a public vocabulary one is, and the budget `honest` divides it
 among the levels, and the rules if they are bought from the log
-(`anonymizers.queries.bought_rules`).
+(`anonymizers.queries.sacofa_params`).
 """
 
 from __future__ import annotations

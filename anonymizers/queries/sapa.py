@@ -2,7 +2,7 @@
 
 Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich, "Semantics-aware mechanisms for
 control-flow anonymization in process mining": a directly-follows query (Algorithm 3, or the one of
-`laplace-dfg`) and a play-out of its counts (Algorithm 2, `anonymizers.queries.play_out`).
+`laplace-dfg`) and a play-out of its counts (Algorithm 2, `play_out`).
 
 The exponential query keeps the pairs of which one activity comes after the other within
 `k_follows` steps in some case, START and END included, and a few others that the exponential

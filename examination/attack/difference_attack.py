@@ -10,7 +10,7 @@ Here it is a game with a known chance. A case of the log is taken out, and a fai
 several candidates comes in its place: "nothing" or the case itself, or the case itself or one of
 some made-up cases. The attacker sees a tree of the log without it and a tree of the log with the
 candidate, and guesses. How often that may be right under a promise of differential privacy is in
-`examination.audit.guess_bounds`. The same is played with the inductive miner without noise, which
+`examination.audit.attacks`. The same is played with the inductive miner without noise, which
 shows what a method that releases process trees is there to prevent.
 
 That an attacker of this kind fails proves nothing about another one. All results follow from raw

@@ -7,7 +7,7 @@ must not do. Releases are made in memory under fresh keys and measured against t
 figures are exact about private data: for the operator only.
 
 The lines are a bootstrap of the log, which no release need pass, and chains with its exact counts
-(`examination.measure.chains`), which are the limit of methods that draw cases from such a chain.
+(`examination.measure.intervals`), which are the limit of methods that draw cases from such a chain.
 """
 
 from __future__ import annotations

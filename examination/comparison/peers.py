@@ -13,7 +13,7 @@ library, mbi, is not ours and no extra: it is imported when the peer is asked fo
 `palsyn` is PALSYN (Kuhn, Grüger and Bergmann, "PALSYN: a method for synthetic multi-perspective
 event log generation with differential private guarantees", Process Science 2, 2025). Its code needs
 versions of TensorFlow and pandas that cannot be beside ours, and is on no registry, so its figures
-are recorded (`examination.comparison.recorded`).
+are recorded (`examination.comparison.report`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ and van der Aalst give them (Privacy-Preserving Continuous Event Data Publishing
 knows some elements of a case, as in `examination.linkage.run`, and looks for the cases that match
 in two releases. Which of these can be of one case follows from what is supposed of the releases
 (`examination.linkage.supposed`); how many candidates that leaves is counted by
-`examination.linkage.correspondence`.
+`examination.linkage.pair_of_releases`.
 
 Who knows that a case is in both releases knows of it what had happened by the earlier one. Known
 elements that a release shows nowhere were suppressed there, so they are not looked for in it.

@@ -43,7 +43,7 @@ def of_formats(formats: Sequence[Mapping[str, str]]) -> Iterator[Suggestion]:
     """Yields the key by which the stamps can be read, or what to choose from where there are more.
 
     Args:
-        formats: Each key, with its value; see `stamp_formats.keys_that_read`.
+        formats: Each key, with its value; see `profile.keys_that_read`.
     """
     named = " or ".join(f"{key}: {value}" for one in formats for key, value in one.items())
     if len(formats) == 1:

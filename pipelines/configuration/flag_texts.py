@@ -1,10 +1,10 @@
-"""How help and plans write a parameter; `flag_values.py` reads what they write.
+"""How help and plans write a parameter.
 
 A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping can
 also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has only
 this value.
 
-What the text of a flag stands for, by the rules that flag_texts.py states.
+The text of a flag is read by the same rules.
 """
 
 from __future__ import annotations

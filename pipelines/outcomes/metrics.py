@@ -4,12 +4,12 @@
     tracecloak_account_epsilon_remaining{account="ward"} 9.0
 
 A file is of one configuration, and in the text format that Prometheus's node exporter collects. By
-HTTP the same metrics have the OpenMetrics form where the reader asks for it. `metric_table` has all
+HTTP the same metrics have the OpenMetrics form where the reader asks for it. `METRICS` has all
 of them, and whom each is for.
 
 The exit code can depend on the log, as that of every command can.
 
-The metrics of releases, windows and streams: one table, so that one thing has one name.
+All metrics are one table, so that one thing has one name.
 
 Who watches a release need not be who may see its data. So every metric says whom it is for.
 `public` are what configuration, ledger and clock tell, and whether and when something ran.
@@ -55,7 +55,7 @@ class Readings:
         config: The configuration as it was named.
         dataset: Name of the data set; empty: there is none, or the configuration is wrong.
         account: Name of the account that pays; likewise.
-        values: By name in `metric_table`; what is missing nobody can tell.
+        values: By name in `METRICS`; what is missing nobody can tell.
     """
 
     config: str
