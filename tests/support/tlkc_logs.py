@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -139,33 +138,6 @@ def hours_log(
 def values_of(traces: TraceBatch, name: str) -> list[str]:
     """Returns the texts that an attribute of a source has, sorted."""
     return sorted(v for v in pc.unique(traces.attributes[name].cast(pa.string())).to_pylist() if v)
-
-
-def million_cases(n_cases: int = 1_000_000, n_activities: int = 20) -> TraceBatch:
-    """Returns cases of up to 12 events along a few paths with detours, hours apart, on 4 values."""
-    draw = np.random.default_rng(20261121)
-    lengths = draw.integers(3, 13, n_cases)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    path = np.repeat(draw.integers(0, 6, n_cases), lengths)
-    detour = draw.random(offsets[-1]) < 0.1
-    activities = np.where(
-        detour, draw.integers(0, n_activities, offsets[-1]), (path * 3 + place) % n_activities
-    ).astype(np.int32)
-    gaps = draw.geometric(0.4, offsets[-1]) - 1
-    total = np.cumsum(gaps)
-    hours = total - np.repeat(total[offsets[:-1]], lengths)
-    values = pa.array(["A", "B", "C", "D"])
-    value = np.repeat(draw.integers(0, 4, n_cases), lengths).astype(np.int32)
-    names = trace_batch({"c": " ".join(f"a{i:02}" for i in range(n_activities))}).vocabulary
-    return TraceBatch(
-        pa.array(np.arange(n_cases)).cast(pa.string()),
-        offsets.astype(np.int64),
-        activities,
-        hours * HOUR_US,
-        names,
-        attributes={"case:value": pa.DictionaryArray.from_arrays(pa.array(value), values)},
-    )
 
 
 def release_of(
