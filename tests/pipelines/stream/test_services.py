@@ -65,7 +65,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Away:
 
     monkeypatch.setattr(services, "_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(
-        KafkaTopic, "check", lambda self, is_read=True, longest_us=0: made.ask(self.name)
+        KafkaTopic, "check", lambda self, is_read=True, **_: made.ask(self.name)
     )
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
     monkeypatch.setattr(kafka_identity, "check_history", lambda *_: made.ask("history"))
