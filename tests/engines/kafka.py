@@ -66,10 +66,10 @@ class KafkaBroker:
                 return False
             return True
 
-        wait_until(is_made, _ASK_SECONDS, lambda: f"{name} is not made anew")
+        wait_until(is_made, 3 * _ASK_SECONDS, lambda: f"{name} is not made anew")
 
-    def set_stamps(self, name: str, kind: str) -> None:
-        """Has messages of a topic bear their senders' time, CreateTime, or LogAppendTime."""
+    def alter(self, name: str, setting: str, value: str) -> None:
+        """Sets one setting of a topic."""
         from confluent_kafka.admin import (
             AdminClient,
             AlterConfigOpType,
@@ -77,9 +77,7 @@ class KafkaBroker:
             ConfigResource,
         )  # fmt: skip
 
-        entry = ConfigEntry(
-            "message.timestamp.type", kind, incremental_operation=AlterConfigOpType.SET
-        )
+        entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
         client = AdminClient({"bootstrap.servers": self.servers})
         client.incremental_alter_configs([resource])[resource].result(_ASK_SECONDS)

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
     NewPartitions,
 )
 
@@ -76,13 +73,6 @@ def read(reader: PartitionReader, n_messages: int) -> list[KafkaMessage]:
 
     wait_until(came, _SECONDS, lambda: f"{len(found)} of {n_messages} messages came")
     return found
-
-
-def alter(client: AdminClient, topic: KafkaTopic, name: str, value: str) -> None:
-    """Sets one setting of a topic."""
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])
-    client.incremental_alter_configs([resource])[resource].result(_SECONDS)
 
 
 def now_us() -> int:
@@ -163,8 +153,7 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
         by_senders.check()
     source = of_log(topic, {})
     source.watermark_us()
-    client = AdminClient({"bootstrap.servers": broker.servers})
-    alter(client, topic, "cleanup.policy", "compact")
+    broker.alter(topic.name, "cleanup.policy", "compact")
     with pytest.raises(UsageError, match=r"set its cleanup\.policy=delete"):
         topic.check()
     with pytest.raises(RetryLater, match="is compacted"):
@@ -302,17 +291,7 @@ def test_a_topic_that_is_made_anew_is_no_longer_read(
     assert pulled(source, 3) == [b"a", b"b", b"c"]
     kept = source.positions
     of_log(topic, kept).close()
-    client = AdminClient({"bootstrap.servers": topic.servers})
-    client.delete_topics([topic.name])[topic.name].result(_SECONDS)
-
-    def is_made() -> bool:
-        try:
-            broker.new_topic(topic.name)
-        except KafkaException:
-            return False
-        return True
-
-    wait_until(is_made, _SECONDS, lambda: "the topic is not made anew")
+    broker.make_anew(topic.name)
     send(producer(topic), topic, *"vwxyz")
     with pytest.raises(SourceChanged, match="deleted and made anew"):
         for _ in range(60):  # the library gives y and z, as if nothing had happened
@@ -343,18 +322,17 @@ def test_the_log_of_another_cluster_and_what_retention_took(
             of_log(moved, kept)
 
 
-def test_a_topic_that_senders_stamp_for_a_while(topic: KafkaTopic) -> None:
+def test_a_topic_that_senders_stamp_for_a_while(broker: KafkaBroker, topic: KafkaTopic) -> None:
     """Its message stops the partition, and a person passes it by time."""
-    client = AdminClient({"bootstrap.servers": topic.servers})
     send(producer(topic), topic, "a")
     source = of_log(topic, {})
-    alter(client, topic, "message.timestamp.type", "CreateTime")
+    broker.alter(topic.name, "message.timestamp.type", "CreateTime")
     made = producer(topic)
     made.produce(topic.name, b"unstamped", timestamp=time.time_ns() // 1_000_000 + 900_000)
     assert made.flush(_SECONDS) == 0
     with pytest.raises(UsageError, match="from its senders"):
         topic.check()
-    alter(client, topic, "message.timestamp.type", "LogAppendTime")
+    broker.alter(topic.name, "message.timestamp.type", "LogAppendTime")
     topic.check()
     since_us = now_us()
     send(made, topic, "b")

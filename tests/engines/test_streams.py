@@ -234,11 +234,11 @@ def test_a_message_that_no_broker_stamped_stops_its_partition_until_a_person_pas
             stream.wait_for_steps(3, client)
             feed.end()
             earlier = all_messages(stream.topic)
-            broker.set_stamps(stream.topic.name, "CreateTime")
+            broker.alter(stream.topic.name, "message.timestamp.type", "CreateTime")
             made = Producer({"bootstrap.servers": broker.servers})
             made.produce(stream.topic.name, b"{}", partition=0)
             assert made.flush(30) == 0
-            broker.set_stamps(stream.topic.name, "LogAppendTime")
+            broker.alter(stream.topic.name, "message.timestamp.type", "LogAppendTime")
             time.sleep(1)
             since_us = time.time_ns() // 1_000_000 * 1_000
             feed = Feed(stream.topic)
