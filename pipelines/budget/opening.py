@@ -24,10 +24,10 @@ _L = TypeVar("_L", bound=Ledger)
 def store_at(
     folder: str | None, worker_keys: str | None = None, key_encryption_key: str | None = None
 ) -> KeyStore:
-    """Returns the key store in a folder, or the usual one; see `KeyStore`.
+    """Returns the key store in a folder or a database, or the usual one; see `KeyStore`.
 
     Args:
-        folder: The folder, or None.
+        folder: The folder, the URL of the database, or None.
         worker_keys: Folder where workers elsewhere find keys, or None.
         key_encryption_key: Reference to the key that wraps keys, or None for what the environment
             variable TRACECLOAK_KEY_ENCRYPTION_KEY says, if it is there.
@@ -35,11 +35,13 @@ def store_at(
     Raises:
         UsageError: That is no reference.
     """
-    return KeyStore(
-        Path(folder) if folder else KeyStore.default_folder(),
-        worker_keys,
-        key_encryption_key or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY") or None,
-    )
+    wraps = key_encryption_key or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY") or None
+    place = folder or KeyStore.default_folder()
+    if not is_on_this_machine(place):
+        from tracecloak.pipelines.budget.database_store import DatabaseKeyStore
+
+        return DatabaseKeyStore(place, worker_keys, wraps)
+    return KeyStore(Path(place), worker_keys, wraps)
 
 
 def open_store(config: PayingConfig) -> KeyStore:
@@ -47,7 +49,8 @@ def open_store(config: PayingConfig) -> KeyStore:
 
     Raises:
         UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
-            what wrapped them was not named; see `KeyStore.check_secrets`.
+            what wrapped them was not named, see `KeyStore.check_secrets`; or the store is a
+            database, and something else of the release would stay on this machine alone.
         RetryLater: The key-encryption key cannot be had now, or a release is at work whose key lies
             in clear and shall not.
         KeyStoreError: The store cannot be used.
@@ -55,6 +58,10 @@ def open_store(config: PayingConfig) -> KeyStore:
     if config.worker_keys is not None:
         require_file_system("worker_keys", config.worker_keys)
     store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    if store.is_in_database:
+        from tracecloak.pipelines.budget.database_store import require_lasting
+
+        require_lasting(config)
     if store.check_secrets():
         from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
 

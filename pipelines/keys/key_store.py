@@ -17,7 +17,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
@@ -46,6 +46,9 @@ KeyState = Literal["none", "there", "ended"]
 class KeyStore(StoreFolder):
     """The store in one folder; see the module."""
 
+    # Whether the folder is a copy of what a database keeps.
+    is_in_database: ClassVar[bool] = False
+
     def __init__(
         self,
         folder: Path,
@@ -70,10 +73,10 @@ class KeyStore(StoreFolder):
         self.secrets = KeptSecrets(folder, key_encryption_key)
 
     @classmethod
-    def default_folder(cls) -> Path:
+    def default_folder(cls) -> str:
         """Returns TRACECLOAK_KEY_STORE, or a folder for state in the user's home."""
         named = os.environ.get("TRACECLOAK_KEY_STORE")
-        return Path(named) if named else Path.home() / ".local" / "state" / "tracecloak"
+        return named or str(Path.home() / ".local" / "state" / "tracecloak")
 
     def check_secrets(self) -> bool:
         """Makes sure that every key can be read; returns whether some lie in clear and shall not.

@@ -227,14 +227,14 @@ class Database:
                     return work(connection)
             except DBAPIError as error:
                 if time.monotonic() - started >= self._patience_for(error):
-                    kind = LedgerUnavailable if _may_pass(error) else LedgerError
+                    kind = LedgerUnavailable if may_pass(error) else LedgerError
                     raise kind(f"{self.place} {_mend(error)}") from None
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
 
     @contextlib.contextmanager
     def _transaction(self, writes: bool) -> Iterator[sa.Connection]:
-        with self._connect() as connection, connection.begin():
+        with self.connect() as connection, connection.begin():
             if not self.is_shared:
                 # Erased values must not stay readable in the file.
                 connection.exec_driver_sql("PRAGMA secure_delete = ON")
@@ -259,7 +259,13 @@ class Database:
             return self._patience_seconds
         return min(self._patience_seconds, _FIRST_SECONDS)
 
-    def _connect(self) -> sa.Connection:
+    def connect(self) -> sa.Connection:
+        """Returns a connection of its own, which whoever calls closes.
+
+        Raises:
+            DBAPIError: The server does not answer or refuses.
+            LedgerError: The URL has options that the driver does not know.
+        """
         try:
             return self._engine.connect()
         except DBAPIError:
@@ -347,7 +353,7 @@ def _mend(error: DBAPIError) -> str:
     return _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
 
 
-def _may_pass(error: DBAPIError) -> bool:
+def may_pass(error: DBAPIError) -> bool:
     """Returns whether the same work may succeed if it is tried again."""
     if isinstance(error, IntegrityError):
         return True

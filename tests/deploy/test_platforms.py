@@ -25,7 +25,6 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from deploy.dataflow import launch
 from tests.engines import fetching
-from tracecloak.pipelines.commands import main as command
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.outcomes.metrics import METRICS
 from tracecloak.pipelines.runners.flags import BEAM_FLAGS
@@ -426,11 +425,15 @@ def test_a_dashboard_of_grafana_has_metrics_that_exist_and_says_whom_they_are_fo
 def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
     body = json.loads((DEPLOY / "dataflow" / "metadata.json").read_text())
     asked = {parameter["name"]: parameter for parameter in body["parameters"]}
-    read = re.findall(r'"--(\w+)", required=True', Path(str(launch.__file__)).read_text())
-    assert set(asked) == set(read)
+    text = Path(str(launch.__file__)).read_text()
+    read = re.findall(r'add_argument\("--(\w+)"(, required=True)?\)', text)
+    assert {name: "isOptional" not in asked[name] for name in asked} == {
+        name: bool(required) for name, required in read
+    }
     assert not set(asked) & {flag.removeprefix("--") for flag in BEAM_FLAGS}
     for parameter in asked.values():
-        assert {"name", "label", "helpText", "paramType", "regexes"} == set(parameter)
+        keys = {"name", "label", "helpText", "paramType", "regexes"}
+        assert keys == {*parameter} - {"isOptional"}
         assert all(re.compile(pattern) for pattern in parameter["regexes"])
 
 
@@ -438,11 +441,11 @@ def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
 
 
 def test_tracecloak_takes_every_configuration(tmp_path: Path) -> None:
-    of_files = [(p.stem, p.read_text(), p.parent.name) for p in CONFIGURATIONS]
-    for kind, text, where in (*of_files, *of_chart()):
+    of_files = [(p.stem, p.read_text(), "") for p in CONFIGURATIONS]
+    for kind, text, _ in (*of_files, *of_chart()):
         path = tmp_path / f"{kind}.yaml"
         path.write_text(text)
-        flags = {"epoch": "2027"} if where == "dataflow" and kind == "stream" else {}
+        flags: dict[str, str] = {}
         if kind == "stream":
             made = load_stream(str(path), flags)
             assert made.made_product().explain()
@@ -519,31 +522,6 @@ def test_a_flag_that_is_nobodys_is_noticed() -> None:
     """The control of the test above."""
     assert joined(["--a", "1", "--b=2"]) == ["--a=1", "--b=2"]
     assert "--enviroment_type" not in BEAM_FLAGS
-
-
-def test_the_launcher_of_dataflow_reads_the_file_and_the_secret_and_starts_a_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called: list[list[str]] = []
-
-    def main(arguments: list[str]) -> int:
-        called.append([*arguments, Path(arguments[1]).read_text()])
-        return 4
-
-    monkeypatch.setattr(command, "main", main)
-    monkeypatch.setenv("PGPASSWORD", "none yet")
-    configuration = tmp_path / "stream.yaml"
-    configuration.write_text("release_id: ward\n")
-    code = launch.main(
-        [f"--configuration={configuration}", "--ledger_password_secret=projects/p/secrets/s",
-         "--new_epoch=2027", "--project=p", "--template_location=gs://b/t"],
-        read_secret=lambda name: f"password of {name}",
-    )  # fmt: skip
-    assert code == 4 and os.environ["PGPASSWORD"] == "password of projects/p/secrets/s"
-    ((verb, _, epoch, keys, *others, text),) = called
-    assert (verb, epoch, text) == ("stream", "--epoch=2027", "release_id: ward\n")
-    assert keys.startswith("--key_store=")
-    assert others == ["--project=p", "--template_location=gs://b/t"]
 
 
 def places_of_tracecloak() -> dict[str, list[str]]:
@@ -678,7 +656,10 @@ def test_every_pod_names_its_images_by_digests() -> None:
 
 def test_the_page_looks_up_every_image_that_is_taken_from_a_registry() -> None:
     page = PAGE.read_text()
-    texts = [COMPOSE.read_text(), *(p.read_text() for p in DOCKERFILES if "dataflow" not in str(p))]
+    texts = [
+        COMPOSE.read_text(),
+        *(p.read_text() for p in DOCKERFILES if p.parent.name != "dataflow"),
+    ]
     found = re.findall(r"(?:FROM|image:) ([\w./-]+:[\w.-]+)@\$\{(\w+)", "\n".join(texts))
     assert len(found) == 7
     assert all(image in page and f"`{digest}`" in page for image, digest in found)

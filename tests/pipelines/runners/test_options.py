@@ -28,19 +28,21 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from apache_beam.transforms.environments import DockerEnvironment
 
 from tests.support.releasing import ROOT, hospital_files
+from tests.support.windows import MONTHS
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.records import manifest_of
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
-from tracecloak.pipelines.runners.on_beam import build_release
+from tracecloak.pipelines.runners.on_beam import build_release, build_units
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
+from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -259,14 +261,25 @@ BEGUN = Receipt("r", "/out", "", "", "fingerprint", "2026-11-23")
 KEY = KeyReference("file:gs://hospital-secrets/release.key")
 
 
-def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
+def job_of(tmp_path: Path) -> Job:
     config = load(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(config.output, "r")
     spec = ReleaseSpec(config.method, config.method_params, "r", KEY, config.noise_digest)
     manifest = manifest_of(config, BEGUN, version())
     target = Target(spec, folder, manifest, config.formats, config.parts)
     dead_letter = DeadLetter(str(tmp_path / "rejects"), config.largest_error_ratio)
-    build_release(pipeline, Job(source_of(config), dead_letter, target, config.shards))
+    return Job(source_of(config), dead_letter, target, config.shards)
+
+
+def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
+    build_release(pipeline, job_of(tmp_path))
+
+
+def build_window(pipeline: beam.Pipeline, tmp_path: Path) -> None:
+    """What a window reads before its release: which cases count."""
+    window = MONTHS.numbered(0)
+    part = WindowPart(MONTHS, window, KEY, False, "gs://keys/found", "gs://keys/units")
+    build_units(pipeline, job_of(tmp_path), part)
 
 
 def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:
@@ -279,7 +292,7 @@ def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     _ = decoded[EVENTS] | AssembleCases(rule, KEY, 10)
 
 
-BUILD = {"batch": build_batch, "stream": build_stream}
+BUILD = {"batch": build_batch, "window": build_window, "stream": build_stream}
 
 
 def check_graph(graph: beam_runner_api_pb2.Pipeline) -> None:

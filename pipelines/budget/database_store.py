@@ -1,0 +1,198 @@
+"""A key store in a database of PostgreSQL, for machines whose disks do not stay.
+
+Each file of the store is a row. A process works in a copy of them in a folder of its own, and what
+it writes is in the database when the call returns. From its first write to its end it holds a lock
+of its session, and it writes in no other session. So one process writes at a time, one that lost
+its connection writes nothing more, and the next begins with all that was written. A process that
+only reads takes no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.database import Database
+from tracecloak.pipelines.runners.names import LOCAL
+from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.transforms.files import is_on_this_machine, write_private
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.paying import PayingConfig
+
+_ROWS = sa.Table(
+    "tracecloak_key_store",
+    sa.MetaData(),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+)
+# All that a store needs again: no locks, and no index that is made anew of the book.
+_FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.db")
+# Without a password. An @ behind the host's would be part of one.
+_URL = re.compile(r"postgresql(\+\w+)?://([^:/@]*@)?[^@]*")
+# The advisory lock of the database: a number that nobody else takes.
+_LOCK = 0x7472_6163_6B65_7973
+# The server notices within two minutes that a machine is gone, and frees its lock.
+_NOTICES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 6}
+
+
+def require_lasting(config: PayingConfig) -> None:
+    """Makes sure that nothing that such a release needs again is on this machine alone.
+
+    Raises:
+        UsageError: Something would be.
+    """
+    ledger = (config.ledger or "").removeprefix("sqlite:")
+    book = getattr(config, "book", None) if getattr(config, "schedule", None) else "gs://"
+    # Findings and decisions of the operator are in the folder of worker_keys, too.
+    for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys), ("book", book):
+        if is_on_this_machine(place or "") or config.runner == LOCAL:
+            raise UsageError(
+                f"key_store is a database, for a machine whose disk does not stay: {name} must be "
+                "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER, "
+                f"and runner {LOCAL}, which keeps the state of a stream on its disk, needs a folder"
+            )
+
+
+class DatabaseKeyStore(KeyStore):
+    """The key store in one database; see the module."""
+
+    is_in_database = True
+
+    def __init__(
+        self, url: str, worker_keys: str | None = None, key_encryption_key: str | None = None
+    ) -> None:
+        """Reads the rows, once in a process; see `KeyStore`.
+
+        Args:
+            url: SQLAlchemy URL, without a password.
+            worker_keys: See `KeyStore`.
+            key_encryption_key: See `KeyStore`; it must be named, as backups have deleted keys.
+
+        Raises:
+            UsageError: The URL is not one of PostgreSQL or has a password, or that key is missing.
+            RetryLater: The database cannot be read now.
+        """
+        if not _URL.fullmatch(url):
+            raise UsageError(
+                "key_store must be a folder of this machine or postgresql+psycopg://USER@HOST/"
+                "DATABASE without a password, which PGPASSWORD has"
+            )
+        if key_encryption_key is None:
+            raise UsageError(
+                "key_encryption_key is missing: backups of the database of key_store would have "
+                "keys in clear that were deleted since, with which noise can be subtracted"
+            )
+        self._copy = _copy_of(url)
+        super().__init__(self._copy.folder, worker_keys, key_encryption_key)
+
+    @property
+    def ledger_url(self) -> str:
+        """No ledger is beside these keys.
+
+        Raises:
+            UsageError: Always.
+        """
+        raise UsageError("key_store is a database: give the URL of the ledger with ledger")
+
+    def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
+        """Writes a file, which is in the database when this returns."""
+        super().put(path, data, replaces)
+        self._copy.save()
+
+    def remove(self, *names: str) -> None:
+        """Removes files one after the other, each of which is gone from the database then."""
+        for name in names:
+            super().remove(name)
+            self._copy.save()
+
+    def descriptor(self, name: str) -> int:
+        """Opens a file for writing, once this process alone writes."""
+        self._copy.lock()
+        return super().descriptor(name)
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """As any key store; what the block wrote is in the database afterwards."""
+        with super().locked(name):
+            yield
+            self._copy.save()
+
+
+class _WorkingCopy:
+    """The rows as files of this machine, as long as the process lives."""
+
+    def __init__(self, url: str) -> None:
+        self._database = Database(url, 0)
+        self._session: sa.Connection | None = None
+        with self._explained(), self._database.connect() as connection:
+            self._saved = self._rows(connection)
+        self.folder = Path(tempfile.mkdtemp(prefix="tracecloak-keys-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        for name, body in self._saved.items():
+            write_private(self.folder / name, body)
+
+    def lock(self) -> sa.Connection:
+        """Returns the session that alone writes; RetryLater: another process writes or wrote."""
+        if self._session is None:
+            with self._explained():
+                self._session = self._database.connect()
+                with self._session.begin():
+                    for name, seconds in _NOTICES.items():
+                        self._session.exec_driver_sql(f"SET {name} = {seconds}")
+                    asked = sa.select(sa.func.pg_try_advisory_lock(_LOCK))
+                    if not self._session.scalar(asked) or self._rows(self._session) != self._saved:
+                        raise sa.exc.ResourceClosedError("another process has it")
+                    _ROWS.create(self._session, checkfirst=True)
+        return self._session
+
+    def save(self) -> None:
+        """Writes what differs from the database, all or nothing; RetryLater: it could not."""
+        session = self.lock()
+        paths = [path for pattern in _FILES for path in self.folder.glob(pattern)]
+        files = {str(p.relative_to(self.folder)): _content(p) for p in paths if p.suffix != ".lock"}
+        changed = [n for n in files | self._saved if files.get(n) != self._saved.get(n)]
+        with self._explained(), session.begin():
+            session.execute(_ROWS.delete().where(_ROWS.c.name.in_(changed)))
+            for name in files.keys() & changed:
+                session.execute(_ROWS.insert().values(name=name, body=files[name]))
+        self._saved = files
+
+    def _rows(self, connection: sa.Connection) -> dict[str, bytes]:
+        if not sa.inspect(connection).has_table(_ROWS.name):
+            return {}
+        return {name: bytes(body) for name, body in connection.execute(sa.select(_ROWS))}
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Names the database that failed, and ends its session: another has no lock."""
+        try:
+            yield
+        except sa.exc.SQLAlchemyError as error:
+            if self._session is not None:
+                self._session.close()
+            raise RetryLater(
+                f"key store: {self._database.place.removeprefix('ledger ')} is in use by another "
+                f"process or does not answer ({type(error).__name__}); see that its login owns it, "
+                "and run the same command again when no other has it"
+            ) from None
+
+
+def _content(path: Path) -> bytes:
+    """Returns what is in a file, of a database as of its last transaction."""
+    return sqlite3.connect(path).serialize() if path.suffix == ".db" else path.read_bytes()
+
+
+# A second copy in one process would wait for the lock of the first.
+_copy_of = functools.cache(_WorkingCopy)
