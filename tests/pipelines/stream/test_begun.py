@@ -165,7 +165,7 @@ def test_another_horizon_says_what_it_costs(
     assert "charged epsilon 1 with delta 0.000001 for 6 steps" in str(refused.value)
     store = open_store(config)
     with pytest.raises(UsageError, match=said):
-        check_goes_on(longer, store, open_ledger(config, store), absolute(config.output), 12)
+        check_goes_on(longer, store, open_ledger(config, store))
     if changes.get("view") != "total":
         return
     noise, other = (c.params.noises["pairs"] for c in (config, longer))  # type: ignore[attr-defined]
