@@ -38,7 +38,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The topics that were looked for, and whether they are read."""
     seen: list[tuple[str, int]] = []
 
-    def check(self: KafkaTopic, is_read: bool = True, longest_us: int = 0) -> None:
+    def check(self: KafkaTopic, is_read: bool = True, **_: object) -> None:
         seen.append((self.name, is_read))
 
     monkeypatch.setattr(KafkaTopic, "check", check)

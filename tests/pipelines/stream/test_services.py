@@ -64,9 +64,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Away:
         raise PaidError
 
     monkeypatch.setattr(services, "_AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(
-        KafkaTopic, "check", lambda self, is_read=True, **_: made.ask(self.name)
-    )
+    monkeypatch.setattr(KafkaTopic, "check", lambda self, is_read=True, **_: made.ask(self.name))
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
     monkeypatch.setattr(kafka_identity, "check_history", lambda *_: made.ask("history"))
     monkeypatch.setattr(stream, "check_ready", lambda _: None)
