@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_beam.io.filesystems import FileSystems
 
 from tests.support.local_streams import NAME, Script, state_files
 from tests.support.releasing import counting_charges, key_files
@@ -32,6 +31,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
 from tracecloak.schemas.errors import BudgetExhausted
+from tracecloak.transforms.stream import step_files
 from tracecloak.transforms.stream.local_state import LocalState
 from tracecloak.transforms.stream.sources import Pulled
 
@@ -103,11 +103,11 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
             passed(f"after {name}")
             return result
 
-        patch.setattr(owner, name, staticmethod(call) if owner is FileSystems else call)
+        patch.setattr(owner, name, call)
 
     for name in ("create", "append", "replace", "sent", "_put_head"):
         around(LocalState, name)  # the head is the last that a transaction writes
-    around(FileSystems, "rename")
+    around(step_files, "rename")
     around(Appending, "send")
     around(noted_steps, "note_step")
     for name in ("note_step", "commit", "remove"):  # the note, the key, and the state behind it

@@ -14,7 +14,6 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from apache_beam.io.filesystems import FileSystems
 
 from tests.support.ledgers import python
 from tests.support.object_store import ObjectStore
@@ -38,6 +37,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.stream import step_files
 
 PRODUCTS: dict[str, dict[str, Any]] = {
     "dfg": {},
@@ -86,7 +86,7 @@ def steps_of(config: StreamConfig) -> dict[str, bytes]:
 @contextmanager
 def failing_at(step: int) -> Iterator[None]:
     """No file of a step can be moved to its place: it is as if the process had been killed."""
-    original = FileSystems.rename
+    original = step_files.rename
 
     def rename(sources: list[str], targets: list[str]) -> None:
         if f"step-{step:06d}" in targets[0]:
@@ -94,7 +94,7 @@ def failing_at(step: int) -> Iterator[None]:
         original(sources, targets)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSystems, "rename", staticmethod(rename))
+        patch.setattr(step_files, "rename", rename)
         yield
 
 
@@ -132,14 +132,14 @@ def test_a_step_that_was_cut_off_before_it_appeared_appears_as_it_was_decided(
 
 def run_and_die(folder: str, step: int) -> None:
     """Runs a stream whose process is killed between writing a step's file and moving it."""
-    original = FileSystems.rename
+    original = step_files.rename
 
     def rename(sources: list[str], targets: list[str]) -> None:
         if f"step-{step:06d}" in targets[0]:
             os.kill(os.getpid(), signal.SIGKILL)
         original(sources, targets)
 
-    FileSystems.rename = staticmethod(rename)
+    step_files.rename = rename
     run(stream_config(Path(folder), horizon=3), in_time(messages(), 60))
 
 
@@ -209,7 +209,7 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
     """And what a step releases is kept before a byte of it is written anywhere else."""
     config = stream_config(tmp_path, horizon=2, **PRODUCTS["log"])
     seen: set[str] = set()
-    original = {name: getattr(FileSystems, name) for name in ("create", "rename")}
+    original = {name: getattr(step_files, name) for name in ("create", "rename")}
 
     def look() -> None:
         names = list(files_of(config))
@@ -235,8 +235,8 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
         look()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileSystems, "create", staticmethod(create))
-        patch.setattr(FileSystems, "rename", staticmethod(rename))
+        patch.setattr(step_files, "create", create)
+        patch.setattr(step_files, "rename", rename)
         run(config, in_time(messages(), 60))
     assert len(seen) == 2 + 2 * 3
     # The epoch is over: what was kept of it goes with its key.

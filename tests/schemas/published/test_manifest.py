@@ -300,6 +300,8 @@ def test_the_schema_is_closed_and_complete_everywhere():
     assert not {"additionalProperties"} & {*methods_own, *concerns_own}
     versions = found.pop("$.properties.inner_versions")  # whatever has one is a number above 1
     assert versions["additionalProperties"] == {"type": "integer", "minimum": 2}
+    since = found.pop("$.$defs.stream.properties.vocabulary_since")  # by name
+    assert since["additionalProperties"] == {"type": "integer", "minimum": 0}
     assert len(found) == 14
     about = found.pop("$.properties.about")
     assert about["additionalProperties"] is False and "required" not in about
@@ -319,6 +321,7 @@ def test_the_schema_is_closed_and_complete_everywhere():
         "$.properties.came_out": {"max_events", "longest_share", "unclear_share", "n_figures"},
         "$.$defs.spend": {"blocks", "choices", "instead"},
         "$.$defs.guarantee": {"population"},  # of a query alone
+        "$.$defs.stream": {"vocabulary_since"},  # of one whose vocabulary has grown
     }
     for place, part in found.items():
         assert part["additionalProperties"] is False, place
