@@ -59,7 +59,7 @@ def _of_local(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:
         if kept is None:
             yield "ok", "the epoch has no state yet"
         else:
-            yield "ok", f"the state is sound, and has all steps before step {kept.state.next_step}"
+            yield "ok", f"the state is sound, and goes on with step {kept.state.next_step}"
     key = epoch.keys[0].resolve().derive(DIGEST_PURPOSE)
     known = by_source(config, {} if kept is None else kept.positions)
     for one, positions in zip(config.sources, known, strict=True):
@@ -76,7 +76,7 @@ def _of_topic(
     from tracecloak.transforms.stream.kafka_source import log_to_read
 
     known, now = log_to_read(topic, key, positions, start_us)
-    yield "ok", f"topic {topic.name} is the log that was read, and has all messages that were not"
+    yield "ok", f"topic {topic.name} is the log that was read, and no unread message is gone"
     at = {n: one.first for n, one in now.bounds.items()}
     at |= {n: place.next for n, place in known.places.items()}
     if setting.is_private:
