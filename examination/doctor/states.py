@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.examination.doctor.sources import of_pubsub
 from tracecloak.pipelines.keys.attempts import NOT_ENDED, last_attempt
-from tracecloak.pipelines.keys.key_store import being_made
+from tracecloak.pipelines.keys.key_store import BEING_MADE
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import RetryLater
@@ -36,7 +36,7 @@ def look_at_state(setting: Setting) -> Iterator[Said]:
         of_runner = _of_local if is_local(config.runner) else _elsewhere
         yield from of_runner(setting, epoch, ledger)
     if is_running:
-        raise RetryLater(being_made(*place))
+        raise RetryLater(BEING_MADE.format(*place))
 
 
 def _elsewhere(_: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:

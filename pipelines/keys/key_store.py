@@ -41,6 +41,10 @@ KEYS_LOCK = "keys.lock"
 # Whether the key of a release is there. `none`: neither it nor a receipt that is its. `ended`: the
 # receipt alone, as of a release that was committed, or of a store that lost the key.
 KeyState = Literal["none", "there", "ended"]
+BEING_MADE = (
+    "another process is making release_id {1!r} in {0}; wait until it ends, then run this again to "
+    "see what became of it"
+)
 
 
 class KeyStore(StoreFolder):
@@ -190,7 +194,7 @@ class KeyStore(StoreFolder):
         Raises:
             RetryLater: Another process is at it.
         """
-        with self.held(_name(output, release_id, ".lock"), being_made(output, release_id)):
+        with self.held(_name(output, release_id, ".lock"), BEING_MADE.format(output, release_id)):
             yield
 
     def is_held(self, output: str, release_id: str) -> bool:
@@ -443,14 +447,6 @@ class KeyStore(StoreFolder):
             self.secrets.check_key()
             self.put(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
         return self.secrets.read(path)
-
-
-def being_made(output: str, release_id: str) -> str:
-    """Returns the sentence that another process makes a release."""
-    return (
-        f"another process is making release_id {release_id!r} in {output}; wait until it ends, "
-        "then run this again to see what became of it"
-    )
 
 
 def _place(output: str, release_id: str) -> str:
