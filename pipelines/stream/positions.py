@@ -12,10 +12,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
-from tracecloak.pipelines.budget.opening import officers_ledger, open_store
+from tracecloak.pipelines.budget.opening import officers_ledger, open_ledger, open_store
 from tracecloak.pipelines.runners.names import FLINK
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, begun_epoch
 from tracecloak.pipelines.stream.services import is_begun
 from tracecloak.schemas.calendar.time_texts import moment_us
 from tracecloak.schemas.errors import UsageError
@@ -61,11 +61,9 @@ def positions(
     }
     if not topics:
         raise UsageError("positions are those of topics of Kafka, and this stream reads none")
-    if not is_begun(config):
-        raise UsageError("this epoch has not begun, so it has no positions")
     if to_time is None and not is_private:
         raise UsageError("positions are shown on a terminal alone, as they count messages")
-    with paid_epoch(config) as epoch, _kept(epoch, list(topics)) as (known, set_to):
+    with _begun(config) as epoch, _kept(epoch, list(topics)) as (known, set_to):
         is_flink = config.runner == FLINK
         if to_time is None:
             word = "last set to" if is_flink else "next"
@@ -86,6 +84,18 @@ def positions(
     if is_flink:
         said.append(("next", "start the stream with --savepoint_path, its last savepoint"))
     return said
+
+
+@contextlib.contextmanager
+def _begun(config: StreamConfig) -> Iterator[Epoch]:
+    """Gives an epoch that goes on; nobody runs it in the block, and nothing is noted of it."""
+    store, output = open_store(config), absolute(config.output)
+    if is_begun(config):
+        with store.alone(output, config.name.both):
+            if (epoch := begun_epoch(config, store, open_ledger(config, store))) is not None:
+                yield epoch
+                return
+    raise UsageError("this epoch has not begun, so it has no positions")
 
 
 @contextlib.contextmanager

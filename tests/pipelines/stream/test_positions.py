@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.anonymizers.streams.running import RunningStream
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
+from tracecloak.pipelines.stream import epoch as epoch_module
 from tracecloak.pipelines.stream import meanwhile
+from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.positions import positions
@@ -66,6 +69,11 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
     rows = dict(positions(config, True, None, None, None))
     assert rows["cluster"] == "known None, now cluster"
     assert rows["partition 0"] == ("next 1 (epoch -1); the topic has 0 to 4, stable to 4 (epoch 4)")
+    more = config.model_copy(update={"vocabulary": (*config.vocabulary, "Z")})
+    with monkeypatch.context() as patch:
+        patch.setattr(epoch_module, "goes_on_with", partial(goes_on_with, clock=lambda: 0.0))
+        positions(more, True, None, None, None)
+    assert not list(tmp_path.rglob("*.names"))  # a look makes no vocabulary grow
     with pytest.raises(UsageError, match="to_time must be a date"):
         positions(config, False, "soon", "A. Operator", "failover")
     with pytest.raises(UsageError):
