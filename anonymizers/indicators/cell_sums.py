@@ -8,9 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from tracecloak.schemas.arrays.merging import OfArrays
+
 
 @dataclass(frozen=True, eq=False)
-class CellSums:
+class CellSums(OfArrays):
     """The sum of each cell; cells and lattice are public and the same for all pieces.
 
     Attributes:
@@ -38,13 +40,3 @@ class CellSums:
     def cells(self, n_cells: int) -> np.ndarray:
         """Returns int64[n_cells], the sum of each cell, which is 0 of a log without cases."""
         return self.values if len(self.values) else np.zeros(n_cells, np.int64)
-
-    @property
-    def weight(self) -> int:
-        """Number of cells."""
-        return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CellSums) and np.array_equal(self.values, other.values)
-
-    __hash__ = None  # type: ignore[assignment]  # holds an array

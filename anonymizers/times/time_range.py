@@ -12,7 +12,6 @@ lengths with more cases, of a large log or at a large epsilon, the window has al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -27,7 +26,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import CountsByKey, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.calendar.time_grid import Granularity, TimeGrid
 from tracecloak.schemas.errors import UsageError
@@ -152,7 +151,7 @@ class LogTime:
 
 
 @dataclass(frozen=True, eq=False)
-class CaseMonths:
+class CaseMonths(CountsByKey):
     """How many cases begin in which month and end in which.
 
     Attributes:
@@ -173,27 +172,6 @@ class CaseMonths:
         last = _months(traces.times[traces.offsets[1:] - 1], time_zone)
         keys, counts = distinct_counts(first * N_MONTHS + last)
         return cls(keys.astype(np.int64), counts.astype(np.int64))
-
-    @classmethod
-    def merge(cls, pieces: Sequence[CaseMonths]) -> CaseMonths:
-        """Returns the counts of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return cls(*sum_by_key(joined(p.keys for p in pieces), joined(p.counts for p in pieces)))
-
-    @property
-    def weight(self) -> int:
-        """Number of pairs of months that have a case."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CaseMonths)
-            and np.array_equal(self.keys, other.keys)
-            and np.array_equal(self.counts, other.counts)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def within(self, length: int) -> np.ndarray:
         """Returns int64[n_windows], the cases wholly within each window of some months.

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.schemas.arrays.distinct import distinct_places
 
@@ -29,6 +30,41 @@ class Mergeable(Protocol):
     def merge(cls, pieces: Sequence[Self]) -> Self:
         """Returns the statistic of the union; never changes a piece."""
         ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfArrays:
+    """A value whose fields are arrays: equal to one of its class with equal arrays."""
+
+    @property
+    def weight(self) -> int:
+        """Number of elements of its first array."""
+        return len(getattr(self, fields(self)[0].name))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and all(
+            _are_equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+
+class CountsByKey(OfArrays):
+    """Keys, ascending, with their counts, and so on: each field of keys is followed by counts."""
+
+    @classmethod
+    def merge(cls, pieces: Sequence[Self]) -> Self:
+        """Returns the counts of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = [joined(getattr(piece, one.name) for piece in pieces) for one in fields(cls)]
+        pairs = zip(columns[::2], columns[1::2], strict=True)
+        return cls(*(array for pair in pairs for array in sum_by_key(*pair)))
+
+
+def _are_equal(one: np.ndarray | pa.Array, other: np.ndarray | pa.Array) -> bool:
+    return one.equals(other) if isinstance(one, pa.Array) else np.array_equal(one, other)
 
 
 T = TypeVar("T", bound=Mergeable)

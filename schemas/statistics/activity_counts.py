@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
 
 
 @dataclass(frozen=True, eq=False)
-class ActivityCounts:
+class ActivityCounts(OfArrays):
     """Sums over cases by activity.
 
     Attributes:
@@ -40,17 +40,3 @@ class ActivityCounts:
         """Returns the counts of the union of the pieces' cases."""
         names = pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)])
         return cls.of(names, np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]))
-
-    @property
-    def weight(self) -> int:
-        """Number of names."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ActivityCounts)
-            and self.names.equals(other.names)
-            and np.array_equal(self.counts, other.counts)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays

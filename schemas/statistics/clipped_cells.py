@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
-from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 
 # Finer lattices gain nothing, and totals of 2^40 occurrences still fit int64.
@@ -69,7 +69,7 @@ class CaseCells:
 
 
 @dataclass(frozen=True, eq=False)
-class ClippedCells:
+class ClippedCells(OfArrays):
     """The cells that some case's clipped vector reaches, sorted, with the sums over the cases.
 
     Does not hold the clip, the lattice or what the cells mean: they are public and the same for all
@@ -124,20 +124,6 @@ class ClippedCells:
         keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
         values = np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)])
         return cls._collapse(keys, values, int(keys.max(initial=0)) + 1)
-
-    @property
-    def weight(self) -> int:
-        """Number of cells."""
-        return len(self.values)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, type(self))
-            and np.array_equal(self.keys, other.keys)
-            and np.array_equal(self.values, other.values)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def dense(self, domain: np.ndarray) -> np.ndarray:
         """Returns int64[n], the sums of the given cells.

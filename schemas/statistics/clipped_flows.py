@@ -8,13 +8,12 @@ is over pairs of arc and bin, and the sum over an arc's bins is the arc's own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import joined, sum_by_key
+from tracecloak.schemas.arrays.merging import CountsByKey
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -69,7 +68,7 @@ class ClippedFlows(ClippedCells):
 
 
 @dataclass(frozen=True, eq=False)
-class CaseNorms:
+class CaseNorms(CountsByKey):
     """How many cases have a vector of what squared L2 norm, in buckets of a public grid.
 
     Nothing is clipped here: a clip can be chosen by these counts. The grid itself is not kept.
@@ -118,28 +117,6 @@ class CaseNorms:
         _require_ascending("grid_squared", grid_squared)
         buckets, counts = np.unique(np.searchsorted(grid_squared, squares), return_counts=True)
         return cls(buckets.astype(np.int64), counts.astype(np.int64))
-
-    @classmethod
-    def merge(cls, pieces: Sequence[CaseNorms]) -> CaseNorms:
-        """Returns the counts of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        buckets, counts = (joined(getattr(p, n) for p in pieces) for n in ("buckets", "counts"))
-        return cls(*sum_by_key(buckets, counts))
-
-    @property
-    def weight(self) -> int:
-        """Number of buckets that have a case."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, CaseNorms)
-            and np.array_equal(self.buckets, other.buckets)
-            and np.array_equal(self.counts, other.counts)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def histogram(self, n_grid: int) -> np.ndarray:
         """Returns int64[n_grid + 1], the cases of every bucket of the grid.

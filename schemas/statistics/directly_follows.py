@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import joined, sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, joined, sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class DirectlyFollows:
+class DirectlyFollows(OfArrays):
     """The pairs that occur, sorted by (source, target), with their numbers of occurrences.
 
     Attributes:
@@ -92,19 +92,6 @@ class DirectlyFollows:
         return cls(
             (distinct >> 32).astype(np.int32), (distinct & 0xFFFFFFFF).astype(np.int32), totals
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of pairs."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DirectlyFollows) and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("sources", "targets", "counts")
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
         """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""

@@ -11,11 +11,11 @@ import numpy as np
 
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
 
 
 @dataclass(frozen=True, eq=False)
-class DurationTable:
+class DurationTable(OfArrays):
     """Distinct (group, value) pairs in sorted order with their numbers of events.
 
     Attributes:
@@ -60,19 +60,6 @@ class DurationTable:
             np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)]),
             np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of distinct pairs."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DurationTable) and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("groups", "values", "counts")
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def offsets(self, n_groups: int) -> np.ndarray:
         """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from tracecloak.schemas.arrays.merging import OfArrays
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -22,7 +23,7 @@ _SMALL_TABLE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class KFollows:
+class KFollows(OfArrays):
     """The pairs of which one comes after the other in some case, sorted by (source, target).
 
     A distance of 1 is that of neighbours, with START before a case's first activity and END after
@@ -95,19 +96,6 @@ class KFollows:
             np.concatenate([none, *(p.targets for p in pieces)]),
             np.concatenate([none, *(p.distances for p in pieces)]),
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of pairs."""
-        return len(self.distances)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KFollows) and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in ("sources", "targets", "distances")
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def keys_within(self, vocabulary: ActivityVocabulary, max_distance: int) -> np.ndarray:
         """Returns int64[n], ascending `source * (end + 1) + target` of pairs at most so far apart.

@@ -8,7 +8,6 @@ is less than 5 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import ClassVar
@@ -17,7 +16,7 @@ import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.guided_search import n_at_most
-from tracecloak.schemas.arrays.merging import joined, sum_by_key
+from tracecloak.schemas.arrays.merging import CountsByKey
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.service_times import has_step
 
@@ -50,7 +49,7 @@ _CODES = (1 << _CODE_BITS) - 1
 
 
 @dataclass(frozen=True, eq=False)
-class LogTimes:
+class LogTimes(CountsByKey):
     """Counts of times and durations of cases; codes of activities are those of a vocabulary.
 
     Attributes:
@@ -89,18 +88,6 @@ class LogTimes:
             *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
         )
 
-    @classmethod
-    def merge(cls, pieces: Sequence[LogTimes]) -> LogTimes:
-        """Returns the counts of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        names = [field.name for field in fields(cls)]
-        columns = {name: joined(getattr(piece, name) for piece in pieces) for name in names}
-        summed: list[np.ndarray] = []
-        for keys, counts in zip(names[::2], names[1::2], strict=True):
-            summed.extend(sum_by_key(columns[keys], columns[counts]))
-        return cls(*summed)
-
     @property
     def weight(self) -> int:
         """Number of counts."""
@@ -120,14 +107,6 @@ class LogTimes:
             (int(sources[a]), int(targets[a])): middle_of(bins[a:b], self.step_counts[a:b])
             for a, b in ends
         }
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, LogTimes) and all(
-            np.array_equal(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
 
 def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:

@@ -19,7 +19,13 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_places
-from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import (
+    OfArrays,
+    offsets_of,
+    order_of_small,
+    ranges,
+    sum_groups,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -29,7 +35,7 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class ActivityRelations:
+class ActivityRelations(OfArrays):
     """The pairs that occur, sorted by (source, target), with their numbers of cases.
 
     Attributes:
@@ -100,26 +106,6 @@ class ActivityRelations:
             *_split(1 << 32, *_summed(keys, None, counts, before)),
             *_narrow(*_summed(firsts, None, first_counts)),
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of pairs."""
-        return len(self.counts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActivityRelations) and all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in (
-                "sources",
-                "targets",
-                "counts",
-                "counts_before_first",
-                "first_codes",
-                "first_counts",
-            )
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
         """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].

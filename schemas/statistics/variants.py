@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
 from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class VariantHistogram:
+class VariantHistogram(OfArrays):
     """Distinct variants in lexicographic order of their codes, with their numbers of cases.
 
     Attributes:
@@ -64,11 +64,6 @@ class VariantHistogram:
         )
 
     @property
-    def weight(self) -> int:
-        """Number of variants."""
-        return len(self.counts)
-
-    @property
     def n_variants(self) -> int:
         """Number of distinct variants."""
         return len(self.counts)
@@ -77,15 +72,6 @@ class VariantHistogram:
     def n_cases(self) -> int:
         """Number of cases of all variants."""
         return int(self.counts.sum())
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, VariantHistogram)
-            and self.sequences.equals(other.sequences)
-            and np.array_equal(self.counts, other.counts)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     @cached_property
     def _decoded(self) -> tuple[np.ndarray, np.ndarray]:
