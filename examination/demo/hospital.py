@@ -29,7 +29,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.examination.demo import hospital
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
@@ -450,13 +449,13 @@ def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None
             stream = files.enter_context(gzip.GzipFile("", "wb", 6, stream, mtime=0))
         elif codec:
             stream = files.enter_context(pa.CompressedOutputStream(stream, codec))
-        schema = RELEASED_SCHEMA if n_patients is None else hospital.WITH_PATIENTS
+        schema = RELEASED_SCHEMA if n_patients is None else WITH_PATIENTS
         writer = form.open_writer(stream, schema)
-        for rows in hospital.hospital_log(n_cases):
-            writer.write(rows if n_patients is None else hospital.with_patients(rows, n_patients))
+        for rows in hospital_log(n_cases):
+            writer.write(rows if n_patients is None else with_patients(rows, n_patients))
         writer.close()
 
 
 def write_vocabulary(path: str) -> None:
     """Writes the activities that the log can have, one a line; they are public."""
-    Path(path).write_text("\n".join([*sorted(hospital.ACTIVITIES), ""]), encoding="utf-8")
+    Path(path).write_text("\n".join([*sorted(ACTIVITIES), ""]), encoding="utf-8")
