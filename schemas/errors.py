@@ -9,6 +9,9 @@ data, and says the mend. It may cross a process boundary as text, so it stands o
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 
 class TracecloakError(Exception):
     """Base of all errors raised on purpose; the pipeline failed and nothing was released."""
@@ -140,6 +143,18 @@ def missing_extra(what: str, library: str, extra: str, instead: str = "") -> Usa
         f"{what} needs {library}, which is not installed: "
         f"run pip install {needs} (the extra {extra})" + (f", or {instead}" if instead else "")
     )
+
+
+def of_extra(module: str, what: str, library: str, extra: str, instead: str = "") -> Any:
+    """Imports a module of a library of an extra, and returns it; see `missing_extra`.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise missing_extra(what, library, extra, instead) from None
 
 
 def _needs_of(extra: str) -> list[str]:

@@ -168,7 +168,9 @@ def modules_named() -> frozenset[str]:
     found = {module for _, module, at_once in imported_libraries() if not at_once}
     for _, tree in parsed_sources():
         for call in ast.walk(tree):
-            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("_module"):
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith(
+                ("_module", "of_extra")
+            ):
                 found |= {
                     argument.value.split(".")[0]
                     for argument in call.args
@@ -237,8 +239,9 @@ def test_errors_name_extras_that_exist() -> None:
     named = set()
     for _, tree in parsed_sources():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "missing_extra":
-                extra = node.args[2]
+            place = {"missing_extra": 2, "of_extra": 3}
+            if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in place:
+                extra = node.args[place[call]]
                 named.add(extra.value if isinstance(extra, ast.Constant) else None)
     named.discard(None)  # a variable
     assert {"measures", "mining", "report", "gcp", "pubsub"} <= named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from tracecloak.schemas.errors import UsageError, missing_extra
+from tracecloak.schemas.errors import UsageError, of_extra
 
 # The module that a file system of Beam's needs, and what installs it, by the scheme of its paths.
 _FILE_SYSTEMS = {
@@ -42,10 +42,7 @@ def require_known(name: str, path: str) -> None:
         )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise missing_extra(f"{name} {path!r}", library, extra) from None
+        of_extra(module, f"{name} {path!r}", library, extra)
     if scheme in _OF_BEAM:
         module, library, extra = _OF_BEAM[scheme]
         try:

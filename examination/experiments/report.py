@@ -24,7 +24,7 @@ from tracecloak.examination.experiments.run import Experiment, rows_of
 from tracecloak.examination.experiments.shown import Boxes, Lines, Section, Table, Tree
 from tracecloak.examination.experiments.statements import Statement, counted
 from tracecloak.examination.experiments.table import THE_LOG
-from tracecloak.schemas.errors import missing_extra
+from tracecloak.schemas.errors import of_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages.page import Page, rendered
 
@@ -45,10 +45,7 @@ def require_matplotlib() -> None:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise missing_extra("the page of charts", "matplotlib", "report") from None
+    of_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
 
 
 def command_line(name: str, inputs: Sequence[str], flags: Mapping[str, Any]) -> str:

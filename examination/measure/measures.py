@@ -10,7 +10,6 @@ of a comparison are coded by one vocabulary.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +20,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from tracecloak.schemas.errors import missing_extra
+from tracecloak.schemas.errors import of_extra
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -259,10 +258,7 @@ def require_pot() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        return importlib.import_module("ot")
-    except ImportError:
-        raise missing_extra("the distance of variants", "POT", "measures") from None
+    return of_extra("ot", "the distance of variants", "POT", "measures")
 
 
 def variant_emd(

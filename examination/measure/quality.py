@@ -27,7 +27,7 @@ import numpy as np
 
 from tracecloak.examination.measure.mining import MinedProcess, ModelQuality, own_tree, pm4py_module
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.errors import UsageError, missing_extra
+from tracecloak.schemas.errors import UsageError, of_extra
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.statistics.trie import Trie
@@ -267,10 +267,7 @@ def require_scikit_learn() -> None:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        importlib.import_module("sklearn.ensemble")
-    except ImportError:
-        raise missing_extra("the share of normal traces", "scikit-learn", "mining") from None
+    of_extra("sklearn.ensemble", "the share of normal traces", "scikit-learn", "mining")
 
 
 class NormalBehaviour:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import threading
 import time
@@ -38,7 +37,7 @@ from tracecloak.pipelines.stream.services import (
     is_begun,
     step_sinks,
 )
-from tracecloak.schemas.errors import TracecloakError, UsageError, missing_extra
+from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import AssembleCases
@@ -251,11 +250,8 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
         check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
         end_us = config.rule.release_time(config.horizon - 1)
         return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start, end_us)
-    try:
-        importlib.import_module("google.cloud.pubsub_v1")
-    except ImportError:
-        # Dataflow's extra has the library too.
-        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "gcp") from None
+    # Dataflow's extra has the library too.
+    of_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "gcp")
     try:
         # Without a timestamp attribute: elements have the time of their publishing.
         return beam.io.ReadFromPubSub(

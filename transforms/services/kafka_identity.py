@@ -29,9 +29,9 @@ from tracecloak.schemas.errors import (
 from tracecloak.transforms.services.kafka_topic import (
     ASK_OFTEN_SECONDS,
     ASK_SECONDS,
-    READING,
     KafkaTopic,
     confluent_kafka,
+    looking,
 )
 from tracecloak.transforms.services.schemes import KAFKA
 
@@ -250,11 +250,10 @@ def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dic
     """
     library = confluent_kafka()
     # What is read of a transaction is at its offset, whether others are open now or not.
-    further = {**READING, "group.id": "tracecloak", "isolation.level": "read_uncommitted"}
-    consumer = topic.client(library.Consumer, further)
+    further = {"isolation.level": "read_uncommitted"}
     digests: dict[int, str | None] = {}
     deadline = time.monotonic() + ASK_SECONDS
-    try:
+    with looking(topic, further) as consumer:
         while missing := offsets.keys() - digests.keys():
             # Anew in each round, so that a long partition does not fill the answers.
             places = [library.TopicPartition(topic.name, one, offsets[one]) for one in missing]
@@ -271,8 +270,6 @@ def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dic
                 is_there = not is_end and message.offset() == offsets[message.partition()]
                 found = message_digest(key, message) if is_there else None
                 digests.setdefault(message.partition(), found)
-    finally:
-        consumer.close()
     return digests
 
 
@@ -419,13 +416,8 @@ def check_history(
         return
     library = confluent_kafka()
     asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
-    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
-    try:
+    with looking(topic) as consumer:
         offsets = consumer.offsets_for_times(asked, timeout=ASK_SECONDS)
-    except library.KafkaException as error:
-        raise topic.unreached(error) from None
-    finally:
-        consumer.close()
     if any(one.error is not None for one in offsets):
         raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
     # The offset is that of the first message since the start, and negative where there is none.
@@ -475,19 +467,14 @@ def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:
         RetryLater: No broker answers.
     """
     library, now, since_ms = confluent_kafka(), look_at(topic), max(0, since_us // 1_000)
-    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
     places = {}
-    try:
+    with looking(topic) as consumer:
         asked = [library.TopicPartition(topic.name, number, since_ms) for number in now.bounds]
         for found in consumer.offsets_for_times(asked, timeout=ASK_SECONDS):
             bounds = now.bounds[found.partition]
             # A negative offset: no message is as late as that.
             at = bounds.end if found.offset < 0 else _since(topic, consumer, found, since_ms)
             places[found.partition] = Place(at, bounds.epoch)
-    except library.KafkaException as error:
-        raise topic.unreached(error) from None
-    finally:
-        consumer.close()
     return KnownLog(places, now.identity)
 
 

@@ -8,9 +8,9 @@ from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.services.kafka_messages import KafkaMessages
 from tracecloak.transforms.services.kafka_topic import (
     ASK_SECONDS,
-    READING,
     KafkaTopic,
     confluent_kafka,
+    looking,
 )
 from tracecloak.transforms.services.schemes import KAFKA
 
@@ -30,8 +30,7 @@ def messages_before(topic: KafkaTopic, until_us: int, most: int) -> KafkaMessage
         RetryLater: No broker answers, or messages do not come.
     """
     library = confluent_kafka()
-    consumer = topic.client(library.Consumer, {**READING, "group.id": "tracecloak"})
-    try:
+    with looking(topic) as consumer:
         numbers = consumer.list_topics(timeout=ASK_SECONDS).topics[topic.name].partitions
         places = [library.TopicPartition(topic.name, n, max(0, until_us // 1_000)) for n in numbers]
         bounds = {n: consumer.get_watermark_offsets(one, ASK_SECONDS) for n, one in
@@ -62,8 +61,4 @@ def messages_before(topic: KafkaTopic, until_us: int, most: int) -> KafkaMessage
                     is_open.discard(number)
             if time.monotonic() > deadline:
                 raise RetryLater(f"{KAFKA}{topic.servers} does not give all messages in time")
-    except library.KafkaException as error:
-        raise topic.unreached(error) from None
-    finally:
-        consumer.close()
     return KafkaMessages(fetched, library.TIMESTAMP_LOG_APPEND_TIME)

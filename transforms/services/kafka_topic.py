@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from tracecloak.schemas.errors import (
     RetryLater,
     TracecloakError,
     UsageError,
-    missing_extra,
+    of_extra,
 )
 from tracecloak.transforms.services.properties import read_properties
 from tracecloak.transforms.services.schemes import KAFKA
@@ -322,10 +323,31 @@ def confluent_kafka() -> Any:
     Raises:
         UsageError: It is not installed.
     """
+    return of_extra("confluent_kafka", "Kafka", "confluent-kafka", "kafka")
+
+
+@contextlib.contextmanager
+def looking(topic: KafkaTopic, further: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Gives a consumer that looks at a topic and keeps no place in it.
+
+    Args:
+        topic: The topic.
+        further: What else the consumer is set to.
+
+    Raises:
+        UsageError: Brokers refuse.
+        RetryLater: No broker answers.
+    """
+    library = confluent_kafka()
+    consumer = topic.client(
+        library.Consumer, {**READING, "group.id": "tracecloak", **(further or {})}
+    )
     try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError:
-        raise missing_extra("Kafka", "confluent-kafka", "kafka") from None
+        yield consumer
+    except library.KafkaException as error:
+        raise topic.unreached(error) from None
+    finally:
+        consumer.close()
 
 
 class _Demoted:

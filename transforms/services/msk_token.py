@@ -6,10 +6,9 @@ The region is in the brokers' addresses, or `sasl.oauthbearer.config` names it a
 
 from __future__ import annotations
 
-import importlib
 import re
 
-from tracecloak.schemas.errors import UsageError, missing_extra
+from tracecloak.schemas.errors import UsageError, of_extra
 
 _OF_MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _SAID = re.compile(r"\bregion=([a-z0-9-]+)")
@@ -21,10 +20,9 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
     Raises:
         UsageError: AWS's signer is not installed, no region is named, or there are no credentials.
     """
-    try:
-        signer = importlib.import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
-    except ImportError:
-        raise missing_extra("kafka_token msk", "aws-msk-iam-sasl-signer-python", "msk") from None
+    library = "aws-msk-iam-sasl-signer-python"
+    module = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+    signer = of_extra(module, "kafka_token msk", library, "msk")
     region = _SAID.search(configuration) or _OF_MSK.search(servers)
     if region is None:
         raise UsageError(

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, missing_extra
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, of_extra
 
 NEVER_US = -(1 << 63)
 LABEL = "tracecloak-read-by"
@@ -21,10 +21,7 @@ def pubsub() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        return importlib.import_module("google.cloud.pubsub_v1")
-    except ImportError:
-        raise missing_extra("Pub/Sub", "google-cloud-pubsub", "pubsub") from None
+    return of_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "pubsub")
 
 
 def stamp_us(message: Any) -> int:

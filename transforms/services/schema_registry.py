@@ -7,13 +7,12 @@ alone. A schema of an id never changes, so what is answered once is not asked ag
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
+from tracecloak.schemas.errors import RetryLater, UsageError, of_extra
 from tracecloak.transforms.services.properties import read_properties
 
 Answer = TypeVar("Answer")
@@ -136,12 +135,9 @@ def confluent_registry(part: str) -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        return importlib.import_module(f"confluent_kafka.schema_registry{part}")
-    except ImportError:
-        raise missing_extra(
-            "A schema registry", "confluent-kafka with its parts avro and json", "registry"
-        ) from None
+    module = f"confluent_kafka.schema_registry{part}"
+    library = "confluent-kafka with its parts avro and json"
+    return of_extra(module, "A schema registry", library, "registry")
 
 
 def _number(name: str, text: str) -> float:
