@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.product import ReleasedProduct
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.schemas.published.manifest import ReleaseManifest
     from tracecloak.transforms.pages.page import PagePart
 
 
@@ -117,6 +122,15 @@ def kind_of(product: ReleasedProduct) -> ProductKind:
         if load(kind.product) is type(product):
             return kind
     raise TypeError(f"{place} is no product: it is of no kind in the table of products")
+
+
+def parquet_of(table: pa.Table, manifest: ReleaseManifest) -> bytes:
+    """Returns a file of Parquet that says of which release it is."""
+    body = json.dumps(manifest.to_json(), ensure_ascii=False)
+    sink = pa.BufferOutputStream()
+    marked = table.replace_schema_metadata({"tracecloak.release": body})
+    pq.write_table(marked, sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 def products_of_log(

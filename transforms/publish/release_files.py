@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import BinaryIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.schemas.published.counted import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
@@ -21,7 +18,7 @@ from tracecloak.transforms.publish.names import (
     REPORT_NAME,
     STATEMENT_NAME,
 )
-from tracecloak.transforms.publish.products import kind_of
+from tracecloak.transforms.publish.products import kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import publishable_statement
@@ -34,7 +31,7 @@ def write_products(
     written = []
     for name, product in sorted(products.by_name.items()):
         forms = {
-            "parquet": _parquet(product.to_table(), manifest),
+            "parquet": parquet_of(product.to_table(), manifest),
             "json": json.dumps(product.to_json(), indent=1, ensure_ascii=False).encode(),
         }
         title = f"{manifest.release_id}: {name}"
@@ -68,14 +65,6 @@ def write_report(
 
         put_shared(folder.output, page)
     return folder.write(REPORT_NAME, partial(_write_all, page))
-
-
-def _parquet(table: pa.Table, manifest: ReleaseManifest) -> bytes:
-    body = json.dumps(manifest.to_json(), ensure_ascii=False)
-    sink = pa.BufferOutputStream()
-    marked = table.replace_schema_metadata({"tracecloak.release": body})
-    pq.write_table(marked, sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
 
 
 def _write_all(data: bytes, stream: BinaryIO) -> None:

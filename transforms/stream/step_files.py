@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
@@ -19,7 +18,6 @@ from contextlib import closing
 from typing import cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.schemas.errors import GuaranteeError
@@ -27,6 +25,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import create, is_on_this_machine, read_if_there, rename
 from tracecloak.transforms.formats.registry import FORMATS, Format, formats_of_releases
+from tracecloak.transforms.publish.products import parquet_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
@@ -159,16 +158,8 @@ def files_of(release: Step, formats: Sequence[str], manifest: ReleaseManifest) -
         rows = release.to_rows()
         files = {f"/log{FORMATS[f].log_ending}": _log(rows, FORMATS[f], manifest) for f in formats}
     elif formats:
-        files = {".parquet": _table(release.to_rows(), manifest)}
+        files = {".parquet": parquet_of(release.to_rows(), manifest)}
     return {**files, release.json_ending: release.to_json()}
-
-
-def _table(table: pa.Table, manifest: ReleaseManifest) -> bytes:
-    body = json.dumps(manifest.to_json(), ensure_ascii=False)
-    sink = pa.BufferOutputStream()
-    marked = table.replace_schema_metadata({"tracecloak.release": body})
-    pq.write_table(marked, sink, compression="zstd")
-    return sink.getvalue().to_pybytes()
 
 
 def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes:
