@@ -66,8 +66,7 @@ def released(run: Run) -> Outcome:
     """
     # Once the run is opened: a wrong path is told before these are loaded.
     from tracecloak.pipelines.release.claiming import claimed, job_of
-    from tracecloak.pipelines.release.settling import settled
-    from tracecloak.pipelines.release.telling import outcome_of
+    from tracecloak.pipelines.release.telling import outcome_of, settled
 
     folder = run.folder
     with (

@@ -1,14 +1,19 @@
-"""What came of a run, for its operator: the outcome and the operator's edition of the statement."""
+"""What comes after a release is visible: the run is settled, and its operator is told.
+
+The operator gets the outcome and an edition of the statement.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Iterator
 from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.budget.books import after_release
+from tracecloak.pipelines.budget.books import AfterReleaseError, after_release
 from tracecloak.pipelines.ledger.balance import Balance
-from tracecloak.pipelines.planning.findings import FirstLook
+from tracecloak.pipelines.planning.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.records import manifest_of_run
 from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -17,6 +22,40 @@ from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.files import exists, join, write_anew
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def settled(run: Run) -> None:
+    """Does what comes after a release is visible.
+
+    Raises:
+        AfterReleaseError: It failed; running the release again mends it.
+    """
+    with _once_visible(run, AfterReleaseError):
+        assert run.key is not None  # the run is claimed
+        log_findings(run.source, run.dead_letter)
+        if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
+            _LOG.warning(
+                "input %r changed while workers elsewhere were at work, so it is not known of "
+                "what the release was made; if it must not stay, take it back with `tracecloak "
+                "ledger withdraw`",
+                changed,
+            )
+        run.books.finish(run.key.fingerprint)
+        for concern in run.concerns:
+            concern.settle(run)
+
+
+@contextlib.contextmanager
+def _once_visible(run: Run, told: type[TracecloakError]) -> Iterator[None]:
+    """Has other errors than those that tell it themselves say that the release is visible."""
+    try:
+        yield
+    except told:
+        raise
+    except BaseException as error:  # an interrupt, too
+        raise after_release(run.folder, error) from error
 
 
 def outcome_of(run: Run, was_released_before: bool) -> Outcome:
@@ -29,41 +68,33 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         AfterReleaseError: The statement could not be written, or the run was interrupted; the
             release is complete.
     """
-    try:
-        return _outcome_of(run, was_released_before)
-    except TracecloakError:
-        raise
-    except BaseException as error:
-        raise after_release(run.folder, error) from error
-
-
-def _outcome_of(run: Run, was_released_before: bool) -> Outcome:
-    warnings: tuple[str, ...] = ()
-    if not was_released_before or not exists(_statement_path(run)):
+    with _once_visible(run, TracecloakError):
+        warnings: tuple[str, ...] = ()
+        if not was_released_before or not exists(_statement_path(run)):
+            with contextlib.suppress(Exception):  # whatever a file system does
+                warnings = FirstLook.at(run.config, run.source).warnings
+            _write_statement(run, warnings)
+        manifest = run.folder.committed() or {}
+        tally: ReadTally | None = None
+        balance: Balance | None = None
         with contextlib.suppress(Exception):  # whatever a file system does
-            warnings = FirstLook.at(run.config, run.source).warnings
-        _write_statement(run, warnings)
-    manifest = run.folder.committed() or {}
-    tally: ReadTally | None = None
-    balance: Balance | None = None
-    with contextlib.suppress(Exception):  # whatever a file system does
-        tally = run.dead_letter.told()
-    with contextlib.suppress(Exception):  # whatever a database does
-        balance = run.books.ledger.balance(_payer(run))
-    outcome = Outcome(
-        run.folder,
-        was_released_before,
-        run.dead_letter.folder,
-        Yield(**manifest.get("came_out", {})),
-        tuple(output["path"] for output in manifest.get("outputs", ())),
-        tally,
-        balance,
-        "there" if was_released_before and run.folder.read_signature() else "none",
-        warnings=() if was_released_before else warnings,
-    )
-    for concern in run.concerns:
-        outcome = concern.tell(run, outcome)
-    return outcome
+            tally = run.dead_letter.told()
+        with contextlib.suppress(Exception):  # whatever a database does
+            balance = run.books.ledger.balance(_payer(run))
+        outcome = Outcome(
+            run.folder,
+            was_released_before,
+            run.dead_letter.folder,
+            Yield(**manifest.get("came_out", {})),
+            tuple(output["path"] for output in manifest.get("outputs", ())),
+            tally,
+            balance,
+            "there" if was_released_before and run.folder.read_signature() else "none",
+            warnings=() if was_released_before else warnings,
+        )
+        for concern in run.concerns:
+            outcome = concern.tell(run, outcome)
+        return outcome
 
 
 def _payer(run: Run) -> str:
@@ -89,7 +120,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
     """
     ledger, config = run.books.ledger, run.config
     assert run.receipt is not None  # the release is there
-    try:
+    with _once_visible(run, AfterReleaseError):
         payer = _payer(run)
         balance: Balance | None = None
         with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
@@ -112,8 +143,6 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
         )
         text = internal_statement(manifest_of_run(run), facts)
         write_anew(_statement_path(run), text.encode())
-    except BaseException as error:
-        raise after_release(run.folder, error) from error
 
 
 def _text(value: Fraction | None) -> str | None:

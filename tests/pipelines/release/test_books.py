@@ -333,7 +333,7 @@ def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
 @pytest.mark.parametrize(
     "step",
     [
-        "tracecloak.pipelines.release.settling.log_findings",
+        "tracecloak.pipelines.release.telling.log_findings",
         "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
         "tracecloak.pipelines.ledger.ledger.Ledger.commit",
         "tracecloak.pipelines.keys.key_store.KeyStore.commit",
