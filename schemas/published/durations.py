@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,12 +11,11 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figure import kind_columns, without_kinds
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.product import ReleasedProduct
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedDurations:
+class ReleasedDurations(ReleasedProduct):
     """A histogram of durations for each released edge, in public bins; safe to publish.
 
     Attributes:
@@ -103,11 +101,3 @@ class ReleasedDurations:
         of_ends = codes("source"), codes("target")
         durations = cls(vocabulary.names, edges_us, *of_ends, bins, counts, lows, highs)
         return durations if not rows or "kind" in rows[0] else without_kinds(durations)
-
-    def came_out(self) -> Yield:
-        """Returns nothing: the graph beside it has the numbers."""
-        return Yield()
-
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
-        """Returns none: an audit looks at the sums that it follows from, which tell more."""
-        return {}

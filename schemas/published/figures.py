@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.published.figure import Grade, grade_columns, grade_of, grades, wider_ends
-from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.yields import Yield
 
 
@@ -41,7 +41,7 @@ class Figure:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedFigures:
+class ReleasedFigures(ReleasedProduct):
     """Numbers of a release beside its graph: totals, and limits of what is not shown.
 
     Attributes:
@@ -153,7 +153,3 @@ class ReleasedFigures:
     def came_out(self) -> Yield:
         """Returns its cases, which are those of the whole release: a graph may hide some."""
         return Yield(next((row.value for row in self.rows() if row.name == "cases"), None))
-
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
-        """Returns none: an audit looks at the sums that it follows from, which tell more."""
-        return {}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.product import ReleasedProduct
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedGroups:
+class ReleasedGroups(ReleasedProduct):
     """Groups and how cases go from one to another.
 
     Attributes:
@@ -53,11 +52,3 @@ class ReleasedGroups:
         members = body["members"]
         names, groups = (pa.array([*of], pa.string()) for of in (members, members.values()))
         return cls(names, groups, ReleasedGraph.from_json(body["graph"]))
-
-    def came_out(self) -> Yield:
-        """Returns nothing: the log beside it has the numbers."""
-        return Yield()
-
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
-        """Returns none: an audit looks at the sums that it follows from, which tell more."""
-        return {}

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.merging import offsets_of
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.product import ReleasedProduct
 
 CASES = "cases"
 """Each by the part that counted them."""
@@ -96,7 +95,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedMeasures:
+class ReleasedMeasures(ReleasedProduct):
     """The sums of a release.
 
     Attributes:
@@ -170,11 +169,3 @@ class ReleasedMeasures:
                 for row in body["measures"]
             ]
         )
-
-    def came_out(self) -> Yield:
-        """Returns nothing: the log beside it has the numbers."""
-        return Yield()
-
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
-        """Returns none: an audit looks at the sums themselves as they get their noise."""
-        return {}

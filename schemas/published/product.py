@@ -38,14 +38,15 @@ class ReleasedProduct(Protocol):
         ...
 
     def came_out(self) -> Yield:
-        """Returns how much of the log it holds, by its own numbers."""
-        ...
+        """Returns how much of the log it holds, by its own numbers; by default nothing."""
+        return Yield()
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns its numbers by what they count, by which audits tell releases apart.
 
         Args:
             watched: Those that are wanted of what has too many to give them all; None for some of
-                them. What has few gives all of them in any case.
+                them. What has few gives all of them in any case; what follows from others gives
+                none, as that has them.
         """
-        ...
+        return {}
