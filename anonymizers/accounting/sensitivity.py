@@ -229,6 +229,19 @@ def of_clipped_cells(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     return Sensitivity(c**2, c**2, c**2, c, c).of_cases(max_cases)
 
 
+def of_clipped(clip_units: int, max_cases: int, *, is_pure: bool) -> Sensitivity:
+    """Counts of cells that are clipped in L2, or in L1 where delta is 0.
+
+    Args:
+        clip_units: Largest norm of a case in lattice units.
+        max_cases: Cases of a privacy unit.
+        is_pure: Whether delta is 0.
+    """
+    if is_pure:
+        return of_count(clip_units).of_cases(max_cases)
+    return of_clipped_cells(clip_units, max_cases)
+
+
 def of_clipped_flows(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     """Clipped occurrences of arcs in lattice units (`ClippedFlows`), for cases of any length.
 

@@ -27,11 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
-    of_clipped_cells,
-    of_count,
-)
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
@@ -152,19 +148,6 @@ def _bins_of_gaps(traces: TraceBatch, ends: np.ndarray, borders: np.ndarray) -> 
     return bins
 
 
-def changed_service(clip_units: int, max_units: int, *, is_pure: bool) -> Sensitivity:
-    """Returns what one unit changes of the sums, in lattice steps.
-
-    Args:
-        clip_units: Largest norm of a case in lattice steps: with delta in L2, without in L1.
-        max_units: Cases of one unit.
-        is_pure: Whether delta is 0.
-    """
-    if is_pure:
-        return of_count(clip_units).of_cases(max_units)
-    return of_clipped_cells(clip_units, max_units)
-
-
 @dataclass(frozen=True)
 class ServiceDecision(contract.Decision):
     """What service times are drawn from.
@@ -199,7 +182,7 @@ def decide_service(
         counted: What `ServiceTimes` counts, exactly.
         n_names: Activities.
         grid: The grid of stamps.
-        noise: Of each sum; made for `changed_service`.
+        noise: Of each sum; made for `of_clipped`.
         randomness: The release's.
     """
     borders = borders_of(grid)
@@ -344,7 +327,7 @@ def service_part(params: TimedParams, share: Fraction) -> Part:
     lattice = _PARTS if is_pure else UNITS
 
     def changed(clip_units: int) -> Sensitivity:
-        return changed_service(clip_units, params.max_units, is_pure=is_pure)
+        return of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:
         noise = means[NAME].noise(changed(clip or UNITS), lattice)

@@ -30,8 +30,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
-    of_clipped_cells,
-    of_count,
+    of_clipped,
     of_steps,
 )
 from tracecloak.anonymizers.contract import method as contract
@@ -102,20 +101,6 @@ def excess_of_durations(n_names: int, n_bins: int) -> str:
 def whole_norm(max_trace_length: int) -> int:
     """Returns the largest L1 norm of a case of so many events, or 1 if that would be 0."""
     return int(of_steps(max_trace_length).l1)
-
-
-def changed_durations(clip_units: int, max_units: int, *, is_pure: bool) -> Sensitivity:
-    """Returns what one unit changes of the sums, in lattice steps.
-
-    Args:
-        clip_units: Largest norm of a case: with delta in L2, in lattice steps of which UNITS are an
-            occurrence; without in L1, see `whole_norm`.
-        max_units: Cases of one unit.
-        is_pure: Whether delta is 0.
-    """
-    if is_pure:
-        return of_count(clip_units).of_cases(max_units)
-    return of_clipped_cells(clip_units, max_units)
 
 
 def cells_of_steps(
@@ -445,7 +430,7 @@ def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
     n_bins, max_units = params.n_duration_bins, params.max_units
 
     def rank(given: Given) -> float:
-        changed = changed_durations(UNITS, max_units, is_pure=False)
+        changed = of_clipped(UNITS, max_units, is_pure=False)
         noise = given.means["durations"].noise(changed, UNITS)
         n_names = len(params.detail.names(known_vocabulary(params.words, given.decisions)))
         k = n_bins or given.decisions["bins"].steps
@@ -465,7 +450,7 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
     lattice = 1 if is_pure else UNITS
 
     def changed(clip_units: int) -> Sensitivity:
-        return changed_durations(clip_units, params.max_units, is_pure=is_pure)
+        return of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:
         noise = means["durations"].noise(changed(clip or UNITS), lattice)

@@ -17,6 +17,7 @@ from tests.schemas.statistics.test_service_times import intervals
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE
 from tests.support.silence import Noting
+from tracecloak.anonymizers.accounting.sensitivity import of_clipped
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.logs.service_times import (
@@ -25,7 +26,6 @@ from tracecloak.anonymizers.logs.service_times import (
     _kinds_of_events,
     borders_of,
     cells_of_service,
-    changed_service,
     decide_service,
     weights_of,
     with_starts,
@@ -152,7 +152,7 @@ def test_a_case_moves_the_sums_no_further_than_is_stated(is_pure):
     """In L2 up to the clip, or in L1 up to three occurrences an event; and nearly that far."""
     clip = 3 * 16 * 3 if is_pure else 1500
     counter = ServiceTimes(TIME, is_pure, clip)
-    stated = changed_service(clip, 1, is_pure=is_pure)
+    stated = of_clipped(clip, 1, is_pure=is_pure)
     before = sums_of(counter, OTHERS)
     moves = []
     for unit in units():

@@ -26,7 +26,7 @@ from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_b
 from tests.support.rounds import Recording
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.accounting.sensitivity import of_clipped, of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
@@ -42,7 +42,6 @@ from tracecloak.anonymizers.times.step_durations import (
     StepNorms,
     Steps,
     cells_of_steps,
-    changed_durations,
     decide_durations,
     excess_of_durations,
     most_names_of_durations,
@@ -266,7 +265,7 @@ def test_no_long_case_is_scaled_without_delta():
 
 def noise_of(epsilon: Fraction, delta: Fraction, clip_units: int, max_units: int = 1) -> SumNoise:
     """With a budget of its own."""
-    changed = changed_durations(clip_units, max_units, is_pure=delta == 0)
+    changed = of_clipped(clip_units, max_units, is_pure=delta == 0)
     units = 1 if delta == 0 else UNITS
     need = Sums("durations", Fraction(1), changed, units)
     return budget_of(epsilon, delta, (need,)).means["durations"].noise(changed, units)
