@@ -1,16 +1,29 @@
-"""Where keys are: the key store with its rights, and keys that a configuration names."""
+"""Where keys are and who pays: the key store, keys that are named, the ledger and its budget."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 
+import sqlalchemy as sa
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.examination.doctor.setting import Said, Setting
-from tracecloak.pipelines.budget.opening import check_worker_keys
+from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt
+from tracecloak.pipelines.ledger.caps import added_by, check_caps
+from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
+from tracecloak.pipelines.ledger.declarations import check_answered
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.memory import LedgerMemory
+from tracecloak.pipelines.ledger.paid_once import check_not_elsewhere
+from tracecloak.pipelines.runners.names import is_local
 from tracecloak.transforms.files import is_on_this_machine, require_file_system, require_writable
 from tracecloak.transforms.keys.reference import KeyReference
 
@@ -114,3 +127,105 @@ def _check_asked(release: ReleaseConfig, receipt: Receipt) -> None:
     now = method.version, dict(method.inner_versions(release.method_params))
     if now == (then.method_version, then.inner_versions):
         receipt.check_same(receipt.input_fingerprint, release.digest)
+
+
+# --- Who pays -------------------------------------------------------------------------------------
+
+
+_LOCK_SECONDS = 5.0
+_NO_KEY = "0" * 64  # a fingerprint that no key has
+
+
+def look_at_ledger(setting: Setting) -> Iterator[Said]:
+    """Looks whether the ledger can be read and written, and goes with the key store."""
+    ledger = setting.ledger
+    if ledger is None:
+        yield "ok", "there is none yet, and the first run begins it, as new_ledger says"
+        return
+    if not ledger.is_shared and not is_local(setting.config.runner):
+        raise out_of_reach(setting.config.runner)
+    database = Database(ledger.url, _LOCK_SECONDS)
+    # A transaction that may write, and writes nothing: it waits for who holds the lock.
+    database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)
+    with ledger.past() as past:
+        ledger.check_sound(past)
+        check_answered(past.declarations(), ledger.place)
+        yield "ok", "it answers, can be written, and its chain is sound"
+        if not setting.reads_copies:
+            yield "ok", "its copy in the key store is of another version, and the next run reads it"
+            return
+        memory = LedgerMemory(setting.store, ledger.place)
+        complaints = memory.complaints(past, memory.copies())
+    if complaints:
+        raise LedgerError(". ".join(complaints))
+    yield "ok", "it and the key store remember the same"
+
+
+def look_at_budget(setting: Setting) -> Iterator[Said]:
+    """Looks whether the account pays for what comes next, and how often it does after that."""
+    ledger, account = setting.ledger, setting.config.account
+    if ledger is None:
+        yield "ok", "nothing is spent yet"
+        return
+    asked = _asked(setting)
+    if asked is None:
+        yield "ok", "what comes next is paid already"
+        return
+    with ledger.past() as past:
+        check_not_elsewhere(past.of_release(asked.output, asked.release_id), asked)
+        check_caps(past, asked, ledger.accounts.get(account))
+        spent = past.spent(account, asked.window)
+        more = added_by(spent, asked)
+    known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
+    left = ledger.balance(account) if known else None
+    if left is None or (left.remaining_epsilon is None and left.remaining_delta is None):
+        yield "ok", f"account {account!r} has no cap, so it pays for whatever is asked"
+        return
+    pairs = zip((left.remaining_epsilon, left.remaining_delta), more, strict=True)
+    times = [int(remaining / cost) for remaining, cost in pairs if remaining is not None and cost]
+    epsilon = decimal_text(more[0] or Fraction(0))
+    if not times:
+        yield "ok", f"account {account!r} pays for what comes next, which adds nothing"
+        return
+    n_more = min(times) - 1
+    status: Status = "warning" if n_more == 0 else "ok"
+    what = "stream" if setting.stream is not None else "release"
+    tail = f"and for {n_more:,} more of the same" if n_more else "and for no other of the same"
+    yield status, f"account {account!r} pays epsilon {epsilon} for the next {what}, {tail}"
+
+
+def _asked(setting: Setting) -> Reservation | None:
+    """Returns what the next run takes from its account; None: it is paid."""
+    release, stream = setting.release, setting.stream
+    if stream is not None:
+        from tracecloak.pipelines.stream.epoch import reservation_of_epoch
+
+        if setting.store.receipt(setting.output, stream.name.both) is not None:
+            return None
+        return reservation_of_epoch(stream, stream.made_product(), _NO_KEY)
+    assert release is not None
+    from tracecloak.pipelines.release.records import reservation_of
+    from tracecloak.pipelines.release.window import known_scope
+
+    name = release.release_id or "unnamed"
+    if setting.store.receipt(setting.output, name) is not None:
+        return None
+    reservation = reservation_of(release, setting.folder_of(name), _NO_KEY)
+    if release.made_window is not None:
+        scope = known_scope(release, setting.store) or "of a book that is not there yet"
+        charge = WindowCharge(scope, release.made_window.label, release.windows_add_up)
+        reservation = replace(reservation, window=charge)
+    return reservation
+
+
+def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
+    if not ledger.is_shared and not os.access(connection.engine.url.database or "", os.W_OK):
+        raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
+    if connection.dialect.name != "postgresql":
+        return
+    asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
+    if not connection.execute(asked).scalar_one():
+        raise LedgerError(
+            f"{ledger.place} can be read and not written by this user: grant SELECT and INSERT on "
+            f"the table {TABLE.name}"
+        )

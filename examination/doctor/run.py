@@ -8,11 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracecloak.examination.doctor import (
-    clocks,
     due,
     engines,
     keys,
-    ledgers,
     places,
     sample,
     sources,
@@ -29,16 +27,16 @@ CHECKS: dict[str, Look] = {
     "engine": engines.look_at_engine,
     "key store": keys.look_at_key_store,
     "keys": keys.look_at_named_keys,
-    "ledger": ledgers.look_at_ledger,
+    "ledger": keys.look_at_ledger,
     "calendar": due.look_at_calendar,
     "input": sources.look_at_input,
     "messages": sample.look_at_messages,
     "output": places.look_at_output,
     "staging area": places.look_at_staging_area,
     "disk": places.look_at_disk,
-    "clock": clocks.look_at_clock,
+    "clock": places.look_at_clock,
     "release": keys.look_at_release_id,
-    "budget": ledgers.look_at_budget,
+    "budget": keys.look_at_budget,
     "state": states.look_at_state,
     "on call": due.look_at_operators_side,
 }
