@@ -24,6 +24,7 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.schemas.arrays.merging import OfArrays
 from tracecloak.schemas.events.traces import TraceBatch
 
 # The most digests that are kept: 8 KiB.
@@ -35,7 +36,7 @@ _LARGEST = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True, eq=False)
-class CaseSketch:
+class CaseSketch(OfArrays):
     """The sketch of a log; pieces of a log that have different cases merge.
 
     Attributes:
@@ -91,11 +92,6 @@ class CaseSketch:
     def to_bytes(self) -> bytes:
         """Returns the digests, eight bytes each, the least significant first."""
         return self.digests.astype("<u8").tobytes()
-
-    @property
-    def weight(self) -> int:
-        """Stored elements."""
-        return len(self.digests)
 
     @property
     def is_whole(self) -> bool:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.arrays.merging import OfArrays, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 
@@ -32,7 +32,7 @@ _OF_CASES, _OF_INDIVIDUALS = 2, 4
 
 
 @dataclass(frozen=True, eq=False)
-class CountedUnits:
+class CountedUnits(OfArrays):
     """A set of cases; see the module. Pieces of a log merge, and may share cases.
 
     Attributes:
@@ -99,11 +99,6 @@ class CountedUnits:
     def to_bytes(self) -> bytes:
         """Returns the number of columns in one byte, then the words, the least byte first."""
         return bytes([self.digests.shape[1]]) + self.digests.astype("<u8").tobytes()
-
-    @property
-    def weight(self) -> int:
-        """Stored cases."""
-        return len(self.digests)
 
     @property
     def is_of_individuals(self) -> bool:

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.merging import OfArrays
+
 _BYTES = pa.binary(16)
 
 
@@ -20,7 +22,7 @@ def case_bytes(identities: np.ndarray) -> pa.FixedSizeBinaryArray:
 
 
 @dataclass(frozen=True, eq=False)
-class CaseRanks:
+class CaseRanks(OfArrays):
     """Some cases, sorted by group and, within it, by identity: a uniformly random keyed order.
 
     Attributes:
@@ -58,8 +60,3 @@ class CaseRanks:
             np.concatenate([np.zeros(0, np.int64), *(p.groups for p in pieces)]),
             pa.concat_arrays([pa.array([], _BYTES), *(p.cases for p in pieces)]),
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of cases."""
-        return len(self.groups)

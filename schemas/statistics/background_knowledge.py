@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import word_bytes
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -130,7 +130,7 @@ def codes_of_words(words: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownCases:
+class KnownCases(OfArrays):
     """The distinct cases of a log as they can be known, with their sensitive cells: a statistic.
 
     Attributes:
@@ -199,11 +199,6 @@ class KnownCases:
             np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
             max((p.n_sensitive for p in pieces), default=0),
         )
-
-    @property
-    def weight(self) -> int:
-        """Number of distinct rows."""
-        return len(self.counts)
 
     def decoded(self) -> CaseTable:
         """Returns the rows as arrays."""
