@@ -400,7 +400,9 @@ class _ReadPartition(_OfTopic):
             at = LogRange(at.start, KnownLog({partition: Place(at.start)}), at.decision)
         known = self._decided(at)
         places = {n: place for n, place in known.log.places.items() if n == partition}
-        log, _ = check_log(self.topic, self._key, replace(known.log, places=places))
+        log, now = check_log(self.topic, self._key, replace(known.log, places=places))
+        if not places and partition in now.bounds:  # it was added since positions were set
+            log = replace(log, places={partition: Place(0)})
         reader = PartitionReader(self.topic, self.group, log, self._key)
         return _Reader(reader, partition, known.decision)
 

@@ -488,6 +488,21 @@ def test_positions_that_a_person_sets_take_another_topic_for_the_log(
     over.tracker.check_done()
 
 
+def test_a_partition_that_is_added_after_positions_were_set_is_read(
+    topic: TopicDouble, logs: KeptLogs
+) -> None:
+    """From its first message on, and further; its watermark does not pass what is unread."""
+    logs.keep(1, {TOPIC.source_name: log_since(TOPIC, 0)})
+    topic.add(4, b"a", b"b", millis=int(NOW * 1e3))
+    first = Turn(whole()).of(reader_fn(logs=logs), (4, 0))
+    assert [one.value.data for one in first.given] == [b"a", b"b"]
+    assert (first.rest.start, first.rest.decision) == (2, 1)
+    assert first.watermark.current_watermark() <= Timestamp(NOW)
+    topic.add(4, b"c", millis=int(NOW * 1e3))
+    again = Turn(restored(first.rest)).of(reader_fn(logs=logs), (4, 0))
+    assert [one.value.data for one in again.given] == [b"c"]
+
+
 # --- What travels and is kept -----------------------------------------------------------------
 
 
