@@ -78,6 +78,7 @@ class PartitionReader:
         self._looked_us = _NEVER_US
         self.known = known
         self._held: dict[int, str] = {}
+        self._must_assign = False  # whether other partitions are fetched than are to be
         self._fetched: Sequence[Any] = ()
         self._read_until_us = dict.fromkeys(known.places, _NEVER_US)
         self._assign()
@@ -93,7 +94,7 @@ class PartitionReader:
             return
         self.known = replace(self.known, places={**self.known.places, **added})
         self._read_until_us.update(dict.fromkeys(added, _NEVER_US))
-        self._assign()
+        self._must_assign = True
 
     def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
         """Returns what was fetched, at most so many messages; none where nothing came in time.
@@ -104,10 +105,12 @@ class PartitionReader:
             RetryLater: The brokers are away.
         """
         # What was fetched before the log could be checked is not fetched again.
-        self._fetched = self._fetched or self._consumer.consume(max_messages, timeout_seconds)
+        if not self._fetched:
+            if self._must_assign:
+                self._assign()
+            self._fetched = self._consumer.consume(max_messages, timeout_seconds)
         fetched = [message for message in self._fetched if message.error() is None]
         messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
-        n_held = len(self._held)
         if not messages.is_stamped.all():
             fetched = self._hold(fetched, messages)
             messages = KafkaMessages(fetched, self._library.TIMESTAMP_LOG_APPEND_TIME)
@@ -133,8 +136,6 @@ class PartitionReader:
         for number, row in last.items():
             self._read_until_us[number] = int(messages.published_us[row])
         self._fetched = ()
-        if len(self._held) > n_held:
-            self._assign()
         return messages
 
     def look(self, passed_us: int) -> LogNow:
@@ -209,6 +210,7 @@ class PartitionReader:
         for row in np.flatnonzero(~messages.is_stamped).tolist():
             number = int(messages.partitions[row])
             limits[number] = min(limits.get(number, 1 << 62), int(messages.offsets[row]))
+            self._must_assign |= number not in self._held
             self._held[number] = (
                 f"partition {number} of topic {self._topic.name!r} has a message that no broker "
                 "has stamped, so nobody can tell when all messages of a step are there, and it is "
@@ -244,6 +246,7 @@ class PartitionReader:
             ]
         )
         self._client = None  # the next one knows these partitions
+        self._must_assign = False
 
     def _partition(self, number: int, offset: int, epoch: int = -1) -> Any:
         name = self._topic.name

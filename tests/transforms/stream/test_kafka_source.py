@@ -21,6 +21,7 @@ from tracecloak.schemas.errors import (
     TracecloakError,
     UsageError,
 )
+from tracecloak.transforms.services import kafka_reader
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -110,6 +111,35 @@ def test_a_message_that_no_broker_stamped_stops_its_partition_alone(
         again = source(clock, made.positions)
         assert not again.pull(10, 0.0).messages
         again.watermark_us()
+
+
+def test_a_broker_that_is_away_in_between_lets_nobody_pass_such_a_message(
+    topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found, and whether the topic is still the same cannot be asked in that moment.
+
+    Nor is what was fetched by then read twice, where a partition is added meanwhile.
+    """
+    topic.add(0, b"a", millis=1_000)
+    topic.add(0, b"event", millis=10**12, kind=BY_SENDER)
+    topic.add(1, b"b", millis=2_000)
+    made = source(clock)
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_reader, "topic_id", away)
+        with pytest.raises(RetryLater, match="nobody answers"):
+            made.pull(3, 0.0)
+    topic.add(0, b"c", millis=3_000)
+    topic.add(2, b"d", millis=3_000)
+    clock.now_us += S
+    for _ in range(2):
+        with pytest.raises(RetryLater):
+            made.watermark_us()
+    pulled = [message.data for _ in range(3) for message in made.pull(3, 0.0).messages]
+    assert (pulled, at(made)) == ([b"a", b"b", b"d"], {0: 1, 1: 1, 2: 1})
+
+
+def away(*_: object) -> None:
+    raise RetryLater("nobody answers")
 
 
 @pytest.mark.parametrize(
