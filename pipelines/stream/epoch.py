@@ -160,6 +160,20 @@ class Epoch:
             return self.noted.has_ended
         return self.last_published == self.product.horizon - 1
 
+    def send_last(self) -> None:
+        """Sends the last step once more to all that get it, as its job may not have come so far.
+
+        Files and tables take a step once; in a topic it has the key that it has.
+
+        Raises:
+            RetryLater: One of them takes nothing now.
+            TracecloakError: One refuses it, or the kept step was changed.
+        """
+        last = self.places.steps.of(self.product.horizon - 1, self.keys[0].resolve())
+        if last is not None:
+            for sink in (*self.sinks, *step_sinks(self.config)):
+                sink.send(last.released)
+
     def end(self) -> None:
         """Notes that the last step is published, and deletes what only a step needs.
 
@@ -223,9 +237,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
             _LOG.info("%s", line)
         _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
-            if (last := places.steps.of(product.horizon - 1, keys[0].resolve())) is not None:
-                for sink in (*epoch.sinks, *step_sinks(config)):  # its job may not have come so far
-                    sink.send(last.released)
+            epoch.send_last()
             epoch.end()
             raise spent_error(config)
         with operator_log(places.rejected):

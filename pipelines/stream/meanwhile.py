@@ -51,7 +51,8 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
     Args:
         epoch: What is noted, if its workers do not find the ledger.
         is_ended: Set when the block is to end: a minute after the files of the last step were seen,
-            as the job has them before it sends the step to a topic; or when a topic is another log.
+            once all that get the step have it, which the job sends after them; or when a topic is
+            another log.
         standing: Where it says why a topic cannot be read, or not as it is set.
 
     Raises:
@@ -67,11 +68,13 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
         try:
             note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
             if was_spent:
+                epoch.send_last()
                 epoch.end()
                 is_ended.set()
             was_spent = epoch.is_spent
         except Exception as error:  # of file systems elsewhere, too
-            _LOG.warning("what workers decided is not noted in the ledger: %s", reason_of(error))
+            said = "what workers decided is not noted in the ledger, or not sent to all: %s"
+            _LOG.warning(said, reason_of(error))
 
     def again(is_over: threading.Event) -> None:
         while not is_over.wait(_NOTE_SECONDS):

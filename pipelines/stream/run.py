@@ -141,7 +141,9 @@ def _run_on_beam(
         is_ended = threading.Event()
         try:
             with noting(epoch, is_ended, standing), _following(epoch, standing):
-                _run(pipeline, config.name.both, is_ended)
+                is_left = _run(pipeline, config.name.both, is_ended)
+                if is_left and epoch.is_spent and not is_ended.is_set():
+                    epoch.send_last()
         except TracecloakError:
             raise
         except Exception as error:
@@ -414,8 +416,12 @@ def _of_job(config: StreamConfig, given: Sequence[str]) -> list[str]:
     return [*stays, *(f"{name}={value}" for name, value in flags.items() if name not in names)]
 
 
-def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> None:
-    """Runs a pipeline until its job ends, the epoch is ended, or this process is to stop."""
+def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> bool:
+    """Runs a pipeline until its job ends, the epoch is ended, or this process is to stop.
+
+    Returns:
+        Whether the job was left before it ended by itself.
+    """
     result = pipeline.run()
     failures: list[Exception] = []
 
@@ -430,10 +436,11 @@ def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> None:
     with stopping("stopping") as stop:
         while job.is_alive() and not (stop.is_set() or is_ended.is_set()):
             job.join(_LOOK_SECONDS)
-        if job.is_alive():
+        if is_left := job.is_alive():
             _leave(pipeline.options, result, name, is_ended.is_set())
         elif failures:
             raise failures[0]
+    return is_left
 
 
 def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over: bool) -> None:

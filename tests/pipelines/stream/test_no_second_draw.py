@@ -34,6 +34,7 @@ from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewher
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import epoch as epochs
 from tracecloak.pipelines.stream import meanwhile, noted_steps
+from tracecloak.pipelines.stream import run as running
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
@@ -402,13 +403,14 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
     assert steps_noted(tmp_path / "keys") == list(range(last + 1))
 
 
-@pytest.mark.parametrize("by", ["its command", "the noting", "the next start"])
+@pytest.mark.parametrize("by", ["its command", "the noting", "a stop", "the next start"])
 def test_an_epoch_that_is_over_leaves_no_key_to_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     """Whoever finds its last step published ends it: with the keys noise could be subtracted.
 
-    A job that ended with its command may not have sent that step, so the next start does.
+    Where its job did not end by itself, it may not have sent that step to the topic: so it is sent
+    before, and as long as the topic takes nothing the keys stay.
     """
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
@@ -417,19 +419,35 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
             patch.setattr(Epoch, "end", lambda _: None)
         assert run(config, in_time(random_messages(), 120)).is_spent
     n_left = {"its command": 0}.get(by, 2)
-    assert len(list((tmp_path / place).iterdir())) == n_left
-    if by == "the noting":
-        monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
-        looks = itertools.chain([False], itertools.repeat(True))
-        monkeypatch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
-        with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
-            assert ended.wait(60)
-            assert list((tmp_path / place).iterdir()) == []
     sent: list[Any] = []
-    monkeypatch.setattr(epochs, "step_sinks", lambda _: [SimpleNamespace(send=sent.append)])
+    away = [] if by == "its command" else [RetryLater("the topic is away")] * 2
+
+    def send(released: Any) -> None:
+        assert len(list((tmp_path / place).iterdir())) == n_left
+        if away:
+            raise away.pop()
+        sent.append(released)
+
+    assert len(list((tmp_path / place).iterdir())) == n_left
+    monkeypatch.setattr(epochs, "step_sinks", lambda _: [SimpleNamespace(send=send)])
+    with monkeypatch.context() as patch:
+        looks = itertools.chain([False], itertools.repeat(True))
+        patch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
+        if by == "the noting":
+            patch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
+            with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
+                assert ended.wait(60)
+                assert list((tmp_path / place).iterdir()) == []
+        if by == "a stop":
+            patch.setattr(running, "_run", lambda *_: True)
+            with pytest.raises(RetryLater):
+                run(config, [])
+    for _ in range(len(away)):
+        with pytest.raises(RetryLater):
+            run_stream(config, messages=NeverRead())
     with pytest.raises(BudgetExhausted, match="its last step is published"):
         run_stream(config, messages=NeverRead())
-    assert [step.key[-1] for step in sent] == ([5] if by == "the next start" else [])
+    assert [step.key[-1] for step in sent] == ([] if by == "its command" else [5])
     assert list((tmp_path / place).iterdir()) == []
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities, for other epochs
 
@@ -459,7 +477,7 @@ def test_a_ledger_that_is_away_stops_no_workers(
         patch.setattr(NotedSteps, "last", away)
         with noting(epoch, threading.Event(), Standing()):
             pass
-    assert "is not noted in the ledger: the ledger does not answer" in caplog.text
+    assert "or not sent to all: the ledger does not answer" in caplog.text
 
 
 # --- Two machines -----------------------------------------------------------------------------
