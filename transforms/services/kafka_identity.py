@@ -166,7 +166,9 @@ def message_digest(key: bytes, message: Any) -> str:
     return mac.hexdigest()[:_DIGEST_DIGITS]
 
 
-def look_at(topic: KafkaTopic, client: Any = None) -> LogNow:
+def look_at(
+    topic: KafkaTopic, client: Any = None, partitions: Collection[int] | None = None
+) -> LogNow:
     """Asks the brokers which topic it is, and for the offsets that it has.
 
     A topic that is not there has no partition.
@@ -176,6 +178,8 @@ def look_at(topic: KafkaTopic, client: Any = None) -> LogNow:
         client: An `AdminClient` that was asked before; None: a new one. It may know neither a
             partition that was added since then nor that another broker takes its questions, so it
             is given up on soon.
+        partitions: Whose offsets are asked for, of those that are there; None, or none of them is
+            there: of all.
 
     Raises:
         UsageError: The client library is not installed, or brokers refuse.
@@ -188,7 +192,9 @@ def look_at(topic: KafkaTopic, client: Any = None) -> LogNow:
         return LogNow(TopicIdentity(), {})
     try:
         cluster = client.describe_cluster(request_timeout=seconds).result()
-        places = [library.TopicPartition(topic.name, one.id) for one in described.partitions]
+        there = {one.id for one in described.partitions}
+        wanted = there.intersection(there if partitions is None else partitions) or there
+        places = [library.TopicPartition(topic.name, number) for number in sorted(wanted)]
         spec, levels = admin.OffsetSpec, library.IsolationLevel
         committed, every = levels.READ_COMMITTED, levels.READ_UNCOMMITTED
         asked = (spec.earliest(), every), (spec.latest(), committed), (spec.latest(), every)

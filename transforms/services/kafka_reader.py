@@ -126,7 +126,7 @@ class PartitionReader:
             and epoch_of(fetched[row].leader_epoch()) > places[number].epoch
         ]
         if grown or (fetched and self._is_renamed()):
-            self.check(self._ask(look_at), grown)
+            self.check(self._ask(self._look_at_own), grown)
         self._pass_marks()
         behind = {
             number: self.known.places[number].behind(self._key, fetched[row])
@@ -138,11 +138,13 @@ class PartitionReader:
         self._fetched = ()
         return messages
 
-    def look(self, passed_us: int) -> LogNow:
+    def look(self, passed_us: int, is_whole: bool = True) -> LogNow:
         """Returns the topic as it was after a moment, once it is the log that is read.
 
         Args:
             passed_us: That moment, by the brokers' clocks; they are asked again if it is another.
+            is_whole: Whether they are asked for the offsets of all partitions, and not only of
+                those that are read: of many readers each would ask for those of all.
 
         Raises:
             SourceChanged: It is another log.
@@ -150,7 +152,7 @@ class PartitionReader:
             RetryLater: No broker answers.
         """
         if passed_us != self._looked_us:
-            self._now = self._ask(look_at)
+            self._now = self._ask(look_at if is_whole else self._look_at_own)
             self.check(self._now)
             self._looked_us = passed_us
         return self._now
@@ -191,7 +193,7 @@ class PartitionReader:
         if partition in self._held:
             raise RetryLater(self._held[partition])
         read_us = self._read_until_us[partition]
-        if self.known.places[partition].next >= self.look(passed_us).bounds[partition].end:
+        if self.known.places[partition].next >= self.look(passed_us, False).bounds[partition].end:
             read_us = passed_us
         return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
 
@@ -262,6 +264,9 @@ class PartitionReader:
             self._client = None
             raise
 
+    def _look_at_own(self, topic: KafkaTopic, client: Any) -> LogNow:
+        return look_at(topic, client, self.known.places)
+
     def _is_renamed(self) -> bool:
         """Whether the name is that of another topic than before.
 
@@ -276,7 +281,7 @@ class PartitionReader:
         # A broker that has just started may not know the topic, and the client finds it again.
         is_unknown = error.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_PARTITION)
         if is_unknown or error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
-            self.check(self._ask(look_at), self.known.places)
+            self.check(self._ask(self._look_at_own), self.known.places)
             if not is_unknown:
                 raise other_log(name, f"partition {partition} was truncated before the position")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,15 +13,19 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.support.kafka_double import Record, TopicDouble
 from tracecloak.schemas.errors import MessagesLost, SourceChanged
+from tracecloak.transforms.services import kafka_reader
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
+    LogNow,
     Place,
     TopicIdentity,
     check_log,
     look_at,
     message_digest,
 )
+from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 TOPIC = KafkaTopic("broker:9092", "events")
 KEY = b"k" * 32
@@ -122,6 +127,31 @@ def test_what_is_no_difference(topic: TopicDouble) -> None:
     topic.ends.clear()
     with pytest.raises(SourceChanged, match="it was deleted"):
         check_log(TOPIC, KEY, known)
+
+
+def test_a_reader_asks_for_the_offsets_of_its_partitions_alone(
+    topic: TopicDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a reader for each partition; and one that is gone, or was cut, is noticed all the same."""
+    looks: list[LogNow] = []
+
+    def watched(*given: Any) -> LogNow:
+        looks.append(look_at(*given))
+        return looks[-1]
+
+    monkeypatch.setattr(kafka_reader, "look_at", watched)
+    reader = PartitionReader(TOPIC, "group", KnownLog({1: read(topic).places[1]}), KEY)
+    reader.look(10)
+    topic.add(2)  # a client that does not know it needs not ask for it
+    assert reader.watermark_us(1, 20) == 20 - CLOCK_SKEW_US
+    assert [set(now.bounds) for now in looks] == [{0, 1}, {1}]
+    del topic.ends[2]
+    end = topic.ends.pop(1)
+    with pytest.raises(SourceChanged, match="1 of its partitions are gone"):
+        reader.watermark_us(1, 40)
+    topic.ends[1] = end - 1
+    with pytest.raises(SourceChanged, match="partition 1 was truncated"):
+        reader.watermark_us(1, 50)
 
 
 def test_positions_of_an_earlier_version_adopt_the_log_that_is_there(topic: TopicDouble) -> None:
