@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
@@ -92,8 +92,7 @@ class Setting:
     @cached_property
     def store(self) -> KeyStore:
         """The key store, of which nothing is read yet."""
-        config = self.config
-        return store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+        return store_of(self.config)
 
     @property
     def ledger(self) -> Ledger | None:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
-from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import is_on_this_machine, write_private
 
@@ -39,7 +39,7 @@ _ROWS = sa.Table(
 )
 # All that a store needs again: no locks, and no index that is made anew of the book.
 _FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.db")
-# Without a password. An @ behind the host's would be part of one.
+# An @ behind the host's would be part of a password.
 _URL = re.compile(r"postgresql(\+\w+)?://([^:/@]*@)?[^@]*")
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
@@ -48,21 +48,45 @@ _NOTICES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepa
 
 
 def require_lasting(config: PayingConfig) -> None:
-    """Makes sure that nothing that such a release needs again is on this machine alone.
+    """Makes sure that a key store in a database is enough for what is configured.
 
     Raises:
-        UsageError: Something would be.
+        UsageError: It is a stream, or of several jobs; something that is needed again would be on
+            this machine alone; or a password would be in the database.
     """
+    if not isinstance(config, ReleaseConfig):
+        raise UsageError(
+            "key_store is a database, which no stream writes: what notes its steps needs a machine "
+            "that stays; give a folder of that machine"
+        )
+    if config.jobs > 1:
+        raise UsageError(
+            "key_store is a database, which one process at a time writes: set jobs to 1, or give a "
+            "folder of a machine that stays"
+        )
     ledger = (config.ledger or "").removeprefix("sqlite:")
-    book = getattr(config, "book", None) if getattr(config, "schedule", None) else "gs://"
+    book = config.book if config.schedule else "gs://"
     # Findings and decisions of the operator are in the folder of worker_keys, too.
     for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys), ("book", book):
-        if is_on_this_machine(place or "") or config.runner == LOCAL:
+        if is_on_this_machine(place or ""):
             raise UsageError(
                 f"key_store is a database, for a machine whose disk does not stay: {name} must be "
-                "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER, "
-                f"and runner {LOCAL}, which keeps the state of a stream on its disk, needs a folder"
+                "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
             )
+    if _has_password(ledger):
+        raise UsageError(
+            "key_store is a database, where the URL of ledger lies in clear while a release is at "
+            "work, and in backups: give it without a password, which PGPASSWORD has"
+        )
+
+
+def _has_password(url: str) -> bool:
+    """Returns whether a URL has one, before the host or in its options."""
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):  # whoever opens it says so
+        return False
+    return bool(parsed.password) or any("password" in name.lower() for name in parsed.query)
 
 
 class DatabaseKeyStore(KeyStore):
@@ -84,7 +108,7 @@ class DatabaseKeyStore(KeyStore):
             UsageError: The URL is not one of PostgreSQL or has a password, or that key is missing.
             RetryLater: The database cannot be read now.
         """
-        if not _URL.fullmatch(url):
+        if not _URL.fullmatch(url) or _has_password(url):
             raise UsageError(
                 "key_store must be a folder of this machine or postgresql+psycopg://USER@HOST/"
                 "DATABASE without a password, which PGPASSWORD has"
@@ -92,7 +116,8 @@ class DatabaseKeyStore(KeyStore):
         if key_encryption_key is None:
             raise UsageError(
                 "key_encryption_key is missing: backups of the database of key_store would have "
-                "keys in clear that were deleted since, with which noise can be subtracted"
+                "keys in clear that were deleted since, with which noise can be subtracted. A "
+                "command without it takes TRACECLOAK_KEY_ENCRYPTION_KEY"
             )
         self._copy = _copy_of(url)
         super().__init__(self._copy.folder, worker_keys, key_encryption_key)

@@ -44,24 +44,34 @@ def store_at(
     return KeyStore(Path(place), worker_keys, wraps)
 
 
+def store_of(config: PayingConfig) -> KeyStore:
+    """Returns the key store of a configuration, of whose keys nothing is read yet.
+
+    Raises:
+        UsageError: It is a database, which is not enough here; see `require_lasting`.
+        RetryLater: It is a database, which cannot be read now.
+    """
+    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    if store.is_in_database:
+        from tracecloak.pipelines.budget.database_store import require_lasting
+
+        require_lasting(config)
+    return store
+
+
 def open_store(config: PayingConfig) -> KeyStore:
     """Returns the key store of a configuration, whose keys can be read and lie as they shall.
 
     Raises:
         UsageError: worker_keys is on a file system that nobody knows here, or keys are wrapped, and
-            what wrapped them was not named, see `KeyStore.check_secrets`; or the store is a
-            database, and something else of the release would stay on this machine alone.
+            what wrapped them was not named, see `KeyStore.check_secrets`; or see `store_of`.
         RetryLater: The key-encryption key cannot be had now, or a release is at work whose key lies
             in clear and shall not.
         KeyStoreError: The store cannot be used.
     """
     if config.worker_keys is not None:
         require_file_system("worker_keys", config.worker_keys)
-    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
-    if store.is_in_database:
-        from tracecloak.pipelines.budget.database_store import require_lasting
-
-        require_lasting(config)
+    store = store_of(config)
     if store.check_secrets():
         from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
 

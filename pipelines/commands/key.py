@@ -73,8 +73,11 @@ def _make_pair(flags: Flags) -> Result:
 def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.keys.rewrapping import rewrap
+    from tracecloak.transforms.keys.sources import check_reference
 
-    n_wrapped = rewrap(store_at(flags.get("key_store")), flags["from"], flags["to"])
+    check_reference(flags["to"], "--to")
+    store = store_at(flags.get("key_store"), key_encryption_key=flags["to"])
+    n_wrapped = rewrap(store, flags["from"], flags["to"])
     sentence = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "
@@ -105,8 +108,8 @@ ACTIONS: Mapping[str, Action] = {
         "encrypt the keys of a key store by another key; if it was cut off, run it again",
         {
             "--key_store": {
-                "help": "folder of keys and receipts; by default TRACECLOAK_KEY_STORE or one in "
-                "the home folder"
+                "help": "folder of keys and receipts, or URL of their database; by default "
+                "TRACECLOAK_KEY_STORE or one in the home folder"
             },
             "--from": {
                 "required": True,

@@ -21,8 +21,8 @@ class PayingConfig(pydantic.BaseModel):
     """Folder for the places of records that cannot be read, and why; by default one beside the
     keys, which only the operator reads."""
     key_store: str | None = None
-    """Folder of keys and receipts, or where no disk stays the URL of a PostgreSQL database of their
-    own; by default TRACECLOAK_KEY_STORE or a folder in the home folder."""
+    """Folder of keys and receipts, or for releases where no disk stays the URL of a PostgreSQL
+    database of their own; by default TRACECLOAK_KEY_STORE or a folder in the home folder."""
     worker_keys: str | None = None
     """Folder on a file system that workers elsewhere can read, such as gs://BUCKET/keys, where they
     find the keys in use; DataflowRunner needs it. Whoever can read it can subtract noise,

@@ -28,7 +28,7 @@ from apache_beam.options.pipeline_options import StandardOptions
 from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.gate import Gate
-from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
 from tracecloak.pipelines.release.claiming import claimed, job_of
@@ -104,7 +104,7 @@ def rows_output(config: ReleaseConfig) -> str:
 
     Nothing appears in it. What their rounds decide lies beside it until they are ended.
     """
-    place = config.staging_area or str(store_at(config.key_store).path.absolute())
+    place = config.staging_area or str(store_of(config).path.absolute())
     return cast(str, FileSystems.join(place, "rows"))
 
 
@@ -132,6 +132,11 @@ def claim(
     )
     run = opened(config, BeamDriver(runner, options), source)
     books, folder = run.books, run.folder
+    if books.store.is_in_database:  # workers settle in a copy of it
+        raise UsageError(
+            "key_store is a database, which tracecloak release alone writes; give a folder of a "
+            "machine that stays"
+        )
     with books.store.alone(folder.output, folder.release_id):
         standing = books.look()
         if standing.state in ("visible", "released"):

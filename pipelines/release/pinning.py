@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_at
+from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
 from tracecloak.pipelines.budget.standing import State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -82,7 +82,7 @@ def _receipt_of(config: ReleaseConfig) -> Receipt | None:
     if config.release_id is None:
         return None
     require_file_system("output", config.output)
-    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    store = store_of(config)
     return store.receipt(absolute(config.output), config.release_id)
 
 

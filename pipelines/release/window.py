@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.windows import windows_sentence
-from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.schedule_checks import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -260,7 +260,7 @@ def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
 
 def _left_out_of(config: ReleaseConfig) -> tuple[str, ...]:
     """Returns the files that are left out of the window of a configuration by decision."""
-    store = store_at(config.key_store, config.worker_keys, config.key_encryption_key)
+    store = store_of(config)
     decided = left_out_of(store, absolute(config.output), str(config.release_id))
     return tuple(one.path for one in decided)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tracecloak.pipelines.budget.opening import open_ledger, store_at
+from tracecloak.pipelines.budget.opening import open_ledger, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.planning.plan import Plan, plan_of
@@ -36,7 +36,7 @@ def left_text(ledger: Ledger, account: str) -> str:
 
 
 def _left(config: ReleaseConfig) -> str:
-    store = store_at(config.key_store, key_encryption_key=config.key_encryption_key)
+    store = store_of(config)
     if config.ledger is None and not store.has_ledger_file:
         return "nothing was spent before, as there is no ledger yet"
     try:

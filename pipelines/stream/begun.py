@@ -24,7 +24,7 @@ from tracecloak.anonymizers.streams.count_steps import CountSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.files import join, read_if_there
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
@@ -48,6 +48,7 @@ def goes_on_with(
 
     Raises:
         UsageError: Nothing differs but the horizon, or a vocabulary that cannot grow so.
+        TracecloakError: The published manifest is damaged.
     """
     both = config.name.both
     receipt, last_step = store.receipt(output, both), store.last_step(output, both)
@@ -59,7 +60,7 @@ def goes_on_with(
         if receipt.config_digest == config.digest:
             return config
         folder = epoch_folder(output, config.release_id, config.epoch)
-        noted = json.loads(read_if_there(join(folder, MANIFEST_NAME)) or "{}").get("params", {})
+        noted = _published(join(folder, MANIFEST_NAME))
     noted = {"vocabulary": config.vocabulary, "horizon": config.horizon, "since": {}} | noted
     since: dict[str, int] = noted["since"]
     changed = {"vocabulary": tuple(noted["vocabulary"]), "horizon": noted["horizon"]}
@@ -97,6 +98,16 @@ def goes_on_with(
     if grown.made_product().spends() != begun.made_product().spends():
         raise refused("more names would need other noise than was paid for", "Leave them out")
     return grown
+
+
+def _published(path: str) -> dict[str, Any]:
+    """Returns the parameters in a manifest, or none if it is not there."""
+    try:
+        return dict(json.loads(read_if_there(path) or "{}").get("params", {}))
+    except (ValueError, TypeError, AttributeError):  # no JSON, or another value than a manifest
+        raise TracecloakError(
+            f"{path} is damaged, by which the stream knows how its epoch was begun; restore it"
+        ) from None
 
 
 def _costs(begun: StreamConfig, config: StreamConfig) -> str:

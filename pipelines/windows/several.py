@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_at
+from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.attempts import note_attempt
 from tracecloak.pipelines.release.opening import opened
@@ -202,7 +202,7 @@ def _ended(
         status = "not_due" if is_early else "failed"
         code, reason = error.exit_code, f"{error} [{section_of(error)}]"
     if status != "not_due":
-        store = store_at(config.key_store, config.worker_keys)
+        store = store_of(config)
         note_attempt(store, absolute(config.output), str(config.release_id), code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
 

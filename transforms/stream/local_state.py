@@ -275,6 +275,11 @@ class LocalState:
             # The index of a write-ahead log is written by readers, too, unless they are kept from
             # it; without such a log nobody has the file open.
             has_log = Path(f"{path}-wal").exists()
+            if has_log and not Path(f"{path}-shm").exists():
+                raise TracecloakError(
+                    f"{path} was copied without {path.name}-shm, and cannot be read as it is: copy "
+                    "it again with both files beside it, or start the stream, which makes that one"
+                )
             address += "?mode=ro&readonly_shm=1" if has_log else "?immutable=1"
         with self._undamaged():
             database = self._database = sqlite3.connect(address, isolation_level=None, uri=True)
