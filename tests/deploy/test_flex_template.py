@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import psycopg
 import pytest
 import yaml
@@ -18,11 +19,14 @@ from deploy.dataflow import launch
 from tests.engines.postgresql import PostgreSql
 from tests.pipelines.runners.test_options import DRY, IMAGE, ORDINARY, check_graph
 from tests.pipelines.runners.test_options import with_client as with_client
+from tests.support.embedded import GRAPH, claims, typed
 from tests.support.postgres import server as server
 from tests.support.releasing import Commands, tracecloak
 from tests.support.s3_double import S3Double, s3_double
+from tests.support.stream_runs import stream_config
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.database_store import DatabaseKeyStore, _copy_of
+from tracecloak import AnonymizeEventLog
+from tracecloak.pipelines.budget.database_store import DatabaseKeyStore, _copy_of, require_lasting
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.schemas.errors import RetryLater, UsageError
@@ -175,7 +179,9 @@ def test_a_process_that_lost_its_session_writes_no_more(body: dict[str, Any]) ->
     url = body["key_store"]
     with pytest.raises(UsageError, match="key_encryption_key is missing: backups"):
         DatabaseKeyStore(url)
-    for wrong in ("gs://bucket/keys", "postgresql+psycopg://me:secret@host/keys", "mysql://h/x"):
+    passwords = "me:secret@host/keys", "me@host/keys?password=secret", "host/x?sslpassword=secret"
+    named = [f"postgresql+psycopg://{place}" for place in passwords]
+    for wrong in ("gs://bucket/keys", "mysql://h/x", *named):
         with pytest.raises(UsageError, match="without a password") as refused:
             DatabaseKeyStore(wrong, key_encryption_key=KEY)
         assert "secret" not in str(refused.value)
@@ -198,6 +204,30 @@ def test_a_process_that_lost_its_session_writes_no_more(body: dict[str, Any]) ->
         other.execute("DELETE FROM tracecloak_key_store")
         with pytest.raises(RetryLater):
             late.next_generation()
+
+
+def test_keys_are_wrapped_anew_and_doctor_ends_as_the_run(
+    body: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, config = body["key_store"], tmp_path / "release.yaml"
+    DatabaseKeyStore(url, None, KEY).reserve("out", "other", "", "")
+    before, to = rows(url), KEY.replace("5", "6")
+    _copy_of(url).lock().close()  # as its process ends
+    _copy_of.cache_clear()
+    assert tracecloak("key", "rewrap", "--key_store", url, "--from", KEY, "--to", to) == 0
+    secrets = [name for name in before if name.endswith((".secret", ".key"))]
+    assert len(secrets) == 2 and not [n for n in secrets if rows(url)[n] == before[n]]
+    config.write_text(yaml.safe_dump({**body, "worker_keys": None, "key_encryption_key": to}))
+    for command in ("doctor", "release"):
+        assert tracecloak(command, config, "--release_id", "r") == 2
+        text = "".join(capsys.readouterr())
+        assert "worker_keys must be elsewhere" in text and ("not ready" in text) == (
+            command == "doctor"
+        )
+    with pytest.raises(UsageError, match="tracecloak release alone writes"):
+        paying = {name: body[name] for name in ("worker_keys", "key_store", "ledger")}
+        events = beam.Pipeline(runner="DirectRunner") | beam.Create(typed(claims(2)))
+        _ = events | AnonymizeEventLog(**GRAPH, **paying, release_id="r", key_encryption_key=to)
 
 
 # --- What the launcher refuses and hands over --------------------------------------------------
@@ -228,14 +258,25 @@ def built(tmp_path: Path, *arguments: str, **changes: object) -> Any:
         ({"ledger": "sqlite:////ledger.db"}, "ledger must be elsewhere"),
         ({"worker_keys": None, "runner": "InMemory"}, "worker_keys must be elsewhere"),
         ({"schedule": DAILY}, "book must be elsewhere"),
+        ({"schedule": DAILY, "book": "gs://b", "jobs": 2}, "set jobs to 1"),
+        ({"ledger": "postgresql+psycopg://p:secret@db/budgets"}, "without a password"),
+        ({"ledger": "postgresql+psycopg://p@db/budgets?password=secret"}, "without a password"),
     ],
 )
 def test_what_a_start_would_lose_or_charge_again_is_refused(
     tmp_path: Path, with_client: None, changes: dict[str, object], told: str
 ) -> None:
     flag = "--window=due" if "schedule" in changes else "--release_id=r"
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=told) as refused:
         built(tmp_path, flag, **changes)
+    assert "secret" not in str(refused.value)
+
+
+def test_no_stream_has_its_keys_in_a_database(tmp_path: Path) -> None:
+    """Its workers note steps in a folder, and the keys of an ended epoch would stay."""
+    for runner in ("Local", "FlinkRunner", "DataflowRunner"):
+        with pytest.raises(UsageError, match="which no stream writes"):
+            require_lasting(stream_config(tmp_path, runner=runner, ledger=CLOUD["ledger"]))
 
 
 def test_a_name_by_which_the_next_start_recognises_the_release_is_needed(

@@ -28,7 +28,7 @@ from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import check_goes_on
 from tracecloak.pipelines.verification.verify import verify
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_state import LocalState
 
@@ -137,6 +137,18 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     body = json.loads(files_of(first)["manifest.json"])
     assert body["stream"]["vocabulary_since"] == {"New": GROWS, "Later": GROWS + 1}
     assert len(counting_charges(tmp_path / "keys")) == 1
+
+
+def test_a_manifest_that_is_damaged_is_told(tmp_path: Path) -> None:
+    """It has the names of an epoch whose key store has none, as one that lost its key."""
+    begin(stream_config(tmp_path))
+    for path in (tmp_path / "keys").rglob("*.names"):
+        path.unlink()
+    [path] = (tmp_path / "out").rglob("manifest.json")
+    for text in ('{"params": {"horizon"', "[]", '{"params": 3}'):
+        path.write_text(text)
+        with pytest.raises(TracecloakError, match=r"manifest\.json is damaged.*restore it"):
+            run_script(more(tmp_path), script(), clock=lambda: 20.0)
 
 
 def test_no_other_product_takes_more_names(tmp_path: Path) -> None:

@@ -38,12 +38,14 @@ from tests.support.stream_runs import (
     taken_back,
     ticking,
 )
+from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams import running
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services import pubsub_clock
 from tracecloak.transforms.stream import local_stream, pubsub_source
 from tracecloak.transforms.stream.local_state import LocalState
@@ -209,6 +211,16 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         assert steps_of(config) == before
         path.write_bytes(whole)
         assert run_script(config, script()).is_spent
+
+
+def test_a_copy_without_the_index_of_its_log_is_told(tmp_path: Path) -> None:
+    """The copy of a state whose process was killed; a start would make the index anew."""
+    path = tmp_path / "state.sqlite"
+    Path(f"{path}-wal").touch()
+    state = LocalState(path, ReleaseKey(bytes(32)), StepRelease)
+    with pytest.raises(TracecloakError, match=r"without state\.sqlite-shm.*copy it again"):
+        with state.opened("", is_read_only=True):
+            pass
 
 
 def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path: Path) -> None:
