@@ -41,6 +41,8 @@ _ROWS = sa.Table(
 _FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.db")
 # An @ behind the host's would be part of a password.
 _URL = re.compile(r"postgresql(\+\w+)?://([^:/@]*@)?[^@]*")
+# Before the host, as SQLAlchemy reads it, or among the options.
+_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&]\w*password=", re.IGNORECASE)
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
 # The server notices within two minutes that a machine is gone, and frees its lock.
@@ -56,8 +58,8 @@ def require_lasting(config: PayingConfig) -> None:
     """
     if not isinstance(config, ReleaseConfig):
         raise UsageError(
-            "key_store is a database, which no stream writes: what notes its steps needs a machine "
-            "that stays; give a folder of that machine"
+            "key_store is a database, which no stream writes: give a folder of a machine that "
+            "stays, where its steps are noted"
         )
     if config.jobs > 1:
         raise UsageError(
@@ -73,20 +75,11 @@ def require_lasting(config: PayingConfig) -> None:
                 f"key_store is a database, for a machine whose disk does not stay: {name} must be "
                 "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
             )
-    if _has_password(ledger):
+    if _PASSWORD.search(ledger):
         raise UsageError(
             "key_store is a database, where the URL of ledger lies in clear while a release is at "
             "work, and in backups: give it without a password, which PGPASSWORD has"
         )
-
-
-def _has_password(url: str) -> bool:
-    """Returns whether a URL has one, before the host or in its options."""
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):  # whoever opens it says so
-        return False
-    return bool(parsed.password) or any("password" in name.lower() for name in parsed.query)
 
 
 class DatabaseKeyStore(KeyStore):
@@ -108,7 +101,7 @@ class DatabaseKeyStore(KeyStore):
             UsageError: The URL is not one of PostgreSQL or has a password, or that key is missing.
             RetryLater: The database cannot be read now.
         """
-        if not _URL.fullmatch(url) or _has_password(url):
+        if not _URL.fullmatch(url) or _PASSWORD.search(url):
             raise UsageError(
                 "key_store must be a folder of this machine or postgresql+psycopg://USER@HOST/"
                 "DATABASE without a password, which PGPASSWORD has"

@@ -19,7 +19,7 @@ from deploy.dataflow import launch
 from tests.engines.postgresql import PostgreSql
 from tests.pipelines.runners.test_options import DRY, IMAGE, ORDINARY, check_graph
 from tests.pipelines.runners.test_options import with_client as with_client
-from tests.support.embedded import GRAPH, claims, typed
+from tests.support.embedded import AMUN, claims, typed
 from tests.support.postgres import server as server
 from tests.support.releasing import Commands, tracecloak
 from tests.support.s3_double import S3Double, s3_double
@@ -227,7 +227,7 @@ def test_keys_are_wrapped_anew_and_doctor_ends_as_the_run(
     with pytest.raises(UsageError, match="tracecloak release alone writes"):
         paying = {name: body[name] for name in ("worker_keys", "key_store", "ledger")}
         events = beam.Pipeline(runner="DirectRunner") | beam.Create(typed(claims(2)))
-        _ = events | AnonymizeEventLog(**GRAPH, **paying, release_id="r", key_encryption_key=to)
+        _ = events | AnonymizeEventLog(**AMUN, **paying, release_id="r", key_encryption_key=to)
 
 
 # --- What the launcher refuses and hands over --------------------------------------------------

@@ -277,8 +277,8 @@ class LocalState:
             has_log = Path(f"{path}-wal").exists()
             if has_log and not Path(f"{path}-shm").exists():
                 raise TracecloakError(
-                    f"{path} was copied without {path.name}-shm, and cannot be read as it is: copy "
-                    "it again with both files beside it, or start the stream, which makes that one"
+                    f"{path} was copied without {path.name}-shm: copy it again with both files "
+                    "beside it, or start the stream, which makes that one"
                 )
             address += "?mode=ro&readonly_shm=1" if has_log else "?immutable=1"
         with self._undamaged():
