@@ -82,8 +82,7 @@ def _receipt_of(config: ReleaseConfig) -> Receipt | None:
     if config.release_id is None:
         return None
     require_file_system("output", config.output)
-    store = store_of(config)
-    return store.receipt(absolute(config.output), config.release_id)
+    return store_of(config).receipt(absolute(config.output), config.release_id)
 
 
 def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:

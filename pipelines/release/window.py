@@ -260,8 +260,7 @@ def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
 
 def _left_out_of(config: ReleaseConfig) -> tuple[str, ...]:
     """Returns the files that are left out of the window of a configuration by decision."""
-    store = store_of(config)
-    decided = left_out_of(store, absolute(config.output), str(config.release_id))
+    decided = left_out_of(store_of(config), absolute(config.output), str(config.release_id))
     return tuple(one.path for one in decided)
 
 
