@@ -228,6 +228,7 @@ def test_keys_are_wrapped_anew_and_doctor_ends_as_the_run(
         paying = {name: body[name] for name in ("worker_keys", "key_store", "ledger")}
         events = beam.Pipeline(runner="DirectRunner") | beam.Create(typed(claims(2)))
         _ = events | AnonymizeEventLog(**AMUN, **paying, release_id="r", key_encryption_key=to)
+    _copy_of(url).lock().close()
 
 
 # --- What the launcher refuses and hands over --------------------------------------------------
