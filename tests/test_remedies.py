@@ -18,6 +18,8 @@ from tracecloak.pipelines.runners.flags import BEAM_FLAGS
 TOPS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 # Of Python's and other programs' command lines, as some texts show them.
 OTHERS = {"--help", "--version", "--traceback"}
+# Of `kafka-transactions.sh`, up to a hyphen.
+OTHERS |= {"--bootstrap", "--topic", "--partition", "--start"}
 
 
 @functools.cache
