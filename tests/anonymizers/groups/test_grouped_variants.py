@@ -184,7 +184,7 @@ class _Sums:
         for module in (joint_variants, grouped_variants):
             monkeypatch.setattr(module, "noisy_number", self._number)
         monkeypatch.setattr(joint_variants, "_seen_share", lambda *_: 1.0)
-        for place in ("variants.joint_variants", "groups.group_sums"):
+        for place in ("variants.joint_variants", "groups.grouped_variants"):
             monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
         # What is made of the sums does not matter here.
         monkeypatch.setattr(GroupedVariants, "drawn", lambda *_: VariantHistogram.merge(()))
