@@ -9,14 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tracecloak.schemas.errors import (
-    InputSchemaError,
-    RetryLater,
-    TracecloakError,
-    UsageError,
-    missing_extra,
-)
-from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
+from tracecloak.schemas.errors import missing_extra
+from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -29,48 +23,33 @@ def append(place: str, release: AppendedRelease) -> bool:
     """Appends a release to the table in a folder, which is made where there is none; see `Append`.
 
     Raises:
-        UsageError: The table has other columns.
-        InputSchemaError: The table cannot be read or written.
-        RetryLater: Others write to it all the time.
+        TracecloakError: See `appended`.
     """
     commit = CommitProperties(
         custom_metadata={COMMIT_PROPERTY: release.release_id},
         max_commit_retries=0,  # a commit that is tried again would not look whether it is there
         app_transactions=[Transaction(release.key, release.number)],
     )
-    for _ in range(TRIES):
+
+    def attempt() -> bool:
         try:
-            try:
-                table = DeltaTable(place)
-            except TableNotFoundError:
-                table = None
-            if table is not None:
-                if (table.transaction_version(release.key) or 0) >= release.number:
-                    return False
-                if not _fits(table, release):
-                    raise _other_columns(place)
-            write_deltalake(
-                place if table is None else table,
-                release.rows(),
-                mode="append",
-                commit_properties=commit,
-            )
-            return True
-        except CommitFailedError:
-            continue
-        except SchemaMismatchError:
-            raise _other_columns(place) from None
-        except TracecloakError:
-            raise
-        except Exception as error:  # some of the library's are of no class of its own
-            raise InputSchemaError(
-                f"the table delta:{place} cannot be read or written ({type(error).__name__}); "
-                "nothing is appended unless it was before. Correct the path, or let this user "
-                "write there, and run the same command again"
-            ) from None
-    raise RetryLater(
-        f"others write to the table delta:{place} all the time; run the same command again later"
-    )
+            table = DeltaTable(place)
+        except TableNotFoundError:
+            table = None
+        if table is not None:
+            if (table.transaction_version(release.key) or 0) >= release.number:
+                return False
+            if not _fits(table, release):
+                raise SchemaMismatchError
+        write_deltalake(
+            place if table is None else table,
+            release.rows(),
+            mode="append",
+            commit_properties=commit,
+        )
+        return True
+
+    return appended(f"delta:{place}", attempt, (CommitFailedError,), (SchemaMismatchError,))
 
 
 def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
@@ -84,10 +63,3 @@ def _kind(of: pa.DataType) -> str:
         return f"list of {_kind(of.value_type)}"
     is_text = pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of)
     return "text" if is_text else str(of)
-
-
-def _other_columns(place: str) -> UsageError:
-    return UsageError(
-        f"the table delta:{place} has other columns than the log of the release, or of other "
-        "types; name a table of releases of this configuration, or one that is not there yet"
-    )

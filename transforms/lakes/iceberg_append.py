@@ -6,8 +6,8 @@ its snapshot is. Both are set by one commit, which fails if somebody else commit
 
 from __future__ import annotations
 
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError, missing_extra
-from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, TRIES, AppendedRelease
+from tracecloak.schemas.errors import missing_extra
+from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 from tracecloak.transforms.lakes.iceberg import opened_catalog
 
 try:
@@ -29,43 +29,25 @@ def append(place: str, release: AppendedRelease) -> bool:
     The library takes all rows at once, so memory holds the released log.
 
     Raises:
-        UsageError: pyiceberg knows no such catalogue, or the table has other columns.
-        InputSchemaError: The table cannot be read or written.
-        RetryLater: Others write to it all the time.
+        UsageError: pyiceberg knows no such catalogue.
+        TracecloakError: See `appended`.
     """
     catalog, name = opened_catalog(place)
+
+    def attempt() -> bool:
+        table = _table(catalog, name, release)
+        there = table.properties.get(release.key, "0")
+        # Earlier versions appended no parts, and wrote a word for the number.
+        if there == "appended" or int(there) >= release.number:
+            return False
+        with table.transaction() as transaction:
+            transaction.set_properties({release.key: str(release.number)})
+            transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
+        return True
+
+    faster = (CommitFailedException, CommitStateUnknownException)
     with catalog:
-        return _append(place, catalog, name, release)
-
-
-def _append(place: str, catalog: Catalog, name: str, release: AppendedRelease) -> bool:
-    for _ in range(TRIES):
-        try:
-            table = _table(catalog, name, release)
-            there = table.properties.get(release.key, "0")
-            # Earlier versions appended no parts, and wrote a word for the number.
-            if there == "appended" or int(there) >= release.number:
-                return False
-            with table.transaction() as transaction:
-                transaction.set_properties({release.key: str(release.number)})
-                transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
-            return True
-        except (CommitFailedException, CommitStateUnknownException):
-            continue  # and look again
-        except ValueError:
-            raise UsageError(
-                f"the table iceberg:{place} has other columns than the log of the release; name a "
-                "table of releases of this configuration, or one that is not there yet"
-            ) from None
-        except Exception as error:  # whatever the client of a catalogue raises
-            raise InputSchemaError(
-                f"the table iceberg:{place} cannot be read or written ({type(error).__name__}); "
-                "nothing is appended unless it was before. Let this user write there, and run the "
-                "same command again"
-            ) from None
-    raise RetryLater(
-        f"others write to the table iceberg:{place} all the time; run the same command again later"
-    )
+        return appended(f"iceberg:{place}", attempt, faster, (ValueError,))
 
 
 def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
