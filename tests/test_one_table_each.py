@@ -25,7 +25,6 @@ from tests.support.stream_runs import Sent, files_of, in_time, no_noise, publish
 from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.examination.attack.views import seen_in
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.configuration.config import json_schema
@@ -336,12 +335,6 @@ def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(
     assert tracecloak(*asked, "--formats", "broken") == 2
     error = capsys.readouterr().err
     assert "no_such_module:X, cannot be loaded (ModuleNotFoundError)" in error
-
-
-def test_products_of_a_stream_are_called_as_in_the_table() -> None:
-    assert {name: kind.name for name, kind in STREAM_PRODUCTS.items()} == {
-        name: name for name in ("dfg", "variants", "indicators", "log")
-    }
 
 
 def test_a_product_of_no_kind_is_refused() -> None:

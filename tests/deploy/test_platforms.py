@@ -518,12 +518,6 @@ def joined(flags: Sequence[str]) -> list[str]:
     return re.findall(r"--\w+=\S+", re.sub(r"(--\w+) (?!-)", r"\1=", " ".join(flags)))
 
 
-def test_a_flag_that_is_nobodys_is_noticed() -> None:
-    """The control of the test above."""
-    assert joined(["--a", "1", "--b=2"]) == ["--a=1", "--b=2"]
-    assert "--enviroment_type" not in BEAM_FLAGS
-
-
 def places_of_tracecloak() -> dict[str, list[str]]:
     """By each container of tracecloak's image, where something is mounted that it may write to."""
     kinds = ("CronJob", "Job", "StatefulSet")
