@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from pathlib import Path
@@ -358,7 +359,7 @@ def test_without_the_client_of_pubsub_the_extra_is_named(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(stream.importlib, "import_module", missing)
+    monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(UsageError, match="the extra gcp"):
         stream.source_of(load_stream(None, given(tmp_path)))
 
@@ -374,7 +375,7 @@ def test_without_the_client_of_pubsub_the_extra_is_named(
 def test_the_source_is_beams_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any], said: str | None
 ) -> None:
-    monkeypatch.setattr(stream.importlib, "import_module", lambda name: None)
+    monkeypatch.setattr(stream, "of_extra", lambda *_: None)
     named = {"input_subscription": "projects/hospital/subscriptions/s", **source}
     config = load_stream(None, given(tmp_path, **named))
     if said is None:
