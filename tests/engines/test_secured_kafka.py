@@ -142,7 +142,7 @@ def test_a_token_of_an_entry_says_who_reads(
 def test_who_is_not_known_is_told_the_mend_and_no_secret(
     secured: Secured, monkeypatch: pytest.MonkeyPatch, ca: str, settings: dict[str, str], told: str
 ) -> None:
-    monkeypatch.setattr(kafka_topic, "_ASK_SECONDS", 6.0)
+    monkeypatch.setattr(kafka_topic, "ASK_SECONDS", 6.0)
     topic = secured.topic(ca=ca, **settings, sasl_password="wrong-hunter2")
     with pytest.raises(UsageError, match=told) as caught:
         topic.check()
@@ -152,7 +152,7 @@ def test_who_is_not_known_is_told_the_mend_and_no_secret(
 def test_a_client_without_tls_is_told_why_it_waits(
     secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_topic, "_ASK_SECONDS", 6.0)
+    monkeypatch.setattr(kafka_topic, "ASK_SECONDS", 6.0)
     with pytest.raises(RetryLater, match=r"security\.protocol"):
         KafkaTopic(secured.servers, "events").check()
 
