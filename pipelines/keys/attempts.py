@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
@@ -15,6 +16,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import read_if_there, write_anew
 
+_LOG = logging.getLogger("tracecloak")
 _NAME = "attempt.json"
 # Of a try that has not ended, or whose process was killed.
 NOT_ENDED = -1
@@ -49,8 +51,10 @@ def note_attempt(store: KeyStore, output: str, release_id: str, code: int, reaso
     """
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     data = json.dumps(asdict(Attempt(at, code, reason))).encode()
-    with contextlib.suppress(Exception):  # whatever a file system does
+    try:
         write_anew(_path(store, output, release_id), data)
+    except Exception as error:  # whatever a file system does
+        _LOG.warning("how %s ended was not noted: %s", release_id, type(error).__name__)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.budget.unfinished import withdraw
+from tracecloak.pipelines.keys import attempts
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
@@ -266,7 +267,9 @@ def test_what_a_run_ends_with_doctor_reports_before(
     assert len(failures) == (code != 0), failures
 
 
-def test_how_the_last_run_ended_is_noted(ward: Ward) -> None:
+def test_how_the_last_run_ended_is_noted(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A refusal, a stop and a kill; and what counts messages is for the operator alone."""
     killed(ward)
     before = _tree(ward.folder)
@@ -284,3 +287,6 @@ def test_how_the_last_run_ended_is_noted(ward: Ward) -> None:
     assert ends(ward.config)[0] == 75
     ward.open.close()
     assert why in " | ".join(line.text for line in lines_of(ward) if "last run" in line.text)
+    monkeypatch.setattr(attempts, "write_anew", lambda *_: os.open("/dev/null/a", os.O_WRONLY))
+    ends(ward.config)
+    assert "how ward@1 ended was not noted" in caplog.text
