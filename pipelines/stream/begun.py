@@ -28,11 +28,10 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.transforms.files import join, read_if_there
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
-from tracecloak.transforms.stream.step_files import epoch_folder
 
 
 def goes_on_with(
-    config: StreamConfig, store: KeyStore, output: str, clock: Callable[[], float] = time.time
+    config: StreamConfig, store: KeyStore, clock: Callable[[], float] = time.time
 ) -> StreamConfig:
     """Returns the configuration with which an epoch begins or goes on. Nothing is written.
 
@@ -43,24 +42,21 @@ def goes_on_with(
     Args:
         config: What is published, of what.
         store: The key store.
-        output: The folder of all releases.
         clock: Seconds since 1970 UTC.
 
     Raises:
         UsageError: Nothing differs but the horizon, or a vocabulary that cannot grow so.
         TracecloakError: The published manifest is damaged.
     """
-    both = config.name.both
-    receipt, last_step = store.receipt(output, both), store.last_step(output, both)
+    receipt, last_step = store.receipt(*config.place), store.last_step(*config.place)
     is_running = store.key_state(receipt) == "there"
     if receipt is None or config.since or not (is_running or last_step is not None):
         return config
-    noted = json.loads(store.names_of(output, both) or "{}")
+    noted = json.loads(store.names_of(*config.place) or "{}")
     if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
         if receipt.config_digest == config.digest:
             return config
-        folder = epoch_folder(output, config.release_id, config.epoch)
-        noted = _published(join(folder, MANIFEST_NAME))
+        noted = _published(join(config.folder, MANIFEST_NAME))
     noted = {"vocabulary": config.vocabulary, "horizon": config.horizon, "since": {}} | noted
     since: dict[str, int] = noted["since"]
     changed = {"vocabulary": tuple(noted["vocabulary"]), "horizon": noted["horizon"]}

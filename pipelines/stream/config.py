@@ -50,10 +50,11 @@ from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
+from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.services.schemes import KAFKA
-from tracecloak.transforms.stream.step_files import default_forms, possible_forms
+from tracecloak.transforms.stream.step_files import default_forms, epoch_folder, possible_forms
 
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -563,6 +564,16 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     def name(self) -> StreamName:
         """What the stream is called, and where its steps lie."""
         return StreamName(self.release_id, self.epoch, self.noise_digest, self.start, self.period)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """By what key store and ledger know the epoch: the folder of all releases, and its name."""
+        return absolute(self.output), self.name.both
+
+    @property
+    def folder(self) -> str:
+        """Where the epoch publishes."""
+        return epoch_folder(absolute(self.output), self.release_id, self.epoch)
 
 
 def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:

@@ -54,7 +54,6 @@ from tracecloak.transforms.stream.kept_steps import KeptLogs, KeptSteps
 from tracecloak.transforms.stream.rejects import add_up
 from tracecloak.transforms.stream.step_files import (
     FileSink,
-    epoch_folder,
     epoch_workplace,
     write_whole,
 )
@@ -65,23 +64,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tracecloak")
 _NO_KEY = "0" * 64  # a fingerprint that no key has
 _STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a stream writes.
-
-    Attributes:
-        output: The folder of all releases.
-        workplace: Where files are written before they appear, see `step_files.write_whole`.
-        rejected: The folder in which messages that cannot be read are listed.
-        steps: Where what each step releases is kept.
-    """
-
-    output: str
-    workplace: str
-    rejected: str
-    steps: KeptSteps
 
 
 @dataclass(frozen=True)
@@ -106,9 +88,10 @@ class Epoch:
         product: The product that the configuration asks for.
         keys: (key of the epoch's noise, key of identities).
         manifest: What the stream says of itself.
-        places: Where it writes.
-        folder: Where its steps appear.
         private: Folder of the operator, beside the keys.
+        workplace: Where files are written before they appear, see `step_files.write_whole`.
+        rejected: The folder in which messages that cannot be read are listed.
+        steps: Where what each step releases is kept.
         noted: What ledger and receipt note of its steps.
     """
 
@@ -116,9 +99,10 @@ class Epoch:
     product: StepProduct
     keys: tuple[KeyReference, KeyReference]
     manifest: ReleaseManifest
-    places: Places
-    folder: str
     private: str
+    workplace: str
+    rejected: str
+    steps: KeptSteps
     noted: NotedSteps
 
     @property
@@ -128,8 +112,8 @@ class Epoch:
         Raises:
             UsageError: The table is of a kind that is not written.
         """
-        to, config, manifest = self.places, self.config, self.manifest
-        files = FileSink(to.output, config.written, manifest, to.workplace)
+        config, manifest = self.config, self.manifest
+        files = FileSink(config.place[0], config.written, manifest, self.workplace)
         return [files, *table_sinks(config, manifest.key_fingerprint)]
 
     @property
@@ -140,13 +124,13 @@ class Epoch:
     @property
     def logs(self) -> KeptLogs:
         """Which topics of Kafka it reads where workers keep their places in them."""
-        return KeptLogs(self.places.steps.folder, self.keys[0])
+        return KeptLogs(self.steps.folder, self.keys[0])
 
     @property
     def last_published(self) -> int | None:
         """The last step whose files are there; None: there is no step."""
         place = FileSystems.join(
-            self.folder, f"product={self.config.product}", f"view={self.config.view}"
+            self.config.folder, f"product={self.config.product}", f"view={self.config.view}"
         )
         ending = self.product.released.json_ending
         (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
@@ -169,7 +153,7 @@ class Epoch:
             RetryLater: One of them takes nothing now.
             TracecloakError: One refuses it, or the kept step was changed.
         """
-        last = self.places.steps.of(self.product.horizon - 1, self.keys[0].resolve())
+        last = self.steps.of(self.product.horizon - 1, self.keys[0].resolve())
         if last is not None:
             for sink in (*self.sinks, *step_sinks(self.config)):
                 sink.send(last.released)
@@ -181,7 +165,7 @@ class Epoch:
             KeyStoreError: The key store cannot be used.
         """
         self.noted.end(self.product.horizon - 1)
-        remove_folder(self.places.steps.folder)
+        remove_folder(self.steps.folder)
 
     def last_decided(self, ledger: Ledger | None = None) -> int | None:
         """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
@@ -193,7 +177,7 @@ class Epoch:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        steps = (self.last_published, self.noted.last(ledger), self.places.steps.last())
+        steps = (self.last_published, self.noted.last(ledger), self.steps.last())
         return max((step for step in steps if step is not None), default=None)
 
 
@@ -214,36 +198,32 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
         BudgetExhausted: The account has too little left, or the epoch is over.
         MadeElsewhere: Another key store has begun the epoch, and paid for it.
     """
-    output = absolute(config.output)
-    check_places(output, config.dead_letter)
+    check_places(absolute(config.output), config.dead_letter)
     require_writable("output", config.output)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
     ledger = open_ledger(config, store)
     check_worker_keys(config)
-    name = config.name
-    with store.alone(output, name.both):
-        config = goes_on_with(config, store, output, clock)
-        product = config.made_product()
-        keys = _paid(config, product, store, ledger, output)
-        of_key = output, name.both, keys[0].resolve().fingerprint
-        private = store.operator_folder(output, name.both)
+    with store.alone(*config.place):
+        config = goes_on_with(config, store, clock)
+        keys = _paid(config, store, ledger)
+        of_key = *config.place, keys[0].resolve().fingerprint
+        private = store.operator_folder(*config.place)
         epoch = epoch_of(config, keys, gate_of(store, of_key, ledger.url), private)
-        places = epoch.places
-        remove_folder(places.workplace)  # a run that was cut off may have left some of a file
+        remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
-        for line in explained(config, product):
+        for line in explained(config, epoch.product):
             _LOG.info("%s", line)
-        _LOG.info("findings in the messages are for the operator alone, in %s", places.rejected)
+        _LOG.info("findings in the messages are for the operator alone, in %s", epoch.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
             epoch.send_last()
             epoch.end()
             raise spent_error(config)
-        with operator_log(places.rejected):
-            add_up(places.rejected)
+        with operator_log(epoch.rejected):
+            add_up(epoch.rejected)
             yield epoch
-        remove_folder(places.workplace)
+        remove_folder(epoch.workplace)
         if epoch.is_spent:
             epoch.end()
 
@@ -259,13 +239,12 @@ def epoch_of(
         gate: Of the epoch.
         private: Folder of the operator.
     """
-    place, product = (gate.output, config.release_id, config.epoch), config.made_product()
-    workplace = epoch_workplace(*place, config.staging_area)
-    steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
-    places = Places(gate.output, workplace, config.dead_letter or private, steps)
+    product, rejected = config.made_product(), config.dead_letter or private
     manifest = manifest_of(config, product, gate.key_fingerprint)
+    stage = epoch_workplace(gate.output, config.release_id, config.epoch, config.staging_area)
+    steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
     noted = NotedSteps(gate)
-    return Epoch(config, product, keys, manifest, places, epoch_folder(*place), private, noted)
+    return Epoch(config, product, keys, manifest, private, stage, rejected, steps, noted)
 
 
 def manifest_of(
@@ -345,8 +324,7 @@ def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]
 def _write_manifest(epoch: Epoch) -> None:
     """Writes manifest and statement when an epoch begins, and when its vocabulary has grown."""
     config, product, manifest = epoch.config, epoch.product, epoch.manifest
-    folder, workplace = epoch.folder, epoch.places.workplace
-    path = FileSystems.join(folder, MANIFEST_NAME)
+    path = FileSystems.join(config.folder, MANIFEST_NAME)
     if FileSystems.exists(path) and not config.since:
         return
     body = {
@@ -364,13 +342,13 @@ def _write_manifest(epoch: Epoch) -> None:
     }
     has_counts = not product.released.has_log
     statement = publishable_statement(manifest, has_error_bars=has_counts).encode()
-    write_whole(FileSystems.join(folder, STATEMENT_NAME), statement, workplace)
+    write_whole(FileSystems.join(config.folder, STATEMENT_NAME), statement, epoch.workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
-    write_whole(path, text.encode(), workplace)
+    write_whole(path, text.encode(), epoch.workplace)
 
 
 def _paid(
-    config: StreamConfig, product: StepProduct, store: KeyStore, ledger: Ledger, output: str
+    config: StreamConfig, store: KeyStore, ledger: Ledger
 ) -> tuple[KeyReference, KeyReference]:
     """Charges the cost of the horizon to the account once; returns (noise key, identity key).
 
@@ -381,30 +359,30 @@ def _paid(
         MadeElsewhere: Another key store has begun the epoch, and paid for it.
         TracecloakError: Steps of it were decided, and its key is gone.
     """
-    name = config.name
+    place = output, _ = config.place
     workplace = ReleaseFolder(output, config.release_id, config.staging_area)
     try:
         is_new = check_goes_on(config, store, ledger)
     except BudgetExhausted:
-        end_epoch(store, output, name.both)  # who noted its end may have been stopped before this
+        end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
     workplace.prepare()
     shared = of_identities(config)
     with store.alone(output, shared):  # another epoch may begin, which holds another lock
         identities = store.reserve(output, shared, "", "")
-    key = store.reserve(output, name.both, "", config.digest, _origin(config))
+    key = store.reserve(*place, "", config.digest, _origin(config))
     fingerprint = key.resolve().fingerprint
     try:
-        ledger.reserve(reservation_of_epoch(config, product, fingerprint))
+        ledger.reserve(reservation_of_epoch(config, config.made_product(), fingerprint))
     except (UsageError, BudgetExhausted, MadeElsewhere):
         if is_new:  # nothing was charged to it or drawn with it
-            store.forget(output, name.both)
+            store.forget(*place)
         raise
-    ledger.commit(output, name.both, fingerprint)
+    ledger.commit(*place, fingerprint)
     if config.since:
         first = {"vocabulary": config.begun.vocabulary, "horizon": config.horizon}
         note = json.dumps({"key": fingerprint, **first, "since": config.since})
-        store.note_names(output, name.both, note)
+        store.note_names(*place, note)
     return key, identities
 
 
@@ -448,8 +426,8 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
         TracecloakError: Steps of it were decided, and its key is gone; or the key is gone under
             which it remembers identities; or another version of its product began it.
     """
-    output, both = absolute(config.output), config.name.both
-    config = goes_on_with(config, store, output)
+    output, both = config.place
+    config = goes_on_with(config, store)
     product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
     entries = ledger.of_release(output, both)
     if ledger_says(entries, output, both, None) == "withdrawn":
@@ -505,8 +483,8 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
     """
     if check_goes_on(config, store, ledger):
         return None
-    output, name = absolute(config.output), config.name.both
-    config = goes_on_with(config, store, output)
+    output, name = config.place
+    config = goes_on_with(config, store)
     key = store.own_key(store.reserved(output, name))
     identities = store.own_key(store.reserved(output, of_identities(config)))
     gate = Gate(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
@@ -535,10 +513,20 @@ def _iso(micros: int) -> str:
     return (origin + datetime.timedelta(microseconds=micros)).isoformat()
 
 
-def failure_of(error: Exception, mend: str = "") -> TracecloakError:
-    """Returns our own error inside a runner's, or one that quotes no foreign text, and a mend."""
-    return own_error(error) or TracecloakError(
-        f"the stream failed with {reason_of(error)}; what was published stays published, and what "
-        "was paid stays spent. Run with --traceback to see where; that output can hold private data"
-        f"{mend}"
-    )
+@contextlib.contextmanager
+def failing(mend: str = "") -> Iterator[None]:
+    """Raises, for an error of a runner, our own inside it, or one without foreign text.
+
+    Args:
+        mend: What else can be done then.
+    """
+    try:
+        yield
+    except TracecloakError:
+        raise
+    except Exception as error:
+        raise own_error(error) or TracecloakError(
+            f"the stream failed with {reason_of(error)}; what was published stays published, and "
+            "what was paid stays spent. Run with --traceback to see where; that output can hold "
+            f"private data{mend}"
+        ) from error

@@ -18,7 +18,7 @@ from tracecloak.pipelines.keys.attempts import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.services import (
     answered,
     check_kafka,
@@ -28,15 +28,13 @@ from tracecloak.pipelines.stream.services import (
     step_sinks,
     subscription_of,
 )
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_state import Kept, LocalState, older_than_decided
 from tracecloak.transforms.stream.local_stream import LocalStream, Sink
 from tracecloak.transforms.stream.rejects import RejectSink, add_up
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
 from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_files import epoch_folder
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -57,7 +55,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
     standing = Standing()
-    noted = end_noted(open_store(config), absolute(config.output), config.name.both)
+    noted = end_noted(open_store(config), *config.place)
     with noted as note_begin, stopping() as stop, watched(config, standing, stop):
         check_no_workers(config)
         is_new = not is_begun(config)
@@ -65,18 +63,12 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             lambda: (_source_of(config, is_new), step_sinks(config)), stop, standing
         )
         if connected is None:
-            folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
-            return StreamOutcome(folder, False)
+            return StreamOutcome(config.folder, False)
         opening, sinks = connected
-        with paid_epoch(config) as epoch:
+        with paid_epoch(config) as epoch, failing():
             note_begin()
-            try:
-                name = ", ".join(source_names(config))
-                run_epoch(epoch, opening, name, sinks, stop, standing=standing)
-            except TracecloakError:
-                raise
-            except Exception as error:
-                raise failure_of(error) from error
+            name = ", ".join(source_names(config))
+            run_epoch(epoch, opening, name, sinks, stop, standing=standing)
     if epoch.is_spent and config.input_kafka is None:
         from tracecloak.transforms.stream.pubsub_source import delete_subscription
 
@@ -84,7 +76,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             if one.input_topic is not None:
                 delete_subscription(subscription_of(one))
             delete_subscription(_clock_subscription(one))
-    return StreamOutcome(epoch.folder, epoch.is_spent)
+    return StreamOutcome(config.folder, epoch.is_spent)
 
 
 def check_no_workers(config: StreamConfig) -> None:
@@ -122,7 +114,7 @@ def run_epoch(
     Raises:
         TracecloakError: It cannot go on.
     """
-    config = epoch.config
+    config, standing = epoch.config, standing or Standing()
     key, identities = (reference.resolve() for reference in epoch.keys)
     stream = RunningStream(
         epoch.product, config.rule, config.name, key, identities, config.by_individual, config.cap
@@ -145,14 +137,14 @@ def run_epoch(
             config.layouts,
             store,
             [epoch.noted, *epoch.sinks, *sinks],
-            RejectSink(epoch.places.rejected, config.reject_kafka or config.reject_topic).send,
+            RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic).send,
             config.release_delay,
             clock,
             standing,
         )
         with contextlib.closing(source):
             is_done = loop.run(source, kept, stop)
-        add_up(epoch.places.rejected)
+        add_up(epoch.rejected)
     if is_done:
         _LOG.warning(
             "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "

@@ -66,7 +66,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
         if is_ended.is_set() or epoch.config.worker_keys is None:
             return
         try:
-            note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+            note_kept(epoch.noted, epoch.steps, epoch.keys[0].resolve())
             if was_spent:
                 epoch.send_last()
                 epoch.end()

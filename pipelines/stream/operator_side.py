@@ -40,7 +40,6 @@ from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_files import epoch_folder
 
 _FILE_SECONDS = 5.0
 _METRICS_SECONDS = 15.0
@@ -67,8 +66,8 @@ def operator_side(
         Stuck: Likewise.
     """
     check_operators_files(config)
-    store, name = open_store(config), config.name.both
-    folder = Path(store.operator_folder(absolute(config.output), name))
+    store = open_store(config)
+    folder = Path(store.operator_folder(*config.place))
     health = Health(config, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
     writes = {
@@ -90,7 +89,7 @@ def operator_side(
     def last_words(error: TracecloakError) -> None:
         sys.stderr.write(f"tracecloak: {error}\n")
         sys.stderr.flush()
-        note_attempt(store, absolute(config.output), name, error.exit_code, str(error))
+        note_attempt(store, *config.place, error.exit_code, str(error))
         ended(error.exit_code)
 
     with contextlib.ExitStack() as parts:
@@ -143,7 +142,6 @@ def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str 
         config: Of the stream.
         to: Where they go.
     """
-    folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
     run = LineageRun(
         dataset=config.dataset or "",
         release_id=config.name.both,
@@ -157,7 +155,7 @@ def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str 
         begin_us=config.start,
         end_us=config.start + config.horizon * config.period,
         outputs=(
-            *filter(None, (folder, config.output_table)),
+            *filter(None, (config.folder, config.output_table)),
             *map(_topic_address, filter(None, [config.output_topic])),
         ),
         is_stream=True,

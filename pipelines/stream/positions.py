@@ -19,7 +19,6 @@ from tracecloak.pipelines.stream.epoch import Epoch, begun_epoch
 from tracecloak.pipelines.stream.services import is_begun
 from tracecloak.schemas.calendar.time_texts import moment_us
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
@@ -78,7 +77,7 @@ def positions(
             raise UsageError(f"to_time {error}, got {to_time!r}") from None
         target = {name: log_since(one, since_us) for name, one in topics.items()}
         ledger = officers_ledger(open_store(config), config.ledger)
-        ledger.note_positions(absolute(config.output), config.name.both, by or "", reason or "")
+        ledger.note_positions(*config.place, by or "", reason or "")
         set_to(target)
     said = [("positions set", f"{', '.join(topics)}, to {to_time}")]
     if is_flink:
@@ -89,9 +88,9 @@ def positions(
 @contextlib.contextmanager
 def _begun(config: StreamConfig) -> Iterator[Epoch]:
     """Gives an epoch that goes on; nobody runs it in the block, and nothing is noted of it."""
-    store, output = open_store(config), absolute(config.output)
+    store = open_store(config)
     if is_begun(config):
-        with store.alone(output, config.name.both):
+        with store.alone(*config.place):
             if (epoch := begun_epoch(config, store, open_ledger(config, store))) is not None:
                 yield epoch
                 return

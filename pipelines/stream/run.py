@@ -24,7 +24,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failure_of, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.flink_job import cancel, stop_with_savepoint
 from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
 from tracecloak.pipelines.stream.meanwhile import noting
@@ -37,8 +37,8 @@ from tracecloak.pipelines.stream.services import (
     is_begun,
     step_sinks,
 )
-from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
-from tracecloak.transforms.files import absolute, is_on_this_machine
+from tracecloak.schemas.errors import UsageError, of_extra
+from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.local_state import older_than_decided
@@ -47,7 +47,6 @@ from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.rejects import RejectSink, WriteRejects
 from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_files import epoch_folder
 from tracecloak.transforms.stream.step_topic import SendSteps
 
 _LOG = logging.getLogger("tracecloak")
@@ -128,8 +127,7 @@ def _run_on_beam(
             standing,
         )
     if connected is None:
-        folder = epoch_folder(absolute(config.output), config.release_id, config.epoch)
-        return StreamOutcome(folder, False)
+        return StreamOutcome(config.folder, False)
     source, own = connected
     check_ready(options)
     with paid_epoch(config) as epoch:
@@ -138,17 +136,12 @@ def _run_on_beam(
         pipeline = beam.Pipeline(options=options)
         others = [beam.ParDo(SendSteps(sink)) for sink in own]
         build_stream(pipeline, source, epoch, [*sinks, *others])
-        is_ended = threading.Event()
-        try:
-            with noting(epoch, is_ended, standing), _following(epoch, standing):
-                is_left = _run(pipeline, config.name.both, is_ended)
-                if is_left and epoch.is_spent and not is_ended.is_set():
-                    epoch.send_last()
-        except TracecloakError:
-            raise
-        except Exception as error:
-            raise failure_of(error, _OF_STATE if is_restored(options) else "") from error
-    return StreamOutcome(epoch.folder, epoch.is_spent)
+        is_ended, mend = threading.Event(), _OF_STATE if is_restored(options) else ""
+        with failing(mend), noting(epoch, is_ended, standing), _following(epoch, standing):
+            is_left = _run(pipeline, config.name.both, is_ended)
+            if is_left and epoch.is_spent and not is_ended.is_set():
+                epoch.send_last()
+    return StreamOutcome(config.folder, epoch.is_spent)
 
 
 def build_stream(
@@ -166,9 +159,8 @@ def build_stream(
         epoch: What is published, and where it is written.
         sinks: What takes the releases once they are written.
     """
-    config, places = epoch.config, epoch.places
+    config, rule = epoch.config, epoch.config.rule
     noise, identities = epoch.keys
-    rule = config.rule
     decoded = _decoded(pipeline, source, epoch)
     closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
         rule,
@@ -184,7 +176,7 @@ def build_stream(
         rule,
         config.name,
         noise,
-        places.steps,
+        epoch.steps,
         [begun],
         config.publish_on_drain,
         # Workers that cannot read the key store find no ledger by it; see `noting`.
@@ -195,7 +187,7 @@ def build_stream(
         written = written | step >> beam.ParDo(SendSteps(sink))
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
-    rejected = RejectSink(places.rejected, config.reject_kafka or config.reject_topic)
+    rejected = RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic)
     _ = (
         decoded[REJECTS]
         | "OneKey"
@@ -354,7 +346,7 @@ def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool)
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
     if epoch.config.runner == FLINK and not is_restored(options):
-        if epoch.places.steps.last() is not None:
+        if epoch.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
                 "reads the topic again from its oldest message, and goes on only if the same cases "
@@ -366,7 +358,7 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
 def check_decided(epoch: Epoch) -> None:
     """Makes sure that all decided steps are kept, see `check_kept`, and notes those that are."""
     check_kept(epoch)
-    note_kept(epoch.noted, epoch.places.steps, epoch.keys[0].resolve())
+    note_kept(epoch.noted, epoch.steps, epoch.keys[0].resolve())
 
 
 def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
@@ -385,7 +377,7 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
             f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on with: "
             "name that runner, or begin another epoch, which is another spend"
         )
-    steps, decided = epoch.places.steps, epoch.last_decided(ledger)
+    steps, decided = epoch.steps, epoch.last_decided(ledger)
     last_kept = steps.last()
     if decided is not None and (last_kept is None or last_kept < decided):
         raise older_than_decided(

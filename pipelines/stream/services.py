@@ -11,7 +11,6 @@ from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.stream.now_and_then import NowAndThen
 
@@ -28,15 +27,13 @@ _AGAIN_SECONDS = 5.0
 Answer = TypeVar("Answer")
 
 
-def answered(
-    ask: Callable[[], Answer], stop: threading.Event, standing: Standing | None = None
-) -> Answer | None:
+def answered(ask: Callable[[], Answer], stop: threading.Event, standing: Standing) -> Answer | None:
     """Asks until there is an answer, and says once a minute that it waits.
 
     Args:
         ask: Raises RetryLater if waiting may help; any other error ends the waiting.
         stop: Set when the waiting is to end.
-        standing: Where else it says so; None: nobody looks.
+        standing: Where else it says so.
 
     Returns:
         The answer; None: `stop` was set before there was one.
@@ -46,15 +43,13 @@ def answered(
         try:
             answer = ask()
         except RetryLater as error:
-            if standing is not None:
-                standing.turn()
-                standing.source_away = str(error)
+            standing.turn()
+            standing.source_away = str(error)
             if said.is_due():
                 _LOG.warning("%s; the stream waits, and goes on when that is over", error)
             stop.wait(_AGAIN_SECONDS)
         else:
-            if standing is not None:
-                standing.source_away = None
+            standing.source_away = None
             return answer
     return None
 
@@ -65,7 +60,7 @@ def is_begun(config: StreamConfig) -> bool:
     Raises:
         TracecloakError: The key store cannot be used.
     """
-    return open_store(config).receipt(absolute(config.output), config.name.both) is not None
+    return open_store(config).receipt(*config.place) is not None
 
 
 def check_registry(config: StreamConfig) -> None:
@@ -102,8 +97,7 @@ def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_b
     clock.passed_us()
     if is_begun:
         return
-    output, name = absolute(config.output), config.name.both
-    with operator_log(config.dead_letter or open_store(config).operator_folder(output, name)):
+    with operator_log(config.dead_letter or open_store(config).operator_folder(*config.place)):
         check_history(topic, config.start, _OPERATOR.warning)
 
 

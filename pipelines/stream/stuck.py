@@ -26,7 +26,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.meanwhile import meanwhile
 from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
-from tracecloak.transforms.files import absolute, make_private_folder, write_anew
+from tracecloak.transforms.files import make_private_folder, write_anew
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.stream.standing import Standing
 
@@ -80,10 +80,10 @@ class StuckNote:
 
     def __init__(self, config: StreamConfig) -> None:
         """Keeps where the note is: in the folder of the operator."""
-        store, output, name = open_store(config), absolute(config.output), config.name.both
-        self.folder = Path(store.operator_folder(output, name))
+        store = open_store(config)
+        self.folder = Path(store.operator_folder(*config.place))
         self.path = self.folder / _NOTE
-        last_step = store.last_step(output, name)
+        last_step = store.last_step(*config.place)
         self.first_step = 0 if last_step is None else last_step + 1
 
     def check(self) -> None:

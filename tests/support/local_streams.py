@@ -120,7 +120,7 @@ def run_script(
 
     with paid_epoch(config, clock) as epoch:
         run_epoch(epoch, opening, NAME, sinks, stop, clock)
-    return StreamOutcome(epoch.folder, epoch.is_spent)
+    return StreamOutcome(config.folder, epoch.is_spent)
 
 
 def state_files(keys: Path) -> list[Path]:

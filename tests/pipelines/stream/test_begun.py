@@ -29,7 +29,6 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import check_goes_on
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.local_state import LocalState
 
 # Every ten seconds a case begins and ends, with a name that comes to the vocabulary later.
@@ -110,7 +109,7 @@ def test_a_stream_that_died_while_its_state_grew_goes_on(
         r.to_json() for r in published(whole)[1:]
     ]
     clip = first[0].model_copy(update={"vocabulary": ("A", "END")}).explicit.l2_clip
-    assert goes_on_with(config, store, absolute(config.output)).l2_clip == clip
+    assert goes_on_with(config, store).l2_clip == clip
     assert clip != config.explicit.l2_clip
 
 
@@ -128,7 +127,7 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     assert files_of(first) == before
     with pytest.raises(UsageError, match="runner Local alone"):
         elsewhere = config.model_copy(update={"runner": "FlinkRunner"})
-        goes_on_with(elsewhere, open_store(config), absolute(config.output), lambda: 20.0)
+        goes_on_with(elsewhere, open_store(config), lambda: 20.0)
     run_script(more(tmp_path, "END B C A"), script(), until=5)  # the order does not matter
     run_script(config, script(), until=6, clock=lambda: 21.0)
     with pytest.raises(UsageError, match="its vocabulary has 'New'"):

@@ -125,8 +125,8 @@ def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_o
         in_kafka = epoch.__class__(**{**vars(epoch), "config": fresh})
         stream.warn_without_state(anew, in_kafka)
         assert "without their state" not in caplog.text
-        (Path(epoch.places.steps.folder)).mkdir(parents=True)
-        Path(epoch.places.steps.folder, "step-000000.decision").write_bytes(b"kept")
+        Path(epoch.steps.folder).mkdir(parents=True)
+        Path(epoch.steps.folder, "step-000000.decision").write_bytes(b"kept")
         with caplog.at_level(logging.WARNING, logger="tracecloak"):
             stream.warn_without_state(restored, in_kafka)
             assert "without their state" not in caplog.text

@@ -385,7 +385,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
         cut_off(config, in_time(random_messages(), 120))
     assert steps_noted(tmp_path / "keys") == []
     with paid_epoch(config) as epoch:
-        last = epoch.places.steps.last()
+        last = epoch.steps.last()
         assert last is not None and last >= 2
         ended = threading.Event()
         calls: list[int | None] = []

@@ -23,6 +23,7 @@ from tracecloak.transforms.services import kafka_identity, pubsub_clock
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import pubsub_source
+from tracecloak.transforms.stream.standing import Standing
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_who_waits_can_be_stopped() -> None:
         stop.set()
         raise RetryLater("never")
 
-    assert answered(ask, stop) is None
+    assert answered(ask, stop, Standing()) is None
 
 
 @pytest.mark.parametrize("is_mended", [True, False])
