@@ -14,33 +14,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from xml.sax.saxutils import escape
 
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models.dfg_labels import (
+    ARROW,
+    BACKWARD,
+    CAPTION_SIZE,
+    FAINT,
+    FORWARD,
+    INK,
+    LINE,
+    MIDDLE,
     edge_label,
     edge_sentence,
+    framed,
     isolated,
+    px,
     text_width,
+    words,
     wrap,
 )
 from tracecloak.transforms.models.graph_layout import Box, Route, lay_out, widest_ways
 from tracecloak.transforms.models.plain_names import plain_name
 
-_NAME_SIZE, _COUNT_SIZE, _LABEL_SIZE, _TITLE_SIZE = 13.0, 11.0, 11.0, 17.0  # pixels
-_LINE = 1.25  # height of a line, in sizes
+_NAME_SIZE, _COUNT_SIZE = 13.0, 11.0  # pixels
 _NAME_WIDTH, _NAME_LINES = 165.0, 3
 _PADDING = 9.0
-_MARGIN = 24.0
-_LEAST_WIDTH = 520.0
 _CIRCLE = 15.0  # radius
 _LOOP = 26.0  # how far a loop reaches out
-_ARROW = 7.0
 _THINNEST, _THICKEST = 1.0, 6.0
 _DASH = "5 4"  # of doubtful edges, in pixels
-_FONT = "font-family:Helvetica,Arial,'Noto Sans',sans-serif"
-_INK, _FAINT, _FORWARD, _BACKWARD = "#1c2b3a", "#52616f", "#47688c", "#b0653a"
 _PALE, _DEEP = (244, 248, 252), (190, 212, 233)  # of the least and the most passed activity
 
 
@@ -72,7 +78,7 @@ def write_svg(
         raise ValueError(f"max_edges must be at least 1, got {max_edges}")
     drawn = _drawn_edges(graph, max_edges)
     doubtful = [] if is_doubtful is None else np.flatnonzero(is_doubtful).tolist()
-    return _Picture(graph, drawn, frozenset(doubtful)).text(plain_name(title), caption)
+    return _Picture(graph, drawn, frozenset(doubtful)).text(title, caption)
 
 
 def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
@@ -140,8 +146,8 @@ class _Picture:
             np.array([number[int(graph.sources[e])] for e in self.links], np.int64),
             np.array([number[int(graph.targets[e])] for e in self.links], np.int64),
             graph.counts[self.links].astype(np.float64),
-            np.array([text_width(self.labels[e], _LABEL_SIZE) for e in self.links], np.float64),
-            _LINE * _LABEL_SIZE,
+            np.array([text_width(self.labels[e], CAPTION_SIZE) for e in self.links], np.float64),
+            LINE * CAPTION_SIZE,
             number[graph.start],
             number[graph.end],
         )
@@ -151,64 +157,37 @@ class _Picture:
             return Box(_CIRCLE, _CIRCLE, has_ports=False)
         widest = max(text_width(line, _NAME_SIZE) for line in self.lines[node])
         width = max(widest, text_width(str(self.passed[node]), _COUNT_SIZE), 40.0)
-        height = _LINE * (_NAME_SIZE * len(self.lines[node]) + _COUNT_SIZE)
+        height = LINE * (_NAME_SIZE * len(self.lines[node]) + _COUNT_SIZE)
         hanging = 0.0
         if node in self.loops:
             label = edge_label(self.graph, self.loops[node])
-            hanging = _LOOP + text_width(label, _LABEL_SIZE)
+            hanging = _LOOP + text_width(label, CAPTION_SIZE)
         return Box(width / 2 + _PADDING, height / 2 + 5, hanging)
 
     def text(self, title: str, caption: str) -> str:
         """Returns the file."""
-        width = max(self.layout.width, _LEAST_WIDTH)
-        shift = (width - self.layout.width) / 2
-        heads = wrap(title, _TITLE_SIZE, width)
-        words = [
-            line
-            for paragraph in (caption, self._extent())
-            for line in wrap(_one_line(paragraph), _LABEL_SIZE, width)
-        ]
-        above = _MARGIN + _LINE * _TITLE_SIZE * len(heads) + 12
-        below = above + self.layout.height + 16
-        total = below + _LINE * _LABEL_SIZE * len(words) + _MARGIN
-        size = f"{_n(width + 2 * _MARGIN)} {_n(total)}"
-        across, down = size.split()
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}"'
-            f' viewBox="0 0 {size}" role="img" style="{_FONT}">',
-            f"<title>{_escape(title)}</title>",
-            f"<desc>{_escape(_one_line(caption))} {_escape(self._extent())}</desc>",
-            f'<rect width="{across}" height="{down}" fill="#ffffff"/>',
-        ]
-        for i, line in enumerate(heads):
-            y = _MARGIN + _LINE * _TITLE_SIZE * (i + 0.75)
-            parts.append(_words(line, _MARGIN, y, _TITLE_SIZE, _INK, weight="bold"))
-        parts.append(f'<g transform="translate({_n(_MARGIN + shift)} {_n(above)})">')
         # Light edges first, so that heavy ones lie above them.
         order = sorted(range(len(self.links)), key=lambda i: self.graph.counts[self.links[i]])
-        parts += [self._link(self.links[i], self.layout.routes[i]) for i in order]
-        parts += [self._loop(node, edge) for node, edge in self.loops.items()]
-        parts += [self._node(node) for node in self.nodes]
-        parts.append("</g>")
-        for i, line in enumerate(words):
-            y = below + _LINE * _LABEL_SIZE * (i + 0.75)
-            parts.append(_words(line, _MARGIN, y, _LABEL_SIZE, _FAINT))
-        return "\n".join([*parts, "</svg>", ""])
+        drawn = [self._link(self.links[i], self.layout.routes[i]) for i in order]
+        drawn += [self._loop(node, edge) for node, edge in self.loops.items()]
+        drawn += [self._node(node) for node in self.nodes]
+        size = self.layout.width, self.layout.height + 16
+        return framed(title, (caption, self._extent()), *size, drawn)
 
     def _extent(self) -> str:
         """Says what is drawn, and what its signs mean."""
         shown = sum(node < self.graph.start for node in self.nodes)
-        words = (
+        said = (
             f"Drawn: {len(self.drawn)} of {self.graph.weight} edges,"
             f" {shown} of {self.graph.start} activities."
         )
         if any(route.is_backward for route in self.layout.routes):
-            words += " Edges that lead back are orange."
+            said += " Edges that lead back are orange."
         if any("±" in label for label in self.labels.values()):
-            words += " ± reaches to the farther end of a 95 % interval."
+            said += " ± reaches to the farther end of a 95 % interval."
         if self.doubtful.intersection(self.drawn):
-            words += " Dashed edges are doubtful: noise alone may have made them."
-        return words
+            said += " Dashed edges are doubtful: noise alone may have made them."
+        return said
 
     def _place(self, node: int) -> tuple[float, float]:
         i = self.nodes.index(node)
@@ -219,8 +198,8 @@ class _Picture:
         return _THINNEST + (_THICKEST - _THINNEST) * share
 
     def _edge(self, edge: int, path: str, head: str, label: tuple[float, float], ink: str) -> str:
-        sentence = _escape(edge_sentence(self.graph, edge, self.names))
-        width = _n(self._stroke(edge))
+        sentence = escape(edge_sentence(self.graph, edge, self.names))
+        width = px(self._stroke(edge))
         kind, look, mark = "edge", ' stroke-opacity="0.75"', ""
         if edge in self.doubtful:
             kind, mark = "edge doubtful", ' opacity="0.6"'
@@ -230,12 +209,12 @@ class _Picture:
             f'<g class="{kind}"{mark}><title>{sentence}</title>'
             f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"{look}/>'
             f'<path d="{head}" fill="{ink}"/>'
-            f"{_words(self.labels[edge], *label, _LABEL_SIZE, ink)}</g>"
+            f"{words(self.labels[edge], *label, CAPTION_SIZE, ink)}</g>"
         )
 
     def _link(self, edge: int, route: Route) -> str:
         pieces = route.pieces
-        reach = _ARROW + self._stroke(edge)
+        reach = ARROW + self._stroke(edge)
         (x, _, y), (x_end, y_end, _) = pieces[0], pieces[-1]
         if route.is_backward:
             tip_x, tip_y, back = x, y, y + reach
@@ -243,32 +222,30 @@ class _Picture:
         else:
             tip_x, tip_y, back = x_end, y_end, y_end - reach
             y_end = back
-        path = [f"M{_n(x)} {_n(y)}"]
+        path = [f"M{px(x)} {px(y)}"]
         ends = [*pieces[1:-1], (x_end, y_end, y_end)]
         for to, upper, lower in ends:
             bend = (y + upper) / 2
-            path.append(f"C{_n(x)} {_n(bend)} {_n(to)} {_n(bend)} {_n(to)} {_n(upper)}")
+            path.append(f"C{px(x)} {px(bend)} {px(to)} {px(bend)} {px(to)} {px(upper)}")
             if lower > upper:
-                path.append(f"V{_n(lower)}")
+                path.append(f"V{px(lower)}")
             x, y = to, lower
         half = reach / 2
-        head = f"M{_n(tip_x)} {_n(tip_y)}L{_n(tip_x - half)} {_n(back)}H{_n(tip_x + half)}Z"
-        at = (route.label[0], route.label[1] + 0.35 * _LABEL_SIZE)
-        return self._edge(
-            edge, "".join(path), head, at, _BACKWARD if route.is_backward else _FORWARD
-        )
+        head = f"M{px(tip_x)} {px(tip_y)}L{px(tip_x - half)} {px(back)}H{px(tip_x + half)}Z"
+        at = (route.label[0], route.label[1] + 0.35 * CAPTION_SIZE)
+        return self._edge(edge, "".join(path), head, at, BACKWARD if route.is_backward else FORWARD)
 
     def _loop(self, node: int, edge: int) -> str:
         x, y = self._place(node)
         x += self.boxes[node].half_width
-        reach = _ARROW + self._stroke(edge)
+        reach = ARROW + self._stroke(edge)
         out = x + _LOOP
-        bend = f"{_n(out)} {_n(y - 20)} {_n(out)} {_n(y + 16)}"
-        path = f"M{_n(x)} {_n(y - 8)}C{bend} {_n(x + reach)} {_n(y + 8)}"
+        bend = f"{px(out)} {px(y - 20)} {px(out)} {px(y + 16)}"
+        path = f"M{px(x)} {px(y - 8)}C{bend} {px(x + reach)} {px(y + 8)}"
         half = reach / 2
-        head = f"M{_n(x)} {_n(y + 8)}l{_n(reach)} {_n(-half)}v{_n(reach)}Z"
-        at = (x + _LOOP - 2, y + 0.35 * _LABEL_SIZE - 2)
-        return self._edge(edge, path, head, at, _FORWARD)
+        head = f"M{px(x)} {px(y + 8)}l{px(reach)} {px(-half)}v{px(reach)}Z"
+        at = (x + _LOOP - 2, y + 0.35 * CAPTION_SIZE - 2)
+        return self._edge(edge, path, head, at, FORWARD)
 
     def _node(self, node: int) -> str:
         x, y = self._place(node)
@@ -276,13 +253,13 @@ class _Picture:
         if node >= self.graph.start:
             what = "start" if node == self.graph.start else "end"
             sign = (
-                f"M{_n(x - 4)} {_n(y - 6)}V{_n(y + 6)}L{_n(x + 7)} {_n(y)}Z"
+                f"M{px(x - 4)} {px(y - 6)}V{px(y + 6)}L{px(x + 7)} {px(y)}Z"
                 if node == self.graph.start
-                else f"M{_n(x - 5)} {_n(y - 5)}h10v10h-10Z"
+                else f"M{px(x - 5)} {px(y - 5)}h10v10h-10Z"
             )
             return (
                 f'<g class="node"><title>{self.names[node]} {what}: {count}</title>'
-                f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(_CIRCLE)}" fill="{_FORWARD}"/>'
+                f'<circle cx="{px(x)}" cy="{px(y)}" r="{px(_CIRCLE)}" fill="{FORWARD}"/>'
                 f'<path d="{sign}" fill="#ffffff"/></g>'
             )
         box = self.boxes[node]
@@ -292,44 +269,15 @@ class _Picture:
         )
         name = isolated(self.names[node])
         parts = [
-            f'<g class="node"><title>{_escape(name)}: {count}</title>'
-            f'<rect x="{_n(x - box.half_width)}" y="{_n(y - box.half_height)}"'
-            f' width="{_n(2 * box.half_width)}" height="{_n(2 * box.half_height)}" rx="7"'
-            f' fill="#{fill}" stroke="{_FORWARD}"/>'
+            f'<g class="node"><title>{escape(name)}: {count}</title>'
+            f'<rect x="{px(x - box.half_width)}" y="{px(y - box.half_height)}"'
+            f' width="{px(2 * box.half_width)}" height="{px(2 * box.half_height)}" rx="7"'
+            f' fill="#{fill}" stroke="{FORWARD}"/>'
         ]
         line = y - box.half_height + 5
         for text in self.lines[node]:
-            line += _LINE * _NAME_SIZE
-            parts.append(
-                _words(text, x, line - 0.32 * _NAME_SIZE, _NAME_SIZE, _INK, anchor="middle")
-            )
-        line += _LINE * _COUNT_SIZE
-        parts.append(
-            _words(str(count), x, line - 0.32 * _COUNT_SIZE, _COUNT_SIZE, _FAINT, anchor="middle")
-        )
+            line += LINE * _NAME_SIZE
+            parts.append(words(text, x, line - 0.32 * _NAME_SIZE, _NAME_SIZE, INK, MIDDLE))
+        line += LINE * _COUNT_SIZE
+        parts.append(words(str(count), x, line - 0.32 * _COUNT_SIZE, _COUNT_SIZE, FAINT, MIDDLE))
         return "".join([*parts, "</g>"])
-
-
-def _words(
-    text: str, x: float, y: float, size: float, ink: str, *, anchor: str = "", weight: str = ""
-) -> str:
-    more = f' text-anchor="{anchor}"' if anchor else ""
-    more += f' font-weight="{weight}"' if weight else ""
-    return (
-        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" fill="{ink}"{more}>'
-        f"{_escape(text)}</text>"
-    )
-
-
-def _one_line(text: str) -> str:
-    """The text without control characters, of any length."""
-    return " ".join(plain_name(word) for word in text.split())
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _n(value: float) -> str:
-    """A length to a tenth of a pixel."""
-    return f"{value + 0.0:.1f}".removesuffix(".0")

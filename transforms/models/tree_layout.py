@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.transforms.models.dfg_labels import text_width, wrap
+from tracecloak.transforms.models.dfg_labels import LINE, text_width, wrap
 from tracecloak.transforms.models.plain_names import plain_name
 
 Kind = Literal["start", "end", "task", "exclusive", "parallel"]
 Point = tuple[float, float]
 
-NAME_SIZE, LINE = 12.0, 1.25  # pixels, and the height of a line in sizes
+NAME_SIZE = 12.0  # pixels
 NAME_WIDTH, NAME_LINES = 120.0, 3
 _PADDING = 9.0
 _EVENT, _GATEWAY = 26.0, 30.0  # widths
