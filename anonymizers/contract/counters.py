@@ -39,6 +39,11 @@ class CollectNames:
         return traces.vocabulary
 
 
+def variants_and_names() -> dict[str, contract.Counter]:
+    """Returns the counters of queries that take the names from the log: variants, and the names."""
+    return {"variants": CountVariants(), "names": CollectNames()}
+
+
 @dataclass(frozen=True)
 class RangeOfStarts:
     """The earliest and the latest start of a case."""

@@ -51,7 +51,6 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
-    Allowance,
     Budget,
     Means,
     Need,
@@ -74,7 +73,7 @@ from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.statistics.clipped_cells import ClippedCells
 from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
 
@@ -185,11 +184,6 @@ class PrivateDfgParams(ListedParams):
     def spending(self) -> Budget:
         """What each need may spend."""
         return budget_of_parts(self.parts, *self.budget)
-
-    @property
-    def for_names(self) -> Allowance:
-        """What the choice of the activities may spend where they are bought."""
-        return self.spending.means["vocabulary"]
 
     @property
     def borders_us(self) -> np.ndarray | None:
@@ -314,9 +308,7 @@ class PrivateDfg(PartsMethod):
     name: ClassVar[str] = "private-dfg"
     summary: ClassVar[str] = "directly-follows graph with noise on every possible pair"
     Params: ClassVar[type[PrivateDfgParams]] = PrivateDfgParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     version: ClassVar[int] = 2
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"

@@ -55,7 +55,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figure import MEASURED
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 _SECOND_US = 1_000_000
 
@@ -144,9 +144,7 @@ class Pappi(contract.Anonymizer):
     guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PappiParams]] = PappiParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     exact_noise: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

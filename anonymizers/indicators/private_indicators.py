@@ -22,7 +22,7 @@ from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.parts import parts_of, unfolded
 from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.figure_error import FigureError
@@ -36,9 +36,7 @@ class PrivateIndicators(PartsMethod):
     version: ClassVar[int] = 3
     summary: ClassVar[str] = "performance indicators and rules, each with its error"
     Params: ClassVar[type[IndicatorParams]] = IndicatorParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     has_error_bars: ClassVar[bool] = True
     sums: ClassVar = "cells"
     between_chosen: ClassVar[str] = ", "

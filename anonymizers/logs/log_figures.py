@@ -43,6 +43,7 @@ import numpy as np
 
 from tracecloak.anonymizers.logs.estimates import OF_WIDTH, Z95, Estimate, cases_of, figure_within
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
+from tracecloak.anonymizers.times.case_spans import with_neighbours
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
@@ -85,8 +86,8 @@ class _Durations:
         if not rows:
             return None
         counts, deviation = np.array([row.value for row in rows]), rows[0].deviation
-        least = _LEAST_DEVIATIONS * deviation * np.sqrt(_with_neighbours(np.ones(len(counts))))
-        is_used = _with_neighbours(counts) > least
+        least = _LEAST_DEVIATIONS * deviation * np.sqrt(with_neighbours(np.ones(len(counts))))
+        is_used = with_neighbours(counts) > least
         first, last = (np.array([float(row.of[end]) for row in rows]) for end in (0, 1))
         used = np.where(is_used, counts, 0.0)
         return cls(first, last, counts, used, deviation, cases_of(measures))
@@ -132,11 +133,6 @@ class _Durations:
         possible = np.flatnonzero(more >= -slack)
         low = float(self.first[n_surely - 1]) if n_surely else 0.0
         return low, float(self.last[possible[-1]]) if len(possible) else 0.0
-
-
-def _with_neighbours(row: np.ndarray) -> np.ndarray:
-    """Each number plus the one before it and the one after it, where there is one."""
-    return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
 
 
 def time_figures(measures: ReleasedMeasures, times: LogTimes) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ from pydantic import Field
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.sizes import sizes_part
 from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget
+from tracecloak.anonymizers.rigorous.budget import UNITS, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.group_params import GroupedParams
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE, VOCABULARY_SHARE, Exact
@@ -403,11 +403,6 @@ class PrivateLogParams(GroupedParams):
     def spending(self) -> Budget:
         """What each need may spend."""
         return budget_of_parts(self.parts, *self.budget)
-
-    @property
-    def for_names(self) -> Allowance:
-        """What the choice of the activities may spend where they are bought."""
-        return self.spending.means["vocabulary"]
 
 
 Parts = Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]

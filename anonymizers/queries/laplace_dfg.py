@@ -30,7 +30,7 @@ from tracecloak.anonymizers.queries.pair_query import (
     noise_of,
 )
 from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 
 class LaplaceDfg(PairQueryMethod):
@@ -39,9 +39,7 @@ class LaplaceDfg(PairQueryMethod):
     name: ClassVar[str] = "laplace-dfg"
     summary: ClassVar[str] = "directly-follows graph with Laplace noise on each pair"
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     has_error_bars: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1"},

@@ -20,8 +20,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.prefix_method import (
     Form,
@@ -109,10 +108,7 @@ class LaplaceVariants(LevelMethod):
             )
             return decision_of(counts, vocabulary, params, half_width_of(params))
 
-        counters: dict[str, contract.Counter] = {
-            "variants": CountVariants(),
-            "names": CollectNames(),
-        }
+        counters = variants_and_names()
         needs = params.needs
         return (
             Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),

@@ -36,7 +36,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import sizes_of
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -218,10 +218,7 @@ class Sacofa(LevelMethod):
         return Part("rules", needs, lambda means: sentence, decide, counters, _ROUND, reality)
 
     def _variants(self, params: SacofaParams) -> Part:
-        counters: dict[str, contract.Counter] = {
-            "variants": CountVariants(),
-            "names": CollectNames(),
-        }
+        counters = variants_and_names()
         if params.rules == "log":
             counters["relations"] = _Relations(None)
         source = "the noisy rules" if params.rules == "bought" else "the public model"

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.rigorous.budget import Budget
 from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.schemas.errors import UsageError
 
@@ -38,8 +38,8 @@ class ListedParams(RigorousParams, ABC):
 
     @property
     @abstractmethod
-    def for_names(self) -> Allowance:
-        """What the choice of the activities may spend where they are bought."""
+    def spending(self) -> Budget:
+        """What each need may spend, with that of the vocabulary where it is bought."""
 
     def check_names(self) -> None:
         """Makes sure that the activities are known or bought.
@@ -52,7 +52,8 @@ class ListedParams(RigorousParams, ABC):
         from tracecloak.anonymizers.rigorous.weighted_names import likely_names
 
         try:
-            outcome = f"finds {likely_names(self.for_names, self.max_activities, self.max_units)}"
+            allowance = self.spending.means["vocabulary"]
+            outcome = f"finds {likely_names(allowance, self.max_activities, self.max_units)}"
         except UsageError:  # the noise would be wider than any that is drawn
             outcome = "finds no activity at this epsilon and delta"
         raise ValueError(

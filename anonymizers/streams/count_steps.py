@@ -12,7 +12,7 @@ from tracecloak.anonymizers.streams.params import StreamParams
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.published.step import Step, StepRelease, View
 
 
@@ -26,9 +26,7 @@ class CountSteps:
     guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")
     released: ClassVar[type[Step]] = StepRelease
 
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
 
     def __init__(self, params: StreamParams) -> None:
         self.params = params

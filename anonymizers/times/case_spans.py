@@ -144,7 +144,7 @@ def decide_spans(
     borders = time_borders(n_bins, n_ticks, second)
     k = len(borders) + 1
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
-    together, n_summed = _with_neighbours(noisy), _with_neighbours(np.ones(k))
+    together, n_summed = with_neighbours(noisy), with_neighbours(np.ones(k))
     deviation = noise.deviation
     least = _LEAST_DEVIATIONS * deviation * np.sqrt(n_summed)
     shares_kept = np.where(together > least, np.maximum(noisy, 0), 0.0)
@@ -181,8 +181,8 @@ def wide_bins(shares: np.ndarray, borders: np.ndarray, n_wide: int) -> np.ndarra
     return np.unique(parts, return_inverse=True)[1].astype(np.int64)
 
 
-def _with_neighbours(row: np.ndarray) -> np.ndarray:
-    """Each number plus the one before it and the one after it, where there is one."""
+def with_neighbours(row: np.ndarray) -> np.ndarray:
+    """Returns each number plus the one before it and the one after it, where there is one."""
     return row + np.append(0, row[:-1]) + np.append(row[1:], 0)
 
 

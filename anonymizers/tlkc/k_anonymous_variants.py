@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,15 +20,19 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
+from tracecloak.anonymizers.tlkc.known_cases import (
+    KnownCaseCounter,
+    Suppressing,
+    released,
+    syntactic,
+)
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams
 from tracecloak.anonymizers.tlkc.verify import VariantRequirement, verify_k_anonymity
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
+from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.background_knowledge import CaseTable, KnownCases
 
 
@@ -49,20 +53,9 @@ class EventsDecision(contract.Decision):
     kept: np.ndarray
 
 
-class KAnonymous(contract.Anonymizer):
+class KAnonymous(Suppressing):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
-    guarantee_kind: ClassVar[Kind] = "syntactic"
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "event", "event"),
-        Operation("suppression", "case", "case"),
-        Operation("generalization", "event", "time:timestamp"),
-        Operation("substitution", "event", "time:timestamp"),
-        SUPPRESSED_STARTS,
-    )
-    exact_noise: ClassVar[bool] = True
-    verifies: ClassVar[bool] = True
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"k": 2},
@@ -77,10 +70,6 @@ class KAnonymous(contract.Anonymizer):
     def attributes(self, params: KAnonymousParams) -> tuple[Attribute, ...]:
         """Returns the resource, if it is known: it is read and released."""
         return declared(params.resources)
-
-    def rounds(self, params: KAnonymousParams) -> tuple[str, ...]:
-        """Returns the one round, in which everything is decided."""
-        return ("suppression",)
 
     def guarantee(self, params: KAnonymousParams) -> Guarantee:
         """Returns the property of the released log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.guarantee import Kind as GuaranteeKind
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
 from tracecloak.schemas.statistics.background_knowledge import (
     UNIT_US,
     Kind,
@@ -51,6 +53,26 @@ class KnownCaseCounter:
             self.knowledge.words(traces),
             np.stack(cells, axis=1) if cells else np.zeros((traces.n_cases, 0), np.int32),
         )
+
+
+class Suppressing(contract.Anonymizer):
+    """What the methods of the family share: in one round it is decided which events go."""
+
+    guarantee_kind: ClassVar[GuaranteeKind] = "syntactic"
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("suppression", "event", "event"),
+        Operation("suppression", "case", "case"),
+        Operation("generalization", "event", "time:timestamp"),
+        Operation("substitution", "event", "time:timestamp"),
+        SUPPRESSED_STARTS,
+    )
+    exact_noise: ClassVar[bool] = True
+    verifies: ClassVar[bool] = True
+
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the one round, in which everything is decided."""
+        return ("suppression",)
 
 
 def syntactic(

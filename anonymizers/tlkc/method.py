@@ -20,13 +20,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter, released, syntactic
+from tracecloak.anonymizers.tlkc.known_cases import (
+    KnownCaseCounter,
+    Suppressing,
+    released,
+    syntactic,
+)
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
     Patterns,
@@ -43,8 +48,7 @@ from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
+from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
     codes_of_words,
@@ -74,23 +78,12 @@ class SuppressionDecision(contract.Decision):
         return np.split(self.words, self.offsets[1:-1])
 
 
-class Tlkc(contract.Anonymizer):
+class Tlkc(Suppressing):
     """The method; see the module."""
 
     name: ClassVar[str] = "tlkc"
     summary: ClassVar[str] = "suppresses events until all knowledge matches k cases"
-    guarantee_kind: ClassVar[Kind] = "syntactic"
     Params: ClassVar[type[TlkcParams]] = TlkcParams
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "event", "event"),
-        Operation("suppression", "case", "case"),
-        Operation("generalization", "event", "time:timestamp"),
-        Operation("substitution", "event", "time:timestamp"),
-        SUPPRESSED_STARTS,
-    )
-    exact_noise: ClassVar[bool] = True
-    verifies: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"k": 2},
         {"k": 2, "knowledge_kind": "sequence", "algorithm": "frequent_traces"},
@@ -108,10 +101,6 @@ class Tlkc(contract.Anonymizer):
     def attributes(self, params: TlkcParams) -> tuple[Attribute, ...]:
         """Returns the resource and the sensitive attributes: they are read and released."""
         return (*declared(params.resources), *params.sensitive_attributes)
-
-    def rounds(self, params: TlkcParams) -> tuple[str, ...]:
-        """Returns the one round, in which everything is decided."""
-        return ("suppression",)
 
     def guarantee(self, params: TlkcParams) -> Guarantee:
         """Returns the property of the released log."""

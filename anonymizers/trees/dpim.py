@@ -39,7 +39,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
@@ -57,7 +57,7 @@ from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_end
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise
 from tracecloak.schemas.published.guarantee import Guarantee, Kind, at_most
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -197,9 +197,7 @@ class Dpim(contract.Anonymizer):
     guarantee_kind: ClassVar[Kind] = "published"
     log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[DpimParams]] = DpimParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     exact_noise: ClassVar[bool] = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1.25"},
@@ -280,7 +278,7 @@ class Dpim(contract.Anonymizer):
 
     def requires(self, round_name: str, params: DpimParams) -> Mapping[str, contract.Counter]:
         """Returns the counters."""
-        return {"variants": CountVariants(), "names": CollectNames()}
+        return variants_and_names()
 
     def decide(
         self,

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.rigorous.bought import known_vocabulary
 from tracecloak.anonymizers.rigorous.parts import Given, Part
 from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.anonymizers.trees.process_tree_parts import TREE, ProcessTreeParams, parts_of_tree
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.published.tree import ReleasedTree
 
 
@@ -46,9 +46,7 @@ class ProcessTreeMiner(PartsMethod):
     name: ClassVar[str] = "process-tree"
     summary: ClassVar[str] = "process tree chosen for fitness and precision"
     Params: ClassVar[type[ProcessTreeParams]] = ProcessTreeParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("condensation", "event", "concept:name"),
-    )
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_pairs": 4},

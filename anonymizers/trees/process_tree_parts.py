@@ -33,7 +33,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
-from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
@@ -131,11 +131,6 @@ class ProcessTreeParams(ListedParams):
     def spending(self) -> Budget:
         """What each need may spend."""
         return budget_of(*self.budget, self.needs)
-
-    @property
-    def for_names(self) -> Allowance:
-        """What the choice of the activities may spend where they are bought."""
-        return self.spending.means["vocabulary"]
 
     @property
     def public_pairs(self) -> int | None:

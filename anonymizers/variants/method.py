@@ -20,7 +20,7 @@ from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabular
 from tracecloak.anonymizers.rigorous.bought_length import length_part
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import (
-    Allowance,
+    Budget,
     Need,
     Pure,
     Sums,
@@ -87,13 +87,13 @@ class VariantLogParams(ListedParams):
         return 1 - bought - LENGTH_SHARE * (self.longest_case is None)
 
     @property
-    def for_names(self) -> Allowance:
-        """What the choice of the activities may spend, whatever else a generator chooses."""
+    def spending(self) -> Budget:
+        """What each need may spend, with one for the variants, whatever a generator chooses."""
         needs = [need for part in self.bought_parts() for need in part.needs]
         last: Need = Sums("variants", self.variants_share, of_one_cell(), is_any_clip=True)
         if self.is_pure:
             last = Pure("variants", self.variants_share)
-        return budget_of(*self.budget, (*needs, last)).means["vocabulary"]
+        return budget_of(*self.budget, (*needs, last))
 
 
 class CutVariantLogParams(VariantLogParams):

@@ -20,8 +20,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval, lapl
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
-from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import CollectNames, CountVariants
+from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Pure
@@ -103,10 +102,7 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
             f"one unit alone reaches the threshold of {params.threshold} cases with probability at "
             "most delta. All that is released follows from these counts."
         )
-        counters: dict[str, contract.Counter] = {
-            "variants": CountVariants(),
-            "names": CollectNames(),
-        }
+        counters = variants_and_names()
         return (
             Part(
                 "variants",

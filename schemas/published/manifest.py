@@ -41,6 +41,8 @@ class Operation:
     target: str
 
 
+CONDENSED = Operation("condensation", "event", "concept:name")
+"""Numbers of activities are released, and no events."""
 SUPPRESSED_TIMES = Operation("suppression", "event", "time:timestamp")
 SUPPRESSED_STARTS = Operation("suppression", "case", "time:timestamp")
 """All cases begin at one public time, and times are since then."""
