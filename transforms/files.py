@@ -240,6 +240,15 @@ def keep_private(path: Path) -> None:
     path.chmod(0o600)
 
 
+def sync_folder(folder: Path) -> None:
+    """Makes sure that the names in a folder of this machine survive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
     """Writes a file of this machine that only its owner reads: it appears whole, or not at all.
 

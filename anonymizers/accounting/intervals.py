@@ -28,6 +28,7 @@ _PI = (
 # From here on the asymptotic series of the normal tail is precise to e^(-72), before it the power
 # series loses 32 digits at most.
 _FAR = 12
+_Operation = Callable[[Decimal, Decimal], Decimal]
 
 
 @lru_cache(maxsize=64)
@@ -90,12 +91,7 @@ class Interval:
         if self.low >= 0 and other.low >= 0:  # usually so, and two corners are enough
             low, high = down.multiply(self.low, other.low), up.multiply(self.high, other.high)
             return Interval(low, high, self.digits)
-        corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(
-            min(down.multiply(a, b) for a, b in corners),
-            max(up.multiply(a, b) for a, b in corners),
-            self.digits,
-        )
+        return self._of_corners(other, down.multiply, up.multiply)
 
     def __truediv__(self, other: Interval | int) -> Interval:
         """Quotient by a number that is proven to be positive.
@@ -110,12 +106,12 @@ class Interval:
         if self.low >= 0:
             low, high = down.divide(self.low, other.high), up.divide(self.high, other.low)
             return Interval(low, high, self.digits)
+        return self._of_corners(other, down.divide, up.divide)
+
+    def _of_corners(self, other: Interval, down: _Operation, up: _Operation) -> Interval:
         corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
-        return Interval(
-            min(down.divide(a, b) for a, b in corners),
-            max(up.divide(a, b) for a, b in corners),
-            self.digits,
-        )
+        low, high = min(down(*ab) for ab in corners), max(up(*ab) for ab in corners)
+        return Interval(low, high, self.digits)
 
     def at_least(self, least: Fraction | int) -> Interval:
         """The larger of this number and another."""
@@ -226,14 +222,10 @@ def _normal_cdf(x: Decimal, digits: int) -> Interval:
     size = -Interval(x, x, digits + 40)
     square = size * size
     pi = Interval(Decimal(_PI + "9"), Decimal(_PI + "99"), digits + 40)
-    density = (-square / 2).exp() * _rsqrt(pi * 2)
+    density = (-square / 2).exp() * (-(pi * 2).log() / 2).exp()
     far = x <= -_FAR
     tail = density * _mills_far(size) if far else Interval.of(1, digits) / 2 - density * _odd(size)
     return Interval(max(tail.low, Decimal(0)), tail.high, digits)
-
-
-def _rsqrt(value: Interval) -> Interval:
-    return (-value.log() / 2).exp()
 
 
 def _odd(x: Interval) -> Interval:

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED
 from tracecloak.anonymizers.graphs.noisy_graph import shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import VariantsWithin, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
@@ -135,8 +135,6 @@ def clips_part(params: Any) -> Part:
         for name in counters
     )
     if params.may_choose:
-        from tracecloak.anonymizers.variants.generator import VariantsWithin
-
         counters |= {"variants": VariantsWithin(), "lengths": LengthsOfCases()}
         blocks = tuple(params.shares)
         largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)

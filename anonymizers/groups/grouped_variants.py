@@ -124,7 +124,7 @@ class GroupSums:
         wide = allowance.relative_width * m
         rank = rank_of_clip(wide, cells.size, cells.n_groups, _RANK_WEIGHT)
         squared = choose_clip(longer, of_ranks, rank, m, randomness, f"{name}/group ranks")
-        units = units_of_part(allowance, m)
+        units = max(lattice_units(allowance, m) // PARTS, 1)  # public, whatever the clip
         clip = math.isqrt(squared * (units * PARTS) ** 2)
         noise = allowance.noise(of_clipped_cells(clip, m), units * PARTS)
         values = vectors.clipped(clip, units) * counted.counts[vectors.rows]
@@ -231,11 +231,6 @@ def group_cells(groups: Groups, domain: Domain) -> GroupCells:
     """
     bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
     return GroupCells(len(groups.names), bins)
-
-
-def units_of_part(allowance: Allowance, max_units: int) -> int:
-    """Returns the lattice steps of a sixteenth of an occurrence: public, whatever the clip."""
-    return max(lattice_units(allowance, max_units) // PARTS, 1)
 
 
 # A step between groups is taken for noise below so many of its deviations, and a group is come to

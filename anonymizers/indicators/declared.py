@@ -203,9 +203,10 @@ class Indicator(pydantic.BaseModel):
     @property
     def steps_of(self) -> tuple[Group, ...]:
         """The activities or pairs that are declared: those that it names, or is told apart by."""
-        if self.by == self.steps:
-            return self.groups or ()
-        return ()
+        named = getattr(self, "activity", None) if self.steps == ACTIVITY else None
+        if named is not None:
+            return (named,)
+        return (self.groups or ()) if self.by == self.steps else ()
 
     @property
     def is_by_steps(self) -> bool:
@@ -355,11 +356,6 @@ class Rework(Indicator):
         """See `Indicator`."""
         return "share with rework" + (f" of {self.activity}" if self.activity else "")
 
-    @property
-    def steps_of(self) -> tuple[Group, ...]:
-        """See `Indicator`."""
-        return (self.activity,) if self.activity is not None else super().steps_of
-
 
 def _one_of_two(named: str | None, by: str | None, steps: str) -> None:
     if (named is None) == (by != steps):
@@ -387,11 +383,6 @@ class Frequency(Indicator):
         of_case = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
         what = "occurrences of" if of_case else "cases with"
         return f"{what} {self.activity or 'an activity'}{of_case}"
-
-    @property
-    def steps_of(self) -> tuple[Group, ...]:
-        """See `Indicator`."""
-        return (self.activity,) if self.activity is not None else super().steps_of
 
 
 class Rule(Indicator):
@@ -486,11 +477,6 @@ class Working(Timed):
     def words(self) -> str:
         """See `Indicator`."""
         return f"{self.of_words} working time of {self.activity or 'an activity'}"
-
-    @property
-    def steps_of(self) -> tuple[Group, ...]:
-        """See `Indicator`."""
-        return (self.activity,) if self.activity is not None else super().steps_of
 
 
 class Amount(Measured):

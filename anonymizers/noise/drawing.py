@@ -221,16 +221,6 @@ def draw_gaussian(
     return stream.noise.gaussian(stream, numerators, denominators)
 
 
-def draw_truncated_laplace(
-    stream: CellStream,
-    numerators: np.ndarray | int,
-    denominators: np.ndarray | int,
-    bounds: np.ndarray | int,
-) -> np.ndarray:
-    """Returns int64[n], truncated noise; see `samplers.truncated_discrete_laplace`."""
-    return stream.noise.truncated_laplace(stream, numerators, denominators, bounds)
-
-
 def select(
     stream: CellStream,
     scores: np.ndarray,

@@ -5,11 +5,14 @@ How they are chosen is in `bought_vocabulary` and `bought_length`; the clip is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
@@ -51,3 +54,18 @@ def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
     if "length" not in decisions:
         return traces
     return traces.truncate(decisions["length"].max_trace_length)
+
+
+@dataclass(frozen=True)
+class VariantsWithin:
+    """Cases by variant, over the vocabulary and within the length that were bought, if any were."""
+
+    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> VariantHistogram:
+        """Counts a batch."""
+        return VariantHistogram.from_traces(
+            within_length(in_vocabulary(traces, decisions), decisions)
+        )

@@ -61,27 +61,6 @@ ANY_EPSILON = Fraction(10**6)
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """What a ledger sets aside before a stream begins.
-
-    Attributes:
-        epsilon: Of the promise.
-        delta: Of the promise.
-        window: The promise is about what a unit does within any so many consecutive steps; None:
-            over all steps of the horizon.
-        horizon_epsilon: What holds for a unit that counts as often as it may over the whole
-            horizon, not rounded down; `epsilon` where `window` is None.
-        horizon_delta: The delta that goes with it.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    window: int | None
-    horizon_epsilon: Fraction
-    horizon_delta: Fraction
-
-
-@dataclass(frozen=True)
 class ContinualNoise:
     """The noise of one statistic of a stream; `continual_noise` and `variant_noise` make it.
 
@@ -231,17 +210,21 @@ class ContinualNoise:
         window = self.participation.window
         if window is None:
             return always
-        whole = self.reservation()
-        epsilon = math.ceil(whole.horizon_epsilon * 100) / 100
+        horizon_epsilon, delta = self.over_horizon()
+        epsilon = math.ceil(horizon_epsilon * 100) / 100
         return (
             f"Protected is what a unit does within any {window:,} consecutive steps. Over all "
             f"{self.strategy.horizon:,} steps epsilon {epsilon:g} with delta "
-            f"{float(whole.horizon_delta):g} holds for a unit that counts as often as it may.",
+            f"{float(delta):g} holds for a unit that counts as often as it may.",
             *always,
         )
 
-    def reservation(self) -> Reservation:
-        """Returns what must be reserved for the declared horizon."""
+    def over_horizon(self) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) that a ledger sets aside for the declared horizon.
+
+        They hold for a unit that counts as often as it may over all of it, and are not rounded
+        down; without a window they are those of the promise.
+        """
         participation = self.participation
         n_windows = participation.n_windows(self.strategy.horizon)
         epsilon, delta = self.epsilon, self.delta
@@ -251,7 +234,7 @@ class ContinualNoise:
         elif n_windows > 1:
             norm = self.strategy.norm_over_all(participation) * self.case_norm
             epsilon = self._epsilon_at(norm, delta)
-        return Reservation(self.epsilon, self.delta, participation.window, epsilon, delta)
+        return epsilon, delta
 
     def repeated_epsilon(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
         """Returns (epsilon, delta) for a unit each of whose cases counts again and again.
@@ -292,7 +275,7 @@ class ContinualNoise:
         """
         over = replace(self, strategy=replace(self.strategy, horizon=horizon))
         if self.participation.window is not None:
-            return over.reservation().horizon_epsilon
+            return over.over_horizon()[0]
         norm = over.strategy.norm(self.participation) * self.case_norm
         if self.is_laplace or norm == self.sensitivity:
             return self.epsilon

@@ -127,9 +127,8 @@ class StreamParams(RigorousParams, ABC):
         Beyond `budget` only with w_event, whose promise is on fewer steps. Epsilon is rounded up to
         a decimal.
         """
-        parts = [noise.reservation() for noise in self.noises.values()]
-        epsilon = sum((part.horizon_epsilon for part in parts), Fraction(0))
-        delta = sum((part.horizon_delta for part in parts), Fraction(0))
+        parts = [noise.over_horizon() for noise in self.noises.values()]
+        epsilon, delta = (sum(of, Fraction(0)) for of in zip(*parts, strict=True))
         if self.guarantee == "w_event":
             epsilon = Fraction(math.ceil(epsilon * 10**6), 10**6)
         return epsilon, delta

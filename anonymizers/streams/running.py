@@ -90,50 +90,44 @@ class DecidedStep:
     released: Step
 
 
+@dataclass(eq=False, repr=False)
 class RunningStream:
-    """What happens to the state of a stream; itself without state."""
+    """What happens to the state of a stream; itself without state.
 
-    def __init__(
-        self,
-        product: StepProduct,
-        rule: ClosingRule,
-        name: StreamName,
-        key: ReleaseKey,
-        identities: ReleaseKey,
-        by_individual: bool = False,
-        cap: CaseCap | None = None,
-    ) -> None:
-        """Keeps what is constant.
+    Attributes:
+        product: What is published.
+        rule: When a case closes, with step 0 where the horizon begins.
+        name: The stream's.
+        key: The epoch's, of its noise.
+        identities: The key of identities, the same in all epochs.
+        by_individual: The unit is the individual, whom every event must name.
+        cap: How many cases of an individual count; None: all.
+    """
 
-        Args:
-            product: What is published.
-            rule: When a case closes, with step 0 where the horizon begins.
-            name: The stream's.
-            key: The epoch's, of its noise.
-            identities: The key of identities, the same in all epochs.
-            by_individual: The unit is the individual, whom every event must name.
-            cap: How many cases of an individual count; None: all.
-        """
-        self._product = product
-        self._rule = rule
-        self._name = name
-        self._key = key
-        self._identities = Identities(identities)
-        self._by_individual = by_individual
-        self._cap = cap
+    product: StepProduct
+    rule: ClosingRule
+    name: StreamName
+    key: ReleaseKey
+    identities: ReleaseKey
+    by_individual: bool = False
+    cap: CaseCap | None = None
+
+    def __post_init__(self) -> None:
+        """Derives the keys of names."""
+        self._identities = Identities(self.identities)
 
     @property
     def horizon(self) -> int:
         """Number of steps."""
-        return self._product.horizon
+        return self.product.horizon
 
     def release_us(self, step: int) -> int:
         """Returns when a step is released, if all its messages are there by then."""
-        return self._rule.release_time(step)
+        return self.rule.release_time(step)
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""
-        opened = OpenCases.none(self._by_individual)
+        opened = OpenCases.none(self.by_individual)
         return StreamState(opened, (), CountedCases.none(), {}, (), 0, b"")
 
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
@@ -142,9 +136,9 @@ class RunningStream:
         What was published after the last step has ended is left out: it changes no step. So is what
         was published before its name came to a closed vocabulary.
         """
-        keyed = self._identities.keyed(events, self._rule, self._by_individual)
-        within, _ = keyed.before(self._rule.step_start(self.horizon))
-        return within.known() if self._rule.since else within
+        keyed = self._identities.keyed(events, self.rule, self.by_individual)
+        within, _ = keyed.before(self.rule.step_start(self.horizon))
+        return within.known() if self.rule.since else within
 
     def take(self, state: StreamState, events: CaseEvents) -> StreamState:
         """Returns the state with these messages; when all steps are decided it stays as it is."""
@@ -153,7 +147,7 @@ class RunningStream:
         state = replace(state, pending=(*state.pending, events))
         # If cases may open again, all messages wait for the next closing. A message that is read
         # later can be older, and can keep its case closed.
-        if self._rule.tombstone_us is not None:
+        if self.rule.tombstone_us is not None:
             return state
         # The first pending batch may be what the last merging left over, since its messages come
         # after the next closing. It does not count towards the next merging.
@@ -170,13 +164,13 @@ class RunningStream:
             state: The state.
             before: The vocabulary with which it has codes.
         """
-        codes, product = self._rule.codes.codes(before.names), cast(Any, self._product)
+        codes, product = self.rule.codes.codes(before.names), cast(Any, self.product)
 
         def recoded(events: Any) -> Any:
             return replace(events, activities=codes[events.activities])
 
         opened, pending = recoded(state.opened), tuple(map(recoded, state.pending))
-        waiting, past = product.grown(before, state.waiting, state.past, self._name, self._key)
+        waiting, past = product.grown(before, state.waiting, state.past, self.name, self.key)
         return replace(state, opened=opened, pending=pending, waiting=waiting, past=past)
 
     def due_us(self, state: StreamState) -> int | None:
@@ -186,7 +180,7 @@ class RunningStream:
         """
         if state.next_step >= self.horizon:
             return None
-        return min(self._closing_us(state), self._rule.release_time(state.next_step))
+        return min(self._closing_us(state), self.rule.release_time(state.next_step))
 
     def advance(
         self, state: StreamState, complete_until_us: int
@@ -216,8 +210,8 @@ class RunningStream:
         if (closes := state.opened.next_close) is not None:
             moments.append(closes)
         if (first := state.first_pending_us) is not None:
-            moments.append(self._rule.earliest_close(first))
-        return self._rule.step_end(min(moments)) if moments else _NEVER
+            moments.append(self.rule.earliest_close(first))
+        return self.rule.step_end(min(moments)) if moments else _NEVER
 
     def _merged(self, state: StreamState, moment_us: int) -> StreamState:
         """The messages that were published before a moment are among the open cases."""
@@ -225,7 +219,7 @@ class RunningStream:
         if first is None or first >= moment_us:
             return state
         early, later = CaseEvents.concat(state.pending).before(moment_us)
-        opened = state.opened.add(early, self._rule, state.next_step)
+        opened = state.opened.add(early, self.rule, state.next_step)
         return replace(state, opened=opened, pending=(later,) if later.n_events else ())
 
     def _closed(self, state: StreamState, moment_us: int) -> StreamState:
@@ -234,14 +228,14 @@ class RunningStream:
         What was published from that moment on is no part of this, however far messages are read.
         """
         state = self._merged(state, moment_us)
-        opened, steps, n_late = state.opened.close(moment_us, self._rule, state.next_step)
+        opened, steps, n_late = state.opened.close(moment_us, self.rule, state.next_step)
         counted = state.counted
-        if self._cap is not None and steps:
-            counted, steps = counted.within(steps, self._cap, state.next_step)
+        if self.cap is not None and steps:
+            counted, steps = counted.within(steps, self.cap, state.next_step)
         waiting = dict(state.waiting)
         for step, cases in steps:
             if step < self.horizon:
-                added = counted_of(self._product, cases, self._key)
+                added = counted_of(self.product, cases, self.key)
                 before = [waiting[step]] if step in waiting else []
                 waiting[step] = self._sum([*before, added])
         return replace(
@@ -252,7 +246,7 @@ class RunningStream:
         return Statistics(
             {
                 name: Pieces(kind, [part.by_name[name] for part in counts]).result()
-                for name, kind in kinds_of(self._product).items()
+                for name, kind in kinds_of(self.product).items()
             }
         )
 
@@ -260,10 +254,10 @@ class RunningStream:
         step = state.next_step
         waiting = dict(state.waiting)
         counted = waiting.pop(step) if step in waiting else self._sum(())
-        digest = counts_digest(state.digest, step, counted, self._key)
-        of_product = Statistics({name: counted.by_name[name] for name in self._product.kinds})
-        name = replace(self._name, counts_digest=digest.hex())
-        released, new_past = self._product.publish(step, of_product, state.past, name, self._key)
+        digest = counts_digest(state.digest, step, counted, self.key)
+        of_product = Statistics({name: counted.by_name[name] for name in self.product.kinds})
+        name = replace(self.name, counts_digest=digest.hex())
+        released, new_past = self.product.publish(step, of_product, state.past, name, self.key)
         past = state.past if new_past is None else (*state.past, new_past)
         after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
         return after, DecidedStep(step, digest, released)

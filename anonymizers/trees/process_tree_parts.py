@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar
 
 import numpy as np
 import pydantic
@@ -31,7 +29,7 @@ from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import VariantsWithin, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, most_names_of_pairs
@@ -51,7 +49,6 @@ from tracecloak.anonymizers.trees.fitness import (
 )
 from tracecloak.anonymizers.trees.questions import AskedEnds, HalvedBudget
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.models.process_tree import ProcessTree, flower, normalise
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -198,20 +195,7 @@ _MOST_NAMES = most_names_of_pairs(1)
 _WEIGHT_OF_NOISE = 1.5
 
 
-@dataclass(frozen=True)
-class Variants:
-    """Cases by variant, over the vocabulary that was bought if one was."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        """Counts a batch."""
-        return VariantHistogram.from_traces(in_vocabulary(traces, decisions))
-
-
-_COUNTERS: Mapping[str, contract.Counter] = {"variants": Variants()}
+_COUNTERS: Mapping[str, contract.Counter] = {"variants": VariantsWithin()}
 
 
 def parts_of_tree(params: ProcessTreeParams) -> tuple[Part, ...]:

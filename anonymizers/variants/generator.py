@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.bought import VariantsWithin
 from tracecloak.anonymizers.rigorous.budget import Means, Need, scaled
 from tracecloak.anonymizers.rigorous.cells import too_many_names
 from tracecloak.anonymizers.rigorous.parts import Given, Part
@@ -99,21 +99,6 @@ class VariantGenerator(Protocol):
             randomness: The release's; every purpose begins with the generator's name.
         """
         ...
-
-
-@dataclass(frozen=True)
-class VariantsWithin:
-    """Cases by variant, over the vocabulary and within the length that were bought, if any were."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        """Counts a batch."""
-        return VariantHistogram.from_traces(
-            within_length(in_vocabulary(traces, decisions), decisions)
-        )
 
 
 def takes_whole_cases(generator: VariantGenerator) -> bool:

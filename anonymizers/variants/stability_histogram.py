@@ -21,7 +21,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 from tracecloak.anonymizers.contract.counters import variants_and_names
-from tracecloak.anonymizers.noise.drawing import draw_laplace, draw_truncated_laplace
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Pure
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
@@ -136,7 +136,7 @@ def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDec
     cells = given.randomness.identify("variant", counted.sequences)
     stream = CellStream(given.randomness, "variant count", cells)
     if params.noise == "truncated":
-        noise = draw_truncated_laplace(stream, *params.scale, params.threshold - 1)
+        noise = stream.noise.truncated_laplace(stream, *params.scale, params.threshold - 1)
     else:
         noise = draw_laplace(stream, *params.scale)
     noisy = counted.counts + noise

@@ -79,7 +79,7 @@ class Watch:
             *(("variant", *variant) for variant in self.variants),
             *(("pair", *pair) for pair in distinct),
             *(("pair in its bin", *pair) for pair in distinct),
-            *(("noise", what) for what in dict.fromkeys(k[1] for k in self.cells if _is_count(k))),
+            *dict.fromkeys(("noise", key[1]) for key in self.cells if key[0] == "count"),
             *self.cells,
         ]
 
@@ -113,10 +113,6 @@ class Watch:
         if seen is None:
             return [1.0] + [math.nan] * len(self.keys)
         return [0.0, *(seen.get(key, math.nan) for key in self.keys)]
-
-
-def _is_count(key: Key) -> bool:
-    return key[0] == "count"
 
 
 def changed_cells(

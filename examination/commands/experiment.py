@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.commands.flags import (
     add_flag,
@@ -16,9 +15,6 @@ from tracecloak.pipelines.commands.flags import (
 )
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
-
-if TYPE_CHECKING:
-    from tracecloak.examination.experiments.statements import Statement
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -145,7 +141,7 @@ def run(given: Given) -> int:
     for log, statements in stated.items():
         if statements:
             shown.append((f"on {log}", f"of the paper's statements: {counted(statements)}"))
-            shown += [(one.verdict, _statement_text(one)) for one in statements]
+            shown += [(s.verdict, f"{s.text} ({s.source}): {s.found}") for s in statements]
     data = {
         "page": str(page),
         "charts": list(map(str, images)),
@@ -159,7 +155,3 @@ def run(given: Given) -> int:
     }
     show(Result(shown, data), given.form)
     return 0
-
-
-def _statement_text(statement: Statement) -> str:
-    return f"{statement.text} ({statement.source}): {statement.found}"

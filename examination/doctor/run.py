@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tracecloak.examination.doctor import (
@@ -68,10 +68,7 @@ class Line:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
-        return {
-            "check": self.check, "status": self.status, "text": self.text,
-            "exit_code": self.exit_code, "cause": self.cause,
-        }  # fmt: skip
+        return asdict(self)
 
 
 def looked_at(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.budget.opening import store_of
+from tracecloak.pipelines.budget.opening import accounts_of, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
@@ -116,12 +116,7 @@ class Setting:
         if config.ledger is None and config.new_ledger and not self.store.has_ledger_file:
             return None
         try:
-            accounts = {}
-            if config.accounts is not None:
-                from tracecloak.pipelines.ledger.accounts import load_accounts
-
-                accounts = load_accounts(config.accounts, config.account)
-            return Ledger(url, accounts, _PATIENCE_SECONDS)
+            return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
             memory = LedgerMemory(self.store, place_of(url))
             seen = memory.head() if self.reads_copies and self.store.names(memory.file) else None

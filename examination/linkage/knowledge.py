@@ -380,9 +380,15 @@ def _canonical(
     if kind == "relative":
         # An event without an element has none at whatever time.
         words = np.where(words > 0, words + relative_units(traces, unit), 0)
-    cases = KnownCases.from_cases(traces.offsets, words, log.labels).decoded()
-    longest = int(traces.lengths.max(initial=1))
-    return cases.canonical(kind, longest)
+    return canonical_rows(traces.offsets, words, log.labels, kind)
+
+
+def canonical_rows(
+    offsets: np.ndarray, words: np.ndarray, labels: np.ndarray, kind: Kind
+) -> tuple[CaseTable, np.ndarray]:
+    """Returns the distinct ones of cases with their labels; see `CaseTable.canonical`."""
+    longest = int(np.diff(offsets).max(initial=1))
+    return KnownCases.from_cases(offsets, words, labels).decoded().canonical(kind, longest)
 
 
 def target_of(

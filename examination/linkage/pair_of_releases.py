@@ -38,7 +38,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pyarrow.compute as pc
 
-from tracecloak.examination.linkage.knowledge import LinkedLog, elements_of
+from tracecloak.examination.linkage.knowledge import LinkedLog, canonical_rows, elements_of
 from tracecloak.examination.linkage.logs import ReleasedLog, coded, texts_of
 from tracecloak.examination.linkage.supposed import Making, Supposed
 from tracecloak.examination.measure.perspectives import Elements, has_resources
@@ -51,7 +51,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     UNIT_US,
     CaseTable,
     Kind,
-    KnownCases,
     TimeUnit,
 )
 
@@ -314,9 +313,7 @@ class ElementCases:
     def canonical(self, kind: Kind) -> tuple[CaseTable, np.ndarray]:
         """Returns the distinct rows with their classes as labels; see `CaseTable.canonical`."""
         words = self.words(kind == "relative")
-        known = KnownCases.from_cases(self.offsets, words, self.labels.reshape(-1, 1))
-        longest = int(np.diff(self.offsets).max(initial=1))
-        return known.decoded().canonical(kind, max(longest, 1))
+        return canonical_rows(self.offsets, words, self.labels.reshape(-1, 1), kind)
 
 
 class Corresponding:

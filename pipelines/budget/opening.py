@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 _L = TypeVar("_L", bound=Ledger)
+# Of the key store, in the user's home.
+_USUAL_FOLDER = Path(".local", "state", "tracecloak")
 
 
 def store_at(
@@ -36,7 +38,7 @@ def store_at(
         UsageError: That is no reference.
     """
     wraps = key_encryption_key or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY") or None
-    place = folder or KeyStore.default_folder()
+    place = folder or os.environ.get("TRACECLOAK_KEY_STORE") or str(Path.home() / _USUAL_FOLDER)
     if not is_on_this_machine(place):
         from tracecloak.pipelines.budget.database_store import DatabaseKeyStore
 
@@ -102,11 +104,7 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
             machine and the run is not.
         LedgerError: It, or the key store, was restored from an old backup, as it seems.
     """
-    accounts: Mapping[str, Account] = {}
-    if config.accounts is not None:
-        from tracecloak.pipelines.ledger.accounts import load_accounts
-
-        accounts = load_accounts(config.accounts, config.account)
+    accounts = accounts_of(config)
     if config.ledger is None and config.new_ledger:
         store.make_ledger_file()
     url = config.ledger or store.ledger_url
@@ -115,6 +113,19 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
         raise out_of_reach(config.runner)
     ledger.check_remembered()
     return ledger
+
+
+def accounts_of(config: PayingConfig) -> Mapping[str, Account]:
+    """Returns the accounts in the file of a configuration; without a file none.
+
+    Raises:
+        UsageError: It cannot be read, or the account of the configuration is not in it.
+    """
+    if config.accounts is None:
+        return {}
+    from tracecloak.pipelines.ledger.accounts import load_accounts
+
+    return load_accounts(config.accounts, config.account)
 
 
 def out_of_reach(runner: str) -> UsageError:

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.pipelines.keys.receipts import today
 from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.database import Database, LedgerError
+from tracecloak.pipelines.ledger.database import Database, LedgerError, required_columns
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.transforms.batch.case_sketches import WrittenSketch
@@ -37,12 +37,8 @@ _TABLE = sa.Table(
     "tracecloak_cases",
     sa.MetaData(),
     sa.Column("charge", sa.String(64), primary_key=True),
-    sa.Column("account", sa.Text, nullable=False),
-    sa.Column("output", sa.Text, nullable=False),
-    sa.Column("release_id", sa.Text, nullable=False),
-    sa.Column("deployment_key", sa.String(16), nullable=False),
-    sa.Column("noted_on", sa.String(10), nullable=False),
-    sa.Column("kept_until", sa.String(10), nullable=False),
+    *required_columns(account=None, output=None, release_id=None, deployment_key=16),
+    *required_columns(noted_on=10, kept_until=10),
     sa.Column("sketch", sa.LargeBinary, nullable=False),
 )
 

@@ -15,7 +15,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -75,12 +75,6 @@ class KeyStore(StoreFolder):
         super().__init__(folder)
         self._worker_keys = worker_keys
         self.secrets = KeptSecrets(folder, key_encryption_key)
-
-    @classmethod
-    def default_folder(cls) -> str:
-        """Returns TRACECLOAK_KEY_STORE, or a folder for state in the user's home."""
-        named = os.environ.get("TRACECLOAK_KEY_STORE")
-        return named or str(Path.home() / ".local" / "state" / "tracecloak")
 
     def check_secrets(self) -> bool:
         """Makes sure that every key can be read; returns whether some lie in clear and shall not.
@@ -185,8 +179,7 @@ class KeyStore(StoreFolder):
         """Where the book of counted units is, of runs on this machine."""
         return str(self.path.absolute() / "book")
 
-    @contextlib.contextmanager
-    def alone(self, output: str, release_id: str) -> Iterator[None]:
+    def alone(self, output: str, release_id: str) -> contextlib.AbstractContextManager[None]:
         """Keeps other processes of this machine from making the same release meanwhile.
 
         The lock ends with the process, however it ends.
@@ -194,8 +187,8 @@ class KeyStore(StoreFolder):
         Raises:
             RetryLater: Another process is at it.
         """
-        with self.held(_name(output, release_id, ".lock"), BEING_MADE.format(output, release_id)):
-            yield
+        refusal = BEING_MADE.format(output, release_id)
+        return self.held(_name(output, release_id, ".lock"), refusal)
 
     def is_held(self, output: str, release_id: str) -> bool:
         """Returns whether a process makes a release, see `alone`; makes and writes nothing."""

@@ -23,6 +23,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, missing_extra
 
+
+def required_columns(**lengths: int | None) -> list[sa.Column[str]]:
+    """Returns columns of text that always have a value, by their longest one; None: any."""
+    return [
+        sa.Column(name, sa.String(length) if length else sa.Text, nullable=False)
+        for name, length in lengths.items()
+    ]
+
+
 TABLE = sa.Table(
     "tracecloak_ledger",
     sa.MetaData(),
@@ -32,26 +41,15 @@ TABLE = sa.Table(
         primary_key=True,
         autoincrement=False,
     ),
-    sa.Column("account", sa.Text, nullable=False),
-    sa.Column("release_id", sa.Text, nullable=False),
-    sa.Column("output", sa.Text, nullable=False),
-    sa.Column("action", sa.String(16), nullable=False),
+    *required_columns(account=None, release_id=None, output=None, action=16),
     sa.Column("epsilon", sa.Text),
     sa.Column("delta", sa.Text),
-    sa.Column("unit", sa.String(16), nullable=False),
-    sa.Column("adjacency", sa.String(16), nullable=False),
-    sa.Column("method", sa.Text, nullable=False),
-    sa.Column("spends", sa.Text, nullable=False),
-    sa.Column("config_digest", sa.Text, nullable=False),
-    sa.Column("key_fingerprint", sa.Text, nullable=False),
-    sa.Column("tool_version", sa.Text, nullable=False),
-    sa.Column("recorded_at", sa.String(40), nullable=False),
-    sa.Column("previous_hash", sa.String(64), nullable=False),
-    sa.Column("hash", sa.String(64), nullable=False),
+    *required_columns(unit=16, adjacency=16, method=None, spends=None, config_digest=None),
+    *required_columns(key_fingerprint=None, tool_version=None),
+    *required_columns(recorded_at=40, previous_hash=64, hash=64),
     sa.Column("details", sa.Text, nullable=True),
 )
 
-_COLUMNS: frozenset[str] = frozenset(TABLE.columns.keys())
 _NAMES = tuple(field.name for field in fields(Entry))
 
 
@@ -74,29 +72,22 @@ def is_there(database: Database, connection: sa.Connection) -> bool:
     Raises:
         UsageError: Another table is.
     """
-    columns = _columns_there(database, connection)
-    if columns is None:
+    inspector = sa.inspect(connection)
+    names = inspector.get_table_names()
+    if TABLE.name not in names:
+        if names and not database.is_shared:
+            raise UsageError(
+                f"{database.place} is not a ledger: the database holds other tables; correct the "
+                "URL"
+            )
         return False
-    if columns != _COLUMNS:
+    if {one["name"] for one in inspector.get_columns(TABLE.name)} != {*TABLE.columns.keys()}:
         raise UsageError(
             f"{database.place} is not a ledger of this version: its table "
             f"{TABLE.name} has other columns; correct the URL"
         )
     connection.execute(sa.select(TABLE.c.seq).limit(1))  # may this user read it?
     return True
-
-
-def _columns_there(database: Database, connection: sa.Connection) -> frozenset[str] | None:
-    """Returns the columns of the ledger's table; None: there is no table."""
-    inspector = sa.inspect(connection)
-    names = inspector.get_table_names()
-    if TABLE.name in names:
-        return frozenset(column["name"] for column in inspector.get_columns(TABLE.name))
-    if names and not database.is_shared:
-        raise UsageError(
-            f"{database.place} is not a ledger: the database holds other tables; correct the URL"
-        )
-    return None
 
 
 def _as_written(name: str, value: Any) -> Any:

@@ -104,7 +104,7 @@ class Past:
 
     @property
     def _version(self) -> int:
-        return int(self._one("PRAGMA user_version")[0])
+        return int(self._all("PRAGMA user_version")[0][0])
 
     def _begin(self) -> None:
         """Makes the tables, of the entries that are there, if another version made it."""
@@ -274,7 +274,8 @@ class Past:
             if entry.is_of_charge:
                 by_release.setdefault((entry.output, entry.release_id), []).append(entry)
             if entry.action == "reserve" and "store" in (facts := entry.facts):
-                self._note_reservation(str(facts["store"]), int(facts.get("generation", 0)))
+                store, number = str(facts["store"]), int(facts.get("generation", 0))
+                self._insert("reservations", [(store, max(number, self.reserved_by(store)))])
         for release, entries in by_release.items():
             past = [] if head is None else self.of_release(*release)
             self._follow(*release, past, [*past, *entries])
@@ -369,9 +370,6 @@ class Past:
         [n] = [n for (n,) in self._rows("n", "closed", **kind)] or [0]
         self._insert("closed", [(*kind.values(), n + 1)])
 
-    def _note_reservation(self, store: str, generation: int) -> None:
-        self._insert("reservations", [(store, max(generation, self.reserved_by(store)))])
-
     def _numbers(self, table: str, place: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         [(epsilon, delta)] = self._rows("epsilon, delta", table, **place) or [("0", "0")]
         return parse_decimal(epsilon), parse_decimal(delta)
@@ -391,10 +389,6 @@ class Past:
     def _rows(self, what: str, table: str, **named: Any) -> list[Any]:
         where = " AND ".join(f"{name} = ?" for name in named)
         return self._all(f"SELECT {what} FROM {table} WHERE {where}", *named.values())
-
-    def _one(self, asked: str, *values: Any) -> Any:
-        with self._told():
-            return self._database.execute(asked, values).fetchone()
 
     def _all(self, asked: str, *values: Any) -> list[Any]:
         with self._told():

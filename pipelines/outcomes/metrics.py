@@ -23,7 +23,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -157,8 +157,7 @@ def note_metrics(path: str, readings: Readings, audience: Audience = "public") -
             )  # fmt: skip
             return
         values = {_SUCCESS: succeeded_s, **readings.values}
-        text = metrics_text(Readings(readings.config, readings.dataset, readings.account, values),
-                            audience)  # fmt: skip
+        text = metrics_text(replace(readings, values=values), audience)
         # The exporter is another user.
         write_in_place(Path(path), text, 0o644 if audience == "public" else 0o600)
     except (OSError, ValueError) as error:

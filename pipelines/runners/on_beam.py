@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -80,12 +80,7 @@ def _hold_less() -> None:
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
     spec = job.target.spec
-    read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
-    checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
-    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        job.n_shards, wait_on=checked, by_individual=spec.by_individual
-    )
-    traces = grouped["traces"]
+    checked, traces = _grouped(pipeline, job, spec.by_individual)
     if job.source.drops_duplicates:
         traces = traces | "DropDuplicates" >> DropDuplicates(
             job.dead_letter.folder, job.dead_letter.note_duplicates
@@ -104,9 +99,15 @@ def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
     from tracecloak.transforms.batch.window_stages import WriteUnits
 
+    _, traces = _grouped(pipeline, job, part.by_individual)
+    _ = traces | "Units" >> WriteUnits(part)
+
+
+def _grouped(pipeline: beam.Pipeline, job: Job, by_individual: bool) -> tuple[Any, Any]:
+    """What comes once the rejects are checked, and the cases."""
     read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
     grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        job.n_shards, wait_on=checked, by_individual=part.by_individual
+        job.n_shards, wait_on=checked, by_individual=by_individual
     )
-    _ = grouped["traces"] | "Units" >> WriteUnits(part)
+    return checked, grouped["traces"]

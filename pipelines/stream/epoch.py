@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tracecloak.transforms.stream.local_stream import Sink
 
 _LOG = logging.getLogger("tracecloak")
+_ORIGIN = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _NO_KEY = "0" * 64  # a fingerprint that no key has
 _STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
 
@@ -262,7 +263,7 @@ def manifest_of(
     params = {
         **{name: dumped[name] for name in names},
         **{f"{name}_seconds": dumped[name] / 1_000_000 for name in given},
-        "start": _iso(config.start),
+        "start": (_ORIGIN + datetime.timedelta(microseconds=config.start)).isoformat(),
     }
     if config.allow_large_delta:
         params["allow_large_delta"] = True
@@ -506,11 +507,6 @@ def _origin(config: StreamConfig) -> Origin:
         staging_area=config.staging_area,
         inner_versions=dict(product.inner_versions),
     )
-
-
-def _iso(micros: int) -> str:
-    origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (origin + datetime.timedelta(microseconds=micros)).isoformat()
 
 
 @contextlib.contextmanager

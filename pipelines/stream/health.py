@@ -139,16 +139,8 @@ class Health:
         reasons = []
         if not is_alive:
             reasons.append(f"the loop has not gone round for {ALIVE_SECONDS:.0f} s")
-        reasons += [
-            reason
-            for reason in (
-                standing.source_away,
-                standing.sink_away,
-                self.ledger_away,
-                self.file_away,
-            )
-            if reason is not None
-        ]
+        away = (standing.source_away, standing.sink_away, self.ledger_away, self.file_away)
+        reasons += [reason for reason in away if reason is not None]
         if step is None:
             reasons.append("the state of the epoch is not loaded yet")
         if self.ledger_seconds is not None and self.ledger_away is None:

@@ -142,33 +142,29 @@ def _waited(why: str) -> str:
     return f". It waited: {why}" if why else ""
 
 
+@dataclass(eq=False, repr=False)
 class Overdue:
-    """Whether a step is due for too long; asked again and again."""
+    """Whether a step is due for too long; asked again and again.
 
-    def __init__(
-        self,
-        config: StreamConfig,
-        standing: Standing,
-        first_step: int,
-        now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Keeps what is due.
+    Attributes:
+        config: Of the stream.
+        standing: What its loop says.
+        step: The step that is waited for; until the state is loaded the first one of the start.
+        now: Seconds since 1970 UTC: says when a step becomes due, and nothing else.
+        monotonic: Seconds of a clock that only goes forward: says how long that is ago.
+    """
 
-        Args:
-            config: Of the stream.
-            standing: What its loop says.
-            first_step: The step that it waits for until its state is loaded.
-            now: Seconds since 1970 UTC: says when a step becomes due, and nothing else.
-            monotonic: Seconds of a clock that only goes forward: says how long that is ago.
-        """
-        assert config.stuck_after is not None
-        self._after_seconds = config.stuck_after / _US
-        self._rule = config.rule
-        self._horizon = config.horizon
-        self._standing = standing
-        self._now, self._monotonic = now, monotonic
-        self.step = first_step
+    config: StreamConfig
+    standing: Standing
+    step: int
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        """Begins with no step that is due."""
+        assert self.config.stuck_after is not None
+        self._after_seconds = self.config.stuck_after / _US
+        self._rule = self.config.rule
         self._due_seconds: float | None = None
         self._complete_us = -1
 
@@ -177,18 +173,18 @@ class Overdue:
 
         That counts from the moment at which it is due, or up to which messages were last read on.
         """
-        step, complete_us = self._standing.step, self._standing.complete_us
+        step, complete_us = self.standing.step, self.standing.complete_us
         if step is not None and step != self.step:
             self.step, self._due_seconds = step, None
         if complete_us is not None and complete_us > self._complete_us:
             self._complete_us, self._due_seconds = complete_us, None
-        if self.step >= self._horizon:
+        if self.step >= self.config.horizon:
             return False
         if self._due_seconds is None:
-            if self._now() * _US < self._rule.release_time(self.step):
+            if self.now() * _US < self._rule.release_time(self.step):
                 return False
-            self._due_seconds = self._monotonic()
-        return self._monotonic() - self._due_seconds > self._after_seconds
+            self._due_seconds = self.monotonic()
+        return self.monotonic() - self._due_seconds > self._after_seconds
 
 
 @contextlib.contextmanager

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +47,7 @@ from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.pipelines.units.unit_index import KeptIndex, UnitIndex
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.files import is_on_this_machine, sync_folder
 
 _Answer = TypeVar("_Answer")
 # A window: its scope and its label.
@@ -325,8 +324,9 @@ class UnitBook:
         try:
             sha256 = files.write(file.to_bytes())
             if is_on_this_machine(self._folder):
-                _settle(Path(files.path(sha256)).parent)
-                _settle(Path(self._folder))
+                for folder in (Path(files.path(sha256)).parent, Path(self._folder)):
+                    with contextlib.suppress(OSError):  # some file systems have nothing to do
+                        sync_folder(folder)
         except Exception as error:  # each file system has its own
             raise BookError(
                 f"the book of counted units in {self._folder} cannot be written: "
@@ -517,13 +517,3 @@ def _key_of(scope: str) -> str:
 
 def _reason(error: Exception) -> str:
     return getattr(error, "strerror", None) or type(error).__name__
-
-
-def _settle(folder: Path) -> None:
-    """Makes sure that the names in a folder of this machine survive a loss of power."""
-    with contextlib.suppress(OSError):  # some file systems have nothing to do
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -123,7 +123,8 @@ class Received:
                 raise Unsure(
                     "The parameters are of another version of the method than this one knows."
                 ) from None
-            if any(isinstance(_cause(one), NotOfferedError) for one in error.errors()):
+            causes: list[Any] = [one.get("ctx", {}).get("error") for one in error.errors()]
+            if any(isinstance(cause, NotOfferedError) for cause in causes):
                 raise Unsure(
                     f"The parameters of {name} name what this installation does not have."
                 ) from None
@@ -166,10 +167,6 @@ class Received:
             re.escape(folder) + r"(?P<step>[0-9]{6,9})"
             rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
         )
-
-
-def _cause(error: Any) -> Any:
-    return error.get("ctx", {}).get("error")
 
 
 @cache

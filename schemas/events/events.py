@@ -101,12 +101,9 @@ def event_schema(optional: Iterable[str] = (), attributes: Iterable[str] = ()) -
     if unknown:
         raise ValueError(f"optional columns are {OPTIONAL_TEXT}, got {sorted(unknown)}")
     fields = [pa.field(name, _TEXT) for name in OPTIONAL_TEXT if name in wanted]
-    fields += [pa.field(attribute_column(name), _type_of(name)) for name in attributes]
+    types = {START_TIMESTAMP: pa.int64()}
+    fields += [pa.field(attribute_column(name), types.get(name, _TEXT)) for name in attributes]
     return pa.schema([*EVENT_SCHEMA, *fields])
-
-
-def _type_of(attribute: str) -> pa.DataType:
-    return pa.int64() if attribute == START_TIMESTAMP else _TEXT
 
 
 # Of the starts of events in a released log.

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import kind_columns, without_kinds
+from tracecloak.schemas.published.figure import codes_of_ends, kind_columns, without_kinds
 from tracecloak.schemas.published.product import ReleasedProduct
 
 
@@ -87,17 +87,12 @@ class ReleasedDurations(ReleasedProduct):
         vocabulary = ActivityVocabulary.of(sorted(ends.difference(labels)))
         borders = {row[end] for row in rows for end in ("from_us", "to_us")} - {0, None}
         edges_us = np.array(sorted(borders), np.int64)
-        value_set = pa.array(vocabulary.labels)
-
-        def codes(end: str) -> np.ndarray:
-            names = pa.array([row[end] for row in rows], pa.string())
-            return np.asarray(pc.index_in(names, value_set=value_set), np.int32)
 
         lower, counts, lows, highs = (
             np.array([row[name] for row in rows], np.int64)
             for name in ("from_us", "count", "low", "high")
         )
         bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
-        of_ends = codes("source"), codes("target")
-        durations = cls(vocabulary.names, edges_us, *of_ends, bins, counts, lows, highs)
+        sources, targets = codes_of_ends(rows, vocabulary.labels)
+        durations = cls(vocabulary.names, edges_us, sources, targets, bins, counts, lows, highs)
         return durations if not rows or "kind" in rows[0] else without_kinds(durations)

@@ -18,10 +18,12 @@ that is as likely to hold of good and of rough numbers alone reaches further the
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 MEASURED = "measured"
 DERIVED = "derived"
@@ -143,6 +145,13 @@ def kind_columns(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> dic
     """
     kinds = {"kind": pa.array([MEASURED] * len(values), pa.string())}
     return kinds | grade_columns(grades(values, lows, highs))
+
+
+def codes_of_ends(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[np.ndarray]:
+    """Returns int32[n] twice, the places of the source and of the target of rows among labels."""
+    known = pa.array(labels)
+    ends = (pa.array([row[end] for row in rows], pa.string()) for end in ("source", "target"))
+    return [np.asarray(pc.index_in(names, value_set=known), np.int32) for names in ends]
 
 
 def without_kinds(product: Any) -> Any:

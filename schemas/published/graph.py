@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import named, unclear_share
-from tracecloak.schemas.published.figure import kind_columns, without_kinds
+from tracecloak.schemas.published.figure import codes_of_ends, kind_columns, without_kinds
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -144,18 +143,12 @@ class ReleasedGraph:
     def _of_rows(
         cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
     ) -> ReleasedGraph:
-        labels = pa.array(vocabulary.labels)
-
-        def codes(end: str) -> np.ndarray:
-            names = pa.array([row[end] for row in rows], pa.string())
-            return np.asarray(pc.index_in(names, value_set=labels), np.int32)
-
         counts, lows, highs = (
             np.array([row.get(name, row["count"]) for row in rows], np.int64)
             for name in ("count", "low", "high")
         )
-        ends = codes("source"), codes("target")
-        graph = cls(vocabulary.names, *ends, counts, lows, highs)
+        sources, targets = codes_of_ends(rows, vocabulary.labels)
+        graph = cls(vocabulary.names, sources, targets, counts, lows, highs)
         return graph if not rows or "kind" in rows[0] else without_kinds(graph)
 
     def came_out(self) -> Yield:

@@ -248,7 +248,7 @@ def _panels_of(rows: list[IndicatorRow]) -> list[Panel]:
     """The panels of one indicator that has groups."""
     parts = [_parted(row.group or "") for row in rows]
     tails = [tail for _, tail in parts]
-    if all(map(_is_quantile, tails)):
+    if all(map(_QUANTILE.fullmatch, tails)):
         if not any(head for head, _ in parts):
             return [_panel(rows, "", tails, "quantiles")]
         # Each quantile of all groups is comparable, and no two quantiles of one group are.
@@ -291,10 +291,6 @@ def _form_of(labels: Sequence[str]) -> Form:
 def _parted(group: str) -> tuple[str, str]:
     head, _, tail = group.rpartition(", ")
     return head, tail
-
-
-def _is_quantile(text: str) -> bool:
-    return _QUANTILE.fullmatch(text) is not None
 
 
 def _ends(label: str) -> tuple[str, str] | None:

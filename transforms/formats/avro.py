@@ -36,7 +36,7 @@ from tracecloak.transforms.formats.avro_regular import (
     record_of,
     steps_of,
 )
-from tracecloak.transforms.formats.base import RawBatch, require_columns, sound_rows
+from tracecloak.transforms.formats.base import RawBatch, TypedReader, sound_rows
 from tracecloak.transforms.formats.message_fields import declared_at, paths_of
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -99,7 +99,7 @@ _PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
 
 
 @dataclass(frozen=True)
-class AvroReader:
+class AvroReader(TypedReader):
     """Reads Avro object container files of records.
 
     A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text, each
@@ -130,10 +130,6 @@ class AvroReader:
         source = _Source(stream, self.goes_on)
         with _damage_reported(source):
             return _names(*_read_header(source))
-
-    def check(self, found: Sequence[str], required: Collection[str]) -> None:
-        """Makes sure that the schema has the required columns; see `DeclaringReader`."""
-        require_columns(found, required)
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""

@@ -95,7 +95,7 @@ class DeclaringReader(Reader, Protocol):
         Raises:
             InputSchemaError: A required column is not among those found, or is so twice.
         """
-        ...
+        require_columns(found, required)
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.formats.base import RawBatch, Reader, require_columns, sound_rows
+from tracecloak.transforms.formats.base import RawBatch, Reader, TypedReader, sound_rows
 from tracecloak.transforms.formats.message_fields import declared_at, paths_of
 from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -33,7 +33,7 @@ _INSTANT = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
-class ParquetReader:
+class ParquetReader(TypedReader):
     """Reads Parquet files; the stream must be seekable.
 
     Attributes:
@@ -74,10 +74,6 @@ class ParquetReader:
         with _damage_reported():
             fields = [(field, field.metadata or {}) for field in _open(stream).schema_arrow]
         return {int(about[_ID]): field.name for field, about in fields if _ID in about}
-
-    def check(self, found: Sequence[str], required: Collection[str]) -> None:
-        """Makes sure that the schema has the required columns; see `DeclaringReader`."""
-        require_columns(found, required)
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""

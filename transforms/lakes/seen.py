@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.formats.base import RawBatch, require_columns
+from tracecloak.transforms.formats.base import RawBatch, TypedReader
 from tracecloak.transforms.formats.parquet import ParquetReader, RowGroups, require_plain
 from tracecloak.transforms.formats.pieces import Divider
 
@@ -71,7 +71,7 @@ def deleted_bits(is_deleted: np.ndarray) -> bytes:
 
 
 @dataclass(frozen=True)
-class SeenReader:
+class SeenReader(TypedReader):
     """Reads a file of Parquet as its table sees it: a `TypedReader` and `GroupedReader`.
 
     Attributes:
@@ -85,10 +85,6 @@ class SeenReader:
     def column_names(self, stream: BinaryIO) -> list[str]:
         """Returns the names of the table's columns; reads nothing."""
         return [column.name for column in self.seen.columns]
-
-    def check(self, found: Sequence[str], required: Collection[str]) -> None:
-        """Makes sure that the table has the required columns; see `DeclaringReader`."""
-        require_columns(found, required)
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""

@@ -319,10 +319,6 @@ class ReleaseFolder:
             with contextlib.closing(create(target)) as stream:
                 stream.write(text)
 
-    def is_latest(self) -> bool:
-        """Returns whether `latest.json` points at this release."""
-        return self._latest() == self.release_id
-
     def withdraw(self, successor: str | None, internal: str) -> None:
         """Removes the release, what is internal of it, and what an earlier try left of both.
 
@@ -331,7 +327,7 @@ class ReleaseFolder:
                 one; None: there is none, and it is removed.
             internal: Folder of what only the operator may read of it.
         """
-        if self.is_latest():
+        if self._latest() == self.release_id:
             if successor is None:
                 delete_files([join(self.output, LATEST_NAME)])
             else:

@@ -8,7 +8,6 @@ there when it was made. Steps are decided by that time alone; this machine's clo
 from __future__ import annotations
 
 import functools
-import importlib
 import math
 import threading
 import time
@@ -115,8 +114,7 @@ class KafkaClock:
         A message to a topic that is not there would make brokers that are set so create it, without
         their stamps.
         """
-        admin = importlib.import_module("confluent_kafka.admin")
-        client = self._topic.client(admin.AdminClient)
+        client = self._topic.admin()
         try:
             cluster = client.list_topics(timeout=ASK_OFTEN_SECONDS)
         except self._library.KafkaException as error:
@@ -131,7 +129,7 @@ class KafkaClock:
             "retention.ms": str(_RETENTION_MS),
         }
         n_partitions = max(1, len(cluster.brokers))
-        new_topic = admin.NewTopic(
+        new_topic = self._library.admin.NewTopic(
             self._name, n_partitions, min(replicas, default=-1), config=configuration
         )
         try:

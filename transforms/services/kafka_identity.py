@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import importlib
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -98,14 +97,8 @@ class KnownLog:
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as a state keeps it."""
-        return {
-            "cluster_id": self.identity.cluster_id,
-            "topic_id": self.identity.topic_id,
-            "places": {
-                str(partition): [place.next, place.epoch, place.last, place.digest]
-                for partition, place in self.places.items()
-            },
-        }
+        places = {str(partition): list(astuple(place)) for partition, place in self.places.items()}
+        return {**asdict(self.identity), "places": places}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> KnownLog:
@@ -185,9 +178,9 @@ def look_at(
         UsageError: The client library is not installed, or brokers refuse.
         RetryLater: No broker answers.
     """
-    library, admin = confluent_kafka(), importlib.import_module("confluent_kafka.admin")
+    library = confluent_kafka()
     seconds = ASK_SECONDS if client is None else ASK_OFTEN_SECONDS
-    client = client or topic.client(admin.AdminClient)
+    client = client or topic.admin()
     if (described := _described(topic, client, seconds)) is None:
         return LogNow(TopicIdentity(), {})
     try:
@@ -195,7 +188,7 @@ def look_at(
         there = {one.id for one in described.partitions}
         wanted = there.intersection(there if partitions is None else partitions) or there
         places = [library.TopicPartition(topic.name, number) for number in sorted(wanted)]
-        spec, levels = admin.OffsetSpec, library.IsolationLevel
+        spec, levels = library.admin.OffsetSpec, library.IsolationLevel
         committed, every = levels.READ_COMMITTED, levels.READ_UNCOMMITTED
         asked = (spec.earliest(), every), (spec.latest(), committed), (spec.latest(), every)
         answers = [

@@ -16,7 +16,6 @@ neither read nor rejected: the one case in which a record decides for others.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -72,7 +71,6 @@ class PartitionReader:
         self._topic = topic
         self._key = key
         self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
-        self._admin = importlib.import_module("confluent_kafka.admin")
         self._client: Any = None
         self._now: LogNow
         self._looked_us = _NEVER_US
@@ -257,7 +255,7 @@ class PartitionReader:
     def _ask(self, question: Callable[[KafkaTopic, Any], _Answer]) -> _Answer:
         """Asks the brokers, by one client as long as it is answered."""
         try:
-            self._client = self._client or self._topic.client(self._admin.AdminClient)
+            self._client = self._client or self._topic.admin()
             return question(self._topic, self._client)
         except RetryLater:
             # A client that knows the topic never learns of a partition that is added to it.

@@ -141,6 +141,10 @@ class KafkaTopic:
             "or it needs another one beside it; see CONFIGURATION.md of librdkafka"
         )
 
+    def admin(self, further: Mapping[str, Any] | None = None) -> Any:
+        """Returns a client that asks these brokers about themselves; see `client`."""
+        return self.client(confluent_kafka().admin.AdminClient, further)
+
     def _check_token(self) -> None:
         """Asks for a token: that there is none is told by the library after a while, without why.
 
@@ -169,12 +173,11 @@ class KafkaTopic:
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
-        admin = importlib.import_module("confluent_kafka.admin")
         self._check_token()
         reasons: list[Any] = []  # why a connection failed, which the error of a question leaves out
         logger = _Demoted()
         further = {"error_cb": reasons.append, "logger": logger}
-        client = self.client(admin.AdminClient, further)
+        client = self.admin(further)
         try:
             # Of all topics: a question for one makes brokers that are set so create it.
             topics = client.list_topics(timeout=ASK_SECONDS).topics
@@ -183,9 +186,8 @@ class KafkaTopic:
             raise self.unreached(error, *reasons, said=logger.last) from None
         if self.name not in topics and not is_begun:
             raise UsageError(f"{KAFKA}{self.servers} has no topic {self.name!r}")
-        if not is_read or self.name not in topics:
-            return
-        if problems := self.problems(longest_us):
+        is_read &= self.name in topics
+        if is_read and (problems := self.problems(longest_us)):
             raise UsageError("; ".join(problems))
 
     def problems(self, longest_us: int) -> list[str]:
@@ -199,13 +201,13 @@ class KafkaTopic:
             UsageError: Brokers refuse to tell.
             RetryLater: No broker answers.
         """
-        admin = importlib.import_module("confluent_kafka.admin")
-        resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, self.name)
-        client = self.client(admin.AdminClient)
-        asked = client.describe_configs([resource], request_timeout=ASK_SECONDS)
+        library = confluent_kafka()
+        kind = library.admin.ConfigResource
+        resource = kind(kind.Type.TOPIC, self.name)
+        asked = self.admin().describe_configs([resource], request_timeout=ASK_SECONDS)
         try:
             settings = {name: one.value for name, one in asked[resource].result().items()}
-        except confluent_kafka().KafkaException as error:
+        except library.KafkaException as error:
             raise self.unreached(error) from None
         return [
             f"topic {self.name!r} {problem}" for problem in setting_problems(settings, longest_us)
@@ -318,12 +320,13 @@ class TopicWriter:
 
 
 def confluent_kafka() -> Any:
-    """Returns the client library.
+    """Returns the client library, with its part `admin`.
 
     Raises:
         UsageError: It is not installed.
     """
-    return of_extra("confluent_kafka", "Kafka", "confluent-kafka", "kafka")
+    of_extra("confluent_kafka.admin", "Kafka", "confluent-kafka", "kafka")
+    return importlib.import_module("confluent_kafka")
 
 
 @contextlib.contextmanager

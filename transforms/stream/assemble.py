@@ -12,6 +12,7 @@ other cases, and a late case is dropped before it uses up any cap.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -55,6 +56,7 @@ _NO_TICK = np.iinfo(np.int64).max
 _AWAKE = 0, 0, b""
 
 
+@dataclass(eq=False, repr=False)
 class AssembleCases(beam.PTransform):
     """Assembles the events of `DecodeMessages` into whole cases.
 
@@ -69,36 +71,36 @@ class AssembleCases(beam.PTransform):
     before its window fires. The local BundleBasedDirectRunner does not: there the watermark must
     not jump by more than the rule's `release_delay_us`, and the cases that it passes over are lost.
     Lost cases are not counted later, on any runner.
+
+    Attributes:
+        rule: When a case closes.
+        key: The key of identities. It must stay the same as long as closed cases are remembered,
+            over restarts and renewed keys of noise.
+        horizon: Number of steps.
+        n_shards: Number of shards, each with a state of its own. A change forgets the state.
+        by_individual: The unit is the individual: all cases of one meet in one shard, and a case is
+            the pair of an individual and a case id. Every event must have one.
+        cap: How many cases of an individual come out; None: all.
     """
 
-    def __init__(
-        self,
-        rule: ClosingRule,
-        key: KeyReference,
-        horizon: int,
-        n_shards: int = DEFAULT_SHARDS,
-        by_individual: bool = False,
-        cap: CaseCap | None = None,
-    ) -> None:
-        """Keeps the options.
+    rule: ClosingRule
+    key: KeyReference
+    horizon: int
+    n_shards: int = DEFAULT_SHARDS
+    by_individual: bool = False
+    cap: CaseCap | None = None
 
-        Args:
-            rule: When a case closes.
-            key: The key of identities. It must stay the same as long as closed cases are
-                remembered, over restarts and renewed keys of noise.
-            horizon: Number of steps.
-            n_shards: Number of shards, each with a state of its own. A change forgets the state.
-            by_individual: The unit is the individual: all cases of one meet in one shard, and a
-                case is the pair of an individual and a case id. Every event must have one.
-            cap: How many cases of an individual come out; None: all.
+    def __post_init__(self) -> None:
+        """Checks the options.
 
         Raises:
             UsageError: `n_shards` is below 1, the rule's period, delay of release or origin is no
                 whole number of milliseconds, or there is a cap and the unit is the case.
         """
         super().__init__()
-        if n_shards < 1:
-            raise UsageError(f"n_shards must be at least 1, got {n_shards}")
+        rule = self.rule
+        if self.n_shards < 1:
+            raise UsageError(f"n_shards must be at least 1, got {self.n_shards}")
         for name in ("period_us", "release_delay_us"):
             value = getattr(rule, name)
             if value < _GRAIN_US or value % _GRAIN_US:
@@ -108,26 +110,20 @@ class AssembleCases(beam.PTransform):
                 )
         if rule.origin_us % _GRAIN_US:
             raise UsageError(f"origin_us must be a multiple of {_GRAIN_US}, got {rule.origin_us}")
-        if cap is not None and not by_individual:
+        if self.cap is not None and not self.by_individual:
             raise UsageError("cap is on the cases of an individual: set by_individual as well")
-        self._rule = rule
-        self._key = key
-        self._horizon = horizon
-        self._n_shards = n_shards
-        self._by_individual = by_individual
-        self._cap = cap
 
     def expand(
         self, events: beam.PCollection[pa.RecordBatch]
     ) -> beam.PCollection[tuple[int, TraceBatch]]:
         """Keys the events, assembles them by shard, and puts the cases into windows."""
-        rule = self._rule
+        rule = self.rule
         keyed = events | "Key" >> beam.ParDo(
-            _Key(rule, self._key, self._horizon, self._n_shards, self._by_individual)
+            _Key(rule, self.key, self.horizon, self.n_shards, self.by_individual)
         ).with_output_types(_KEYED)
         awake = (
             events.pipeline
-            | "Shards" >> beam.Create(range(self._n_shards))
+            | "Shards" >> beam.Create(range(self.n_shards))
             | "Awake" >> beam.Map(_awake).with_output_types(_KEYED)
         )
         closed = (
@@ -135,7 +131,7 @@ class AssembleCases(beam.PTransform):
             | "Together" >> beam.Flatten()
             | "Assemble"
             >> beam.ParDo(
-                _Assemble(rule, self._horizon, self._by_individual, self._cap)
+                _Assemble(rule, self.horizon, self.by_individual, self.cap)
             ).with_output_types(tuple[int, TraceBatch])
         )
         return closed | "ByStep" >> beam.WindowInto(
@@ -156,40 +152,39 @@ def _awake(shard: int) -> tuple[int, tuple[int, int, bytes]]:
     return shard, _AWAKE
 
 
+@dataclass(eq=False, repr=False)
 class _Key(beam.DoFn):
+    rule: ClosingRule
+    key: KeyReference
+    horizon: int
+    n_shards: int
+    by_individual: bool
+
     """Gives (shard, (number of messages, first time of publishing, messages))."""
 
-    def __init__(
-        self,
-        rule: ClosingRule,
-        key: KeyReference,
-        horizon: int,
-        n_shards: int,
-        by_individual: bool,
-    ) -> None:
-        self._rule = rule
-        self._key = key
-        self._horizon = horizon
-        self._n_shards = n_shards
-        self._by_individual = by_individual
+    def __post_init__(self) -> None:
         self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
 
     def setup(self) -> None:
-        self._identities = Identities(self._key.resolve())
+        self._identities = Identities(self.key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
-        keyed = self._identities.keyed(events, self._rule, self._by_individual)
+        keyed = self._identities.keyed(events, self.rule, self.by_individual)
         ahead_us = keyed.ahead_us
         self._ahead.inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)
-        within, _ = keyed.before(
-            self._rule.step_start(self._horizon)
-        )  # no later one changes a step
-        for shard, part in within.split(self._n_shards):
+        within, _ = keyed.before(self.rule.step_start(self.horizon))  # no later one changes a step
+        for shard, part in within.split(self.n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
 
 
+@dataclass(eq=False, repr=False)
 class _Assemble(beam.DoFn):
+    rule: ClosingRule
+    horizon: int
+    by_individual: bool
+    cap: CaseCap | None = None
+
     OPENED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("open", BytesCoder()))
     WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", BytesCoder()))
     # Messages that came since the last merging, events that were there then, and the moment at
@@ -205,17 +200,7 @@ class _Assemble(beam.DoFn):
     OVER = TimerSpec("over", TimeDomain.WATERMARK)
     OVER_TIMER = beam.DoFn.TimerParam(OVER)
 
-    def __init__(
-        self,
-        rule: ClosingRule,
-        horizon: int,
-        by_individual: bool,
-        cap: CaseCap | None = None,
-    ) -> None:
-        self._rule = rule
-        self._horizon = horizon
-        self._by_individual = by_individual
-        self._cap = cap
+    def __post_init__(self) -> None:
         self._late = Metrics.counter(METRICS, TOO_LATE)
 
     def process(
@@ -234,19 +219,19 @@ class _Assemble(beam.DoFn):
             next_step = 0
             following.write(next_step)
             over.set(Timestamp(micros=self._over_us(next_step)))
-        if not n_events or next_step >= self._horizon:
+        if not n_events or next_step >= self.horizon:
             return ()
         n_waiting, n_open, due = book.read() or (0, 0, _NO_TICK)
         waiting.add(data)
         n_waiting += n_events
         # For these messages no case closes any earlier. If they are late that moment is past, and
         # the timer fires at once: whether a late case still counts must not depend on others.
-        tick = self._rule.step_end(self._rule.earliest_close(first))
+        tick = self.rule.step_end(self.rule.earliest_close(first))
         if tick < due:
             timer.set(Timestamp(micros=tick))
             due = tick
         # Where a case may open again its messages go in together, as in `RunningStream.take`.
-        if self._rule.tombstone_us is None and n_waiting >= max(_MERGE_EVENTS, n_open // 2):
+        if self.rule.tombstone_us is None and n_waiting >= max(_MERGE_EVENTS, n_open // 2):
             state, later = self._merged(opened, waiting, due, next_step)
             opened.write(encode(state))
             n_waiting, n_open = 0, state.n_events + later.n_events
@@ -267,7 +252,7 @@ class _Assemble(beam.DoFn):
         # The timer was set to the end of a step, before which all messages have come. It need not
         # be the one in the book: a message may have set that while this one was under way.
         next_step = following.read() or 0
-        if next_step < self._horizon:
+        if next_step < self.horizon:
             state = opened, waiting, book, timer, counted
             yield from self._closed(fired.micros, next_step, *state)
 
@@ -283,12 +268,12 @@ class _Assemble(beam.DoFn):
         over: Any = OVER_TIMER,
     ) -> Iterable[TimestampedValue]:
         step = following.read() or 0
-        end_us = self._rule.step_start(step + 1)
+        end_us = self.rule.step_start(step + 1)
         _, _, due = book.read() or (0, 0, _NO_TICK)
         if due <= end_us:  # where the watermark passes both, a runner may fire this one first
             yield from self._closed(end_us, step, opened, waiting, book, timer, counted)
         following.write(step + 1)
-        if step + 1 < self._horizon:
+        if step + 1 < self.horizon:
             over.set(Timestamp(micros=self._over_us(step + 1)))
             return
         for state in (opened, waiting, book, counted):
@@ -306,23 +291,23 @@ class _Assemble(beam.DoFn):
     ) -> Iterable[TimestampedValue]:
         """The cases of the steps that end by a moment; what of them is too late is dropped."""
         before, later = self._merged(opened, waiting, moment_us, next_step)
-        state, steps, n_late = before.close(moment_us, self._rule, next_step)
+        state, steps, n_late = before.close(moment_us, self.rule, next_step)
         self._late.inc(n_late)
         opened.write(encode(state))
         moments = [] if state.next_close is None else [state.next_close]
         if later.n_events:
-            moments.append(self._rule.earliest_close(int(later.publish.min())))
-        tick = self._rule.step_end(min(moments)) if moments else _NO_TICK
+            moments.append(self.rule.earliest_close(int(later.publish.min())))
+        tick = self.rule.step_end(min(moments)) if moments else _NO_TICK
         if moments:
             timer.set(Timestamp(micros=tick))
         book.write((0, state.n_events + later.n_events, tick))
-        if self._cap is not None and steps:
+        if self.cap is not None and steps:
             data = counted.read()
             counts = CountedCases.none() if data is None else decode(data)
-            counts, steps = counts.within(steps, self._cap, next_step)
+            counts, steps = counts.within(steps, self.cap, next_step)
             counted.write(encode(counts))
         for step, traces in steps:
-            last = self._rule.release_time(step) - _GRAIN_US  # of the step's window
+            last = self.rule.release_time(step) - _GRAIN_US  # of the step's window
             yield TimestampedValue((step, traces), Timestamp(micros=last))
 
     def _over_us(self, step: int) -> int:
@@ -331,20 +316,20 @@ class _Assemble(beam.DoFn):
         A runner holds the watermark back to a timer that is due, and the window fires a grain of
         time before it ends.
         """
-        last = self._rule.release_time(step) - 2 * _GRAIN_US
-        return max(last, self._rule.step_start(step + 1))
+        last = self.rule.release_time(step) - 2 * _GRAIN_US
+        return max(last, self.rule.step_start(step + 1))
 
     def _merged(
         self, opened: Any, waiting: Any, moment_us: int, next_step: int
     ) -> tuple[OpenCases, CaseEvents]:
         """Returns (open cases with what was published before a moment, what still waits)."""
         data = opened.read()
-        state = OpenCases.none(self._by_individual) if data is None else decode(data)
+        state = OpenCases.none(self.by_individual) if data is None else decode(data)
         batches = [decode(part) for part in waiting.read()]
         if not batches:
-            return state, CaseEvents.none(self._by_individual)
+            return state, CaseEvents.none(self.by_individual)
         early, later = CaseEvents.concat(batches).before(moment_us)
         waiting.clear()
         if later.n_events:
             waiting.add(encode(later))
-        return state.add(early, self._rule, next_step), later
+        return state.add(early, self.rule, next_step), later

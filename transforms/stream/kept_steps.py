@@ -70,7 +70,7 @@ class KeptSteps:
         Raises:
             TracecloakError: The kept release was changed.
         """
-        message = read_sealed(self._path(step), key, _purpose(step), _MEND)
+        message = read_sealed(*_sealed(self.folder, "step", step, key), _MEND)
         if message is None:
             return None
         return KeptStep(message[:_N_DIGEST], self.kind.from_kept(message[_N_DIGEST:]))
@@ -82,15 +82,12 @@ class KeptSteps:
             TracecloakError: The kept release was changed.
         """
         message = content.counts_digest + content.released.to_kept()
-        write_sealed(self._path(step), key, _purpose(step), message)
+        write_sealed(*_sealed(self.folder, "step", step, key), message)
         return self.of(step, key) or content
 
     def last(self) -> int | None:
         """Returns the last step that was decided; None: there is none."""
         return _last(self.folder, "step")
-
-    def _path(self, step: int) -> str:
-        return _path(self.folder, "step", step)
 
 
 @dataclass(frozen=True)
@@ -116,16 +113,14 @@ class KeptLogs:
         from tracecloak.transforms.services.kafka_identity import KnownLog
 
         number = _last(self.folder, "logs") or 0
-        message = read_sealed(*self._sealed(number), _LOGS_MEND) or b"{}"
+        place = _sealed(self.folder, "logs", number, self.key.resolve())
+        message = read_sealed(*place, _LOGS_MEND) or b"{}"
         return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
 
     def keep(self, number: int, logs: Mapping[str, KnownLog]) -> None:
         """Keeps logs, for `last`."""
         message = json.dumps({name: log.to_json() for name, log in logs.items()}).encode()
-        write_sealed(*self._sealed(number), message)
-
-    def _sealed(self, number: int) -> tuple[str, ReleaseKey, str]:
-        return _path(self.folder, "logs", number), self.key.resolve(), f"stream logs/{number}"
+        write_sealed(*_sealed(self.folder, "logs", number, self.key.resolve()), message)
 
 
 def _last(folder: str, kind: str) -> int | None:
@@ -134,9 +129,6 @@ def _last(folder: str, kind: str) -> int | None:
     return max((int(name.rpartition("-")[2]) for name in names), default=None)
 
 
-def _path(folder: str, kind: str, number: int) -> str:
-    return f"{folder.rstrip('/')}/{kind}-{number:06d}{_ENDING}"
-
-
-def _purpose(step: int) -> str:
-    return f"stream step/{step}"
+def _sealed(folder: str, kind: str, number: int, key: ReleaseKey) -> tuple[str, ReleaseKey, str]:
+    """Returns the path of what is kept, the key that seals it, and for what it does so."""
+    return f"{folder.rstrip('/')}/{kind}-{number:06d}{_ENDING}", key, f"stream {kind}/{number}"

@@ -37,7 +37,7 @@ from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closed_keys import ClosedKeys
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.transforms.files import make_private_folder
+from tracecloak.transforms.files import make_private_folder, sync_folder
 
 _VERSION = 2
 # Of a state whose vocabulary has grown, which versions that know of no growth must not read.
@@ -112,7 +112,7 @@ class LocalState:
             self._written = {}
             self._write_state(state, {})
         os.replace(fresh, self._path)
-        _sync_folder(self._path.parent)
+        sync_folder(self._path.parent)
 
     @contextlib.contextmanager
     def opened(self, source: str, is_read_only: bool = False) -> Iterator[Kept]:
@@ -353,12 +353,3 @@ def _to_write(value: Any) -> Any:
     if isinstance(value, dict):
         return Statistics({str(step): part for step, part in value.items()})
     return value
-
-
-def _sync_folder(folder: Path) -> None:
-    """Puts the names in a folder on the disk, as SQLite does for the bytes."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,40 +56,33 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(eq=False, repr=False)
 class LocalStream:
-    """A stream that runs in this process; its whole state is in `Kept` and on the disk."""
+    """A stream that runs in this process; its whole state is in `Kept` and on the disk.
 
-    def __init__(
-        self,
-        stream: RunningStream,
-        layouts: Sequence[MessageFormat],
-        store: LocalState,
-        sinks: Sequence[Sink],
-        reject: Callable[[pa.RecordBatch], object],
-        release_delay_us: int,
-        clock: Callable[[], float] = time.time,
-        standing: Standing | None = None,
-    ) -> None:
-        """Keeps its parts.
+    Attributes:
+        stream: Changes the state.
+        layouts: Which part of a message has which value, by the place of its input.
+        store: The open store of the state.
+        sinks: Where steps are published, in this order.
+        reject: Takes batches of messages that cannot be read.
+        release_delay_us: How long a step waits; a step that is later causes a warning.
+        clock: Seconds since 1970 UTC.
+        standing: Where the loop says how it stands.
+    """
 
-        Args:
-            stream: Changes the state.
-            layouts: Which part of a message has which value, by the place of its input.
-            store: The open store of the state.
-            sinks: Where steps are published, in this order.
-            reject: Takes batches of messages that cannot be read.
-            release_delay_us: How long a step waits; a step that is later causes a warning.
-            clock: Seconds since 1970 UTC.
-            standing: Where the loop says how it stands; None: nobody looks.
-        """
-        self._stream = stream
-        self._layouts = layouts
-        self._store = store
-        self._sinks = sinks
-        self._reject = reject
-        self._behind_us = max(release_delay_us, _LEAST_BEHIND_US)
-        self._clock = clock
-        self._standing = standing or Standing()
+    stream: RunningStream
+    layouts: Sequence[MessageFormat]
+    store: LocalState
+    sinks: Sequence[Sink]
+    reject: Callable[[pa.RecordBatch], object]
+    release_delay_us: int
+    clock: Callable[[], float]
+    standing: Standing
+
+    def __post_init__(self) -> None:
+        """Begins with nothing read and nothing to publish."""
+        self._behind_us = max(self.release_delay_us, _LEAST_BEHIND_US)
         self._away, self._late, self._behind = NowAndThen(), NowAndThen(), NowAndThen()
         self._state: StreamState
         self._positions: dict[str, Any] = {}
@@ -118,7 +112,7 @@ class LocalStream:
             self._note_turn()
             self._send()
             self._note_turn()
-            is_over = self._state.next_step >= self._stream.horizon
+            is_over = self._state.next_step >= self.stream.horizon
             if stop.is_set() or (is_over and not self._unsent):
                 return is_over and not self._unsent
             if is_over:  # a sink does not take the last steps yet
@@ -127,18 +121,18 @@ class LocalStream:
             try:
                 self._read(source)
                 self._end_steps(source)
-                self._standing.source_away = None
+                self.standing.source_away = None
             except RetryLater as error:
-                self._standing.source_away = str(error)
+                self.standing.source_away = str(error)
                 self._say_away(error)
                 stop.wait(_AGAIN_SECONDS)
 
     def _note_turn(self) -> None:
         """Says that the loop goes round, and at which step it is."""
         oldest = self._unsent[0].step if self._unsent else self._state.next_step
-        self._standing.step = oldest
-        self._standing.n_open_cases = self._state.opened.n_cases
-        self._standing.turn()
+        self.standing.step = oldest
+        self.standing.n_open_cases = self._state.opened.n_cases
+        self.standing.turn()
 
     def _read(self, source: Source) -> None:
         """Pulls messages, keeps them, and lets the service forget them."""
@@ -147,38 +141,38 @@ class LocalStream:
         if not pulled.messages and source.positions == self._positions:
             return
         self._pulled = pulled
-        layout = self._layouts[pulled.place]
+        layout = self.layouts[pulled.place]
         events, rejects = layout.decode(pulled.messages, pulled.publish)
         if rejects.num_rows:
-            self._reject(rejects)
-            self._standing.n_rejects.update(rejects["reason"].to_pylist())
-        self._standing.n_messages += len(pulled.messages)
+            self.reject(rejects)
+            self.standing.n_rejects.update(rejects["reason"].to_pylist())
+        self.standing.n_messages += len(pulled.messages)
         if pulled.messages:
             newest_us = int(np.max(pulled.publish))
-            self._standing.newest_us = max(newest_us, self._standing.newest_us or newest_us)
-        keyed = self._stream.keyed(events)
+            self.standing.newest_us = max(newest_us, self.standing.newest_us or newest_us)
+        keyed = self.stream.keyed(events)
         warn_of_times_ahead(keyed.ahead_us)
-        after = self._stream.take(self._state, keyed)
+        after = self.stream.take(self._state, keyed)
         positions = dict(source.positions)
         n_pending = self._state.n_pending + keyed.n_events
         if after.opened is self._state.opened and after.n_pending == n_pending:
-            self._store.append(keyed, positions)
+            self.store.append(keyed, positions)
         else:
-            self._store.replace(after, positions, ())
+            self.store.replace(after, positions, ())
         self._state, self._positions, self._pulled = after, positions, None
         source.let_go(pulled)
 
     def _end_steps(self, source: Source) -> None:
         """Decides and keeps the steps that are over and whose messages are all there."""
-        now_us = int(self._clock() * 1e6)
+        now_us = int(self.clock() * 1e6)
         try:
             complete_us = min(source.watermark_us(), now_us)
         finally:  # also where the clocks differ by too much
-            self._standing.clock_offset_us = source.clock_offset_us
-        self._standing.complete_us = None if complete_us < 0 else complete_us
-        after, decided = self._stream.advance(self._state, complete_us)
+            self.standing.clock_offset_us = source.clock_offset_us
+        self.standing.complete_us = None if complete_us < 0 else complete_us
+        after, decided = self.stream.advance(self._state, complete_us)
         if after is not self._state:
-            self._store.replace(after, self._positions, decided)
+            self.store.replace(after, self._positions, decided)
             if after.n_late > self._state.n_late and self._late.is_due():
                 _OPERATOR.warning("cases were complete too late for their step, and do not count")
             self._state = after
@@ -190,18 +184,18 @@ class LocalStream:
         while self._unsent and time.monotonic() >= self._send_again:
             oldest = self._unsent[0]
             try:
-                while self._n_sinks_done < len(self._sinks):
-                    self._sinks[self._n_sinks_done].send(oldest.released)
+                while self._n_sinks_done < len(self.sinks):
+                    self.sinks[self._n_sinks_done].send(oldest.released)
                     self._n_sinks_done += 1
             except RetryLater as error:
-                self._standing.sink_away = str(error)
+                self.standing.sink_away = str(error)
                 self._say_away(error)
                 self._send_again = time.monotonic() + _AGAIN_SECONDS
                 return
-            self._store.sent(oldest.step)
+            self.store.sent(oldest.step)
             self._unsent.popleft()
             self._n_sinks_done = 0
-            self._standing.sink_away = None
+            self.standing.sink_away = None
 
     def _say_away(self, error: RetryLater) -> None:
         if self._away.is_due():
@@ -209,8 +203,8 @@ class LocalStream:
 
     def _say_behind(self, now_us: int, complete_us: int) -> None:
         step = self._state.next_step
-        since_us = now_us - self._stream.release_us(step)
-        if step >= self._stream.horizon or since_us < self._behind_us or not self._behind.is_due():
+        since_us = now_us - self.stream.release_us(step)
+        if step >= self.stream.horizon or since_us < self._behind_us or not self._behind.is_due():
             return
         if complete_us < 0:
             how = "it is not known yet whether all messages are there"

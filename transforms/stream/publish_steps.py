@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -170,7 +170,16 @@ class _Gate(beam.DoFn):
         yield _ONE, (step, encode(counted))
 
 
+@dataclass(eq=False, repr=False)
 class _Release(beam.DoFn):
+    product: StepProduct
+    rule: ClosingRule
+    name: StreamName
+    key: KeyReference
+    steps: KeptSteps
+    may_be_early: bool = False
+    note: Callable[[Step], None] | None = None
+
     # (step, exact counts) of steps that are not over.
     WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", _STEP_CODER))
     # (step, what the product keeps) of steps that are published.
@@ -181,27 +190,11 @@ class _Release(beam.DoFn):
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
 
-    def __init__(
-        self,
-        product: StepProduct,
-        rule: ClosingRule,
-        name: StreamName,
-        key: KeyReference,
-        steps: KeptSteps,
-        may_be_early: bool = False,
-        note: Callable[[Step], None] | None = None,
-    ) -> None:
-        self._product = product
-        self._rule = rule
-        self._name = name
-        self._key = key
-        self._steps = steps
-        self._may_be_early = may_be_early
-        self._note = note
+    def __post_init__(self) -> None:
         self._late = Metrics.counter(METRICS, "steps with cases after they were published")
 
     def setup(self) -> None:
-        self._resolved = self._key.resolve()
+        self._resolved = self.key.resolve()
 
     def process(
         self,
@@ -233,14 +226,14 @@ class _Release(beam.DoFn):
         counts: Any = COUNTS,
     ) -> Iterable[Any]:
         step = following.read() or 0
-        if step >= self._product.horizon:
+        if step >= self.product.horizon:
             return
         parts = list(waiting.read())
         of_step = [decode(counted) for at, counted in parts if at == step]
-        combine = MergeStatisticsFn(kinds_of(self._product))
+        combine = MergeStatisticsFn(kinds_of(self.product))
         counted = of_step[0] if of_step else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
-        decided = self._steps.of(step, self._resolved)
+        decided = self.steps.of(step, self._resolved)
         if decided is None:
             self._require_going_on(step, counts)
             self._wait_until_over(step)
@@ -249,8 +242,8 @@ class _Release(beam.DoFn):
             decided, to_keep = self._decided(step, counted, kept_before, so_far, decided)
             if to_keep is not None:
                 past.add((step, encode(to_keep)))
-        if self._note is not None:
-            self._note(decided.released)
+        if self.note is not None:
+            self.note(decided.released)
         goes_on = decided.counts_digest == so_far
         if not goes_on and self._goes_on(step, counts):
             _LOG.warning(
@@ -264,7 +257,7 @@ class _Release(beam.DoFn):
             if at != step:
                 waiting.add((at, others))
         following.write(step + 1)
-        if step + 1 < self._product.horizon:
+        if step + 1 < self.product.horizon:
             # A step that was decided before need not wait for its end once more.
             self._set(timer, step + 1 if goes_on else step)
         else:
@@ -273,8 +266,8 @@ class _Release(beam.DoFn):
             _LOG.warning(
                 "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
                 "nothing more is published. Begin another epoch, which is another spend",
-                self._name.epoch,
-                self._name.release_id,
+                self.name.epoch,
+                self.name.release_id,
                 step,
             )
         yield decided.released
@@ -288,13 +281,13 @@ class _Release(beam.DoFn):
         decided: KeptStep | None,
     ) -> tuple[KeptStep, Any]:
         """Returns the step as it is kept, and the state that the product needs later."""
-        name = replace(self._name, counts_digest=so_far.hex())
-        of_product = Statistics({n: counted.by_name[n] for n in self._product.kinds})
-        released, to_keep = self._product.publish(
+        name = replace(self.name, counts_digest=so_far.hex())
+        of_product = Statistics({n: counted.by_name[n] for n in self.product.kinds})
+        released, to_keep = self.product.publish(
             step, of_product, kept_before, name, self._resolved
         )
         if decided is None:
-            decided = self._steps.keep(step, KeptStep(so_far, released), self._resolved)
+            decided = self.steps.keep(step, KeptStep(so_far, released), self._resolved)
         if decided.counts_digest == so_far and not _is_same(decided.released, released):
             raise GuaranteeError(
                 f"step {step} differs from what was decided on the same cases, as with another "
@@ -305,7 +298,7 @@ class _Release(beam.DoFn):
 
     def _goes_on(self, step: int, counts: Any) -> bool:
         """Whether all earlier steps have the same cases as when they were decided."""
-        before = self._steps.of(step - 1, self._resolved) if step else None
+        before = self.steps.of(step - 1, self._resolved) if step else None
         return step == 0 or (before is not None and before.counts_digest == counts.read())
 
     def _require_going_on(self, step: int, counts: Any) -> None:
@@ -323,8 +316,8 @@ class _Release(beam.DoFn):
         Raises:
             GuaranteeError: It is far ahead.
         """
-        left_seconds = self._rule.release_time(step) / 1e6 - time.time()
-        if left_seconds <= 0 or self._may_be_early:
+        left_seconds = self.rule.release_time(step) / 1e6 - time.time()
+        if left_seconds <= 0 or self.may_be_early:
             return
         if left_seconds > _MAX_WAIT_SECONDS:
             raise GuaranteeError(
@@ -336,7 +329,7 @@ class _Release(beam.DoFn):
         time.sleep(left_seconds)
 
     def _set(self, timer: Any, step: int) -> None:
-        timer.set(Timestamp(micros=self._rule.release_time(step)))
+        timer.set(Timestamp(micros=self.rule.release_time(step)))
 
 
 def _is_same(kept: Step, drawn: Step) -> bool:

@@ -163,10 +163,6 @@ class KafkaMessageCoder(Coder):
         place = (str(offset), partition, offset, published_us)
         return KafkaMessage(data, dict(headers), *place, _FORMS[form])
 
-    def is_deterministic(self) -> bool:
-        """Returns that equal messages need not have equal bytes: headers have an order."""
-        return False
-
     def to_type_hint(self) -> type:
         """Returns the element type."""
         return KafkaMessage
@@ -384,8 +380,7 @@ class _ReadPartition(_OfTopic):
                     n_read += len(messages)
                     is_behind = bool(messages)
                 reader.is_right = True
-                if reader.is_to_commit():
-                    finalizer.register(reader.committing())
+                reader.commit_with(finalizer)
                 complete_us = reader.kafka.watermark_us(partition, self._passed_us())
         except RetryLater as error:
             _LOG.warning("%s; the stream waits", error)
@@ -424,15 +419,16 @@ class _Reader:
         place = self.kafka.known.places.get(self._partition)
         return None if place is None else LogRange(place.next, self.kafka.known, self.decision)
 
-    def is_to_commit(self) -> bool:
-        """Whether it is time to: a bundle that waits for its end costs a runner something."""
-        return time.monotonic() - self._committed >= _COMMIT_SECONDS
+    def commit_with(self, finalizer: Any) -> None:
+        """Has the position of now committed, once this is in a checkpoint, now and then.
 
-    def committing(self) -> Callable[[], None]:
-        """Returns what commits the position of now, once this is in a checkpoint."""
+        A bundle that waits for its end costs a runner something.
+        """
+        if time.monotonic() - self._committed < _COMMIT_SECONDS:
+            return
         position = {self._partition: self.kafka.known.places[self._partition].next}
         self._committed = time.monotonic()
-        return lambda: None if self._is_closed else self.kafka.commit(position)
+        finalizer.register(lambda: None if self._is_closed else self.kafka.commit(position))
 
     def close(self) -> None:
         self._is_closed = True
@@ -456,9 +452,7 @@ class _Readers:
         """Notes one less; the last one closes the readers."""
         with self._lock:
             self._users -= 1
-            left = list(self._free.values()) if self._users == 0 else []
-            if left:
-                self._free.clear()
+            left = [] if self._users else [self._free.pop(key) for key in [*self._free]]
         for reader in left:
             reader.close()
 

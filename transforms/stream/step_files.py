@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import cast
 
 import pyarrow as pa
@@ -100,28 +101,24 @@ def write_whole(path: str, data: bytes, workplace: str) -> None:
     rename([fresh], [path])
 
 
+@dataclass(frozen=True)
 class FileSink:
     """Writes steps to <output>/run_id=…/epoch=…/product=…/view=…/step-000000.{json,parquet}.
 
     A log has a folder of that name, with step.json, log.parquet and log.xes.gz. JSON is always
     written and comes last.
+
+    Attributes:
+        output: The folder of all releases, on any Beam file system.
+        formats: Beside JSON.
+        manifest: Whose promise the files carry.
+        workplace: Where they are written before they appear, see `write_whole`.
     """
 
-    def __init__(
-        self, output: str, formats: Sequence[str], manifest: ReleaseManifest, workplace: str
-    ) -> None:
-        """Keeps where to write.
-
-        Args:
-            output: The folder of all releases, on any Beam file system.
-            formats: Beside JSON.
-            manifest: Whose promise the files carry.
-            workplace: Where they are written before they appear, see `write_whole`.
-        """
-        self._output = output
-        self._formats = formats
-        self._manifest = manifest
-        self._workplace = workplace
+    output: str
+    formats: Sequence[str]
+    manifest: ReleaseManifest
+    workplace: str
 
     def send(self, released: Step) -> None:
         """Publishes the files of a step, unless they are there with the same bytes.
@@ -129,9 +126,9 @@ class FileSink:
         Raises:
             GuaranteeError: One is there with other bytes.
         """
-        path = step_path(self._output, released)
-        for ending, data in files_of(released, self._formats, self._manifest).items():
-            write_once(path + ending, data, self._workplace)
+        path = step_path(self.output, released)
+        for ending, data in files_of(released, self.formats, self.manifest).items():
+            write_once(path + ending, data, self.workplace)
         _LOG.info("published step %d; %d are left", released.key[-1], released.n_steps_left)
 
 

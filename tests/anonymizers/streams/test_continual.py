@@ -22,7 +22,6 @@ from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.streams.continual import (
     ContinualNoise,
-    Reservation,
     continual_noise,
     variant_noise,
 )
@@ -250,7 +249,7 @@ def test_the_spend_keeps_what_is_promised_and_wastes_nothing(
     spend = noise.spend("dfg")
     assert (spend.epsilon, spend.delta) == (epsilon, delta)
     assert 0.97 * epsilon < composed_epsilon([spend], delta) <= float(epsilon) * (1 + 1e-8)
-    assert noise.reservation() == Reservation(epsilon, delta, None, epsilon, delta)
+    assert noise.over_horizon() == (epsilon, delta)
     # The conversion of concentrated privacy holds a larger epsilon.
     rho = float((noise.sensitivity / Fraction(*noise.scale)) ** 2 / 2)
     assert rho + 2 * math.sqrt(rho * math.log(1 / float(delta))) > epsilon
@@ -260,11 +259,10 @@ def test_reservation_of_pure_windows_with_w_events() -> None:
     """Ten steps make four stretches of three; what one step of them spends is a third."""
     noise = pure_windows(10, Participation(2, 3, per_step=True))
     assert noise.scale == (6, 1)
-    assert noise.reservation() == Reservation(ONE, Fraction(0), 3, Fraction(4), Fraction(0))
-    shorter = pure_windows(3, Participation(2, 3, per_step=True)).reservation()
-    assert shorter.horizon_epsilon == 1
+    assert noise.over_horizon() == (4, 0)
+    assert pure_windows(3, Participation(2, 3, per_step=True)).over_horizon()[0] == 1
     variants = variant_noise(ONE, MILLIONTH, 10, Participation(2, 3))
-    assert variants.reservation() == Reservation(ONE, MILLIONTH, 3, Fraction(4), 4 * MILLIONTH)
+    assert variants.over_horizon() == (4, 4 * MILLIONTH)
 
 
 def test_what_is_not_covered_is_said() -> None:
@@ -288,10 +286,10 @@ def test_reservation_of_gaussian_noise_with_w_events(length: int | None, per_ste
     noise = continual_noise(
         ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=participation
     )
-    reserved = noise.reservation()
-    assert (reserved.epsilon, reserved.delta, reserved.window) == (ONE, MILLIONTH, 5)
+    of_horizon, delta = noise.over_horizon()
+    assert delta == MILLIONTH
     norm = float(noise.strategy.norm_over_all(participation)) * 1000
-    ratio, epsilon = norm / noise.deviation, float(reserved.horizon_epsilon)
+    ratio, epsilon = norm / noise.deviation, float(of_horizon)
     assert epsilon > 1
     exactly = stats.norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * stats.norm.cdf(
         -ratio / 2 - epsilon / ratio

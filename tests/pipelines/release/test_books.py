@@ -14,14 +14,12 @@ from tests.support.object_store import ObjectStore
 from tests.support.releasing import (
     Commands,
     counting_charges,
-    csv_log,
     digests,
     fix_key,
     key_files,
     ledger_entries,
     manifest,
     operator_folder,
-    small_rows,
     tracecloak,
     visible,
 )
@@ -34,30 +32,6 @@ from tracecloak.pipelines.runners import on_beam, reach
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return csv_log(tmp_path / "log.csv", list(small_rows(60)))
-
-
-@pytest.fixture
-def common(tmp_path: Path, log: Path) -> list[object]:
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
-        "--runner", "InMemory", "--parts", 2,
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    return tmp_path / "keys"
 
 
 def workplace(out: Path, keys: Path) -> Path:

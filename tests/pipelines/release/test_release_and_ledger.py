@@ -18,7 +18,6 @@ import sqlalchemy as sa
 
 from tests.support.releasing import (
     counting_charges,
-    csv_log,
     digests,
     fix_key,
     individual_log,
@@ -48,30 +47,6 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 FULL = "/dev/full"  # the kernel's: every write ends with ENOSPC
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return csv_log(tmp_path / "log.csv", list(small_rows(60)))
-
-
-@pytest.fixture
-def common(tmp_path: Path, log: Path) -> list[object]:
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
-        "--runner", "InMemory", "--parts", 2,
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    return tmp_path / "keys"
 
 
 def actions(keys: Path) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.format_streams import Trickle, rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import avro
@@ -445,27 +446,6 @@ def test_damage_is_reported_without_the_data() -> None:
         assert "secre" not in str(caught.value) and caught.value.__suppress_context__
 
 
-class Trickle(io.RawIOBase):
-    """A stream that cannot be seeked and gives few bytes a read."""
-
-    def __init__(self, head: bytes, more: Callable[[], bytes], step: int = 1 << 16) -> None:
-        self._data = head
-        self._more = more
-        self._step = step
-        self.taken = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._data:
-            self._data = self._more()
-        taken = min(size, self._step)
-        data, self._data = self._data[:taken], self._data[taken:]
-        self.taken += len(data)
-        return data
-
-
 def test_stream_of_few_bytes_a_read() -> None:
     data = avro_of(FIELDS, ROWS, "deflate")
     assert read(b"", stream=Trickle(data, lambda: b"", 3)).num_rows == len(ROWS)
@@ -495,20 +475,8 @@ def test_errors_of_the_stream_pass() -> None:
             read(b"", stream=Trickle(data[:cut], fail))
 
 
-def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
-
-
 def written(*batches: pa.RecordBatch) -> bytes:
-    stream = io.BytesIO()
-    writer = AvroWriter(stream)
-    for batch in batches:
-        writer.write(batch)
-    writer.close()
-    assert not stream.closed
-    return stream.getvalue()
+    return written_by(AvroWriter, *batches)
 
 
 def test_written_file() -> None:

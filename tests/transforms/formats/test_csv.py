@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.format_streams import Trickle, rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import csv as csv_format
@@ -411,25 +412,6 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
         CsvReader(**options)
 
 
-class Trickle(io.RawIOBase):
-    """A stream that cannot be seeked, gives few bytes a read, and may never end or fail."""
-
-    def __init__(self, head: bytes, more: Callable[[], bytes], step: int = 1 << 16) -> None:
-        self._data = head
-        self._more = more
-        self._step = step
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._data:
-            self._data = self._more()
-        taken = min(size, self._step)
-        data, self._data = self._data[:taken], self._data[taken:]
-        return data
-
-
 def test_blocks_are_parsed_once() -> None:
     data = HEADER + b'1,"A\n""B""\nC\nD",x\n2,B,"y\nz"\n' * 1000
     parse = csv_format._Parser.parse
@@ -489,23 +471,8 @@ def test_errors_of_the_stream_pass() -> None:
         read(b"", stream=Trickle(HEADER + b"1,A,x\n", fail))
 
 
-def rows_of(*rows: tuple[str, str, datetime | int]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else [[], [], []]
-    arrays = [
-        pa.array(column, field.type)
-        for column, field in zip(map(list, columns), RELEASED_SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
-
-
 def written(*batches: pa.RecordBatch) -> bytes:
-    stream = io.BytesIO()
-    writer = CsvWriter(stream)
-    for batch in batches:
-        writer.write(batch)
-    writer.close()
-    assert not stream.closed
-    return stream.getvalue()
+    return written_by(CsvWriter, *batches)
 
 
 def test_written_bytes() -> None:

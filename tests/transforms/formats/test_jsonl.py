@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.format_streams import Trickle, rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import jsonl
@@ -233,7 +234,7 @@ def read_document(
     """Returns the values of the column v, in the order of their records, and the malformed ones."""
     values: dict[int, Any] = {}
     malformed: list[int] = []
-    stream = Trickle(iter([data, b""]).__next__, step)
+    stream = Trickle(b"", iter([data, b""]).__next__, step)
     for batch in JsonLinesReader(goes_on, is_document=True).read(stream, ["v"], ["v"], 7):
         values.update(zip(batch.records.tolist(), batch.columns["v"].to_pylist(), strict=True))
         malformed += batch.malformed.tolist()
@@ -354,30 +355,9 @@ def test_column_names_are_not_declared() -> None:
     assert JsonLinesReader().column_names(io.BytesIO(GOOD)) is None
 
 
-class Trickle(io.RawIOBase):
-    """A stream that cannot be seeked and gives few bytes a read."""
-
-    def __init__(self, more: Callable[[], bytes], step: int) -> None:
-        self._data = b""
-        self._more = more
-        self._step = step
-        self.taken = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if not self._data:
-            self._data = self._more()
-        taken = min(size, self._step)
-        data, self._data = self._data[:taken], self._data[taken:]
-        self.taken += len(data)
-        return data
-
-
 def test_stream_of_few_bytes_a_read() -> None:
-    parts = [b'{"c":"1"}\n\n{"c":"', "é\r".encode() * 3, b'"}\nx', b'\n{"c":"3"}', b""]
-    rows, records, malformed = read(b"", stream=Trickle(lambda: parts.pop(0) if parts else b"", 2))
+    parts = iter([b'{"c":"1"}\n\n{"c":"', "é\r".encode() * 3, b'"}\nx', b'\n{"c":"3"}'])
+    rows, records, malformed = read(b"", stream=Trickle(b"", lambda: next(parts, b""), 2))
     assert [row["c"] for row in rows] == ["1", "3"]
     assert (records, malformed) == ([0, 3], [1, 2])
 
@@ -394,17 +374,19 @@ def test_long_lines_are_malformed_and_not_held() -> None:
 
     pieces = iter([GOOD, b'{"c":"', *[b"x" * (1 << 20)] * 40, b'"}\n' + GOOD])
     with mock.patch.object(jsonl, "_parse", wraps=jsonl._parse) as parse:
-        rows, records, malformed = read(b"", stream=Trickle(lambda: next(pieces, b""), 1 << 20))
+        rows, records, malformed = read(
+            b"", stream=Trickle(b"", lambda: next(pieces, b""), 1 << 20)
+        )
     assert (len(rows), records, malformed) == (2, [0, 2], [1])
     assert max(len(call.args[0]) for call in parse.call_args_list) < 100
 
 
 def test_memory_is_bounded_by_rows_and_by_bytes() -> None:
-    endless = Trickle(lambda: GOOD * 1000, 1 << 20)
+    endless = Trickle(b"", lambda: GOOD * 1000, 1 << 20)
     batches = JsonLinesReader().read(endless, ["c"], ["c"], 100)
     assert [len(next(batches).records) for _ in range(5)] == [100] * 5
     assert endless.taken <= 2 << 20
-    garbage = Trickle(lambda: b"x\n" * 1000, 1 << 20)
+    garbage = Trickle(b"", lambda: b"x\n" * 1000, 1 << 20)
     batches = JsonLinesReader().read(garbage, ["c"], ["c"], 100)
     assert [len(next(batches).malformed) for _ in range(3)] == [100] * 3
     with mock.patch.object(jsonl, "BATCH_BYTES", 1000):
@@ -417,23 +399,11 @@ def test_errors_of_the_stream_pass() -> None:
         raise OSError(5, "disk")
 
     with pytest.raises(OSError, match="disk"):
-        read(b"", stream=Trickle(fail, 10))
-
-
-def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
+        read(b"", stream=Trickle(b"", fail, 10))
 
 
 def written(*batches: pa.RecordBatch) -> bytes:
-    stream = io.BytesIO()
-    writer = JsonLinesWriter(stream)
-    for batch in batches:
-        writer.write(batch)
-    writer.close()
-    assert not stream.closed
-    return stream.getvalue()
+    return written_by(JsonLinesWriter, *batches)
 
 
 def test_written_bytes() -> None:

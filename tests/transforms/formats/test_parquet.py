@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.format_streams import rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import parquet_writer
@@ -307,20 +308,8 @@ def test_one_huge_row_group_is_read_in_pieces() -> None:
     assert not stream.closed
 
 
-def rows_of(*rows: tuple[str, str, int]) -> pa.RecordBatch:
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, RELEASED_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
-
-
 def written(*batches: pa.RecordBatch, **metadata: str) -> bytes:
-    stream = io.BytesIO()
-    writer = ParquetWriter(stream, metadata)
-    for batch in batches:
-        writer.write(batch)
-    writer.close()
-    assert not stream.closed
-    return stream.getvalue()
+    return written_by(lambda stream: ParquetWriter(stream, metadata), *batches)
 
 
 def test_written_file() -> None:
