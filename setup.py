@@ -6,10 +6,13 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
+# Next to `tracecloak/`, in which they are links for editors and linters. Git and archives can leave
+# the links out, so neither the build nor the import needs them.
+FOLDERS = ("anonymizers", "examination", "pipelines", "schemas", "transforms")
 
 
 def _version() -> str:
-    source = (HERE / "tracecloak/schemas/published/manifest.py").read_text(encoding="utf-8")
+    source = (HERE / "schemas/published/manifest.py").read_text(encoding="utf-8")
     (version,) = re.findall(r'^TOOL_VERSION = "(.+)"$', source, re.MULTILINE)
     return str(version)
 
@@ -110,8 +113,15 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.11",
-    # The folders beside `tracecloak/` are in it by links; an sdist has them there alone.
-    packages=find_packages(str(HERE), include=["tracecloak", "tracecloak.*"]),
+    packages=[
+        "tracecloak",
+        *(
+            f"tracecloak.{name}"
+            for name in find_packages(str(HERE))
+            if name.split(".")[0] in FOLDERS
+        ),
+    ],
+    package_dir={f"tracecloak.{name}": name for name in FOLDERS},
     package_data={
         "tracecloak": ["py.typed"],
         "tracecloak.schemas.files": ["*.avsc", "*.json"],

@@ -116,18 +116,17 @@ def of_the_package(names: Sequence[str], source: Path) -> dict[str, Path]:
 
     Args:
         names: What git knows of the checkout.
-        source: A copy of it, in which folders are links in `tracecloak/`.
+        source: A copy of it.
     """
-    placed = {name: source / name for name in names if name.startswith("tracecloak/")}
-    links = [name for name, path in placed.items() if path.is_symlink()]
-    for link in links:
-        folder = (placed.pop(link).resolve()).relative_to(source.resolve()).as_posix()
-        placed |= {
-            f"{link}/{name.removeprefix(f'{folder}/')}": source / name
-            for name in names
-            if name.startswith(f"{folder}/")
-        }
-    return placed
+    folders = {"tracecloak": "tracecloak", **distribution().package_dir}
+    places = {f"{folder}/": f"{name.replace('.', '/')}/" for name, folder in folders.items()}
+    links = {place.rstrip("/") for place in places.values()}
+    return {
+        f"{place}{name.removeprefix(folder)}": source / name
+        for folder, place in places.items()
+        for name in names
+        if name.startswith(folder) and name not in links
+    }
 
 
 def check_contents(wheel: Path, names: Sequence[str], source: Path) -> None:

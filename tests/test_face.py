@@ -176,6 +176,7 @@ def test_every_signature_of_a_public_module_resolves(module: str) -> None:
 
 _LOADED = """
 import sys, tracecloak.plugins as plugins
+sys.modules.pop("tracecloak._folders", None)  # where git made no links
 print(sorted(name for name in sys.modules if name.startswith("tracecloak")))
 for name in plugins.__all__:
     getattr(plugins, name)

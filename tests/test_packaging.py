@@ -2,7 +2,6 @@
 
 import ast
 import functools
-import os
 import re
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from packaging.utils import canonicalize_name
 from deploy.check_wheel import copied, of_the_package
 from deploy.oldest import FILE, constraints, distribution
 from tests.test_structure import PACKAGES
+from tracecloak import _folders
 from tracecloak.schemas.published.guarantee import Kind
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
@@ -29,9 +29,8 @@ ROOT = Path(__file__).parents[1]
 
 
 SETUP = distribution()
-LINKS = sorted(path.name for path in (ROOT / "tracecloak").iterdir() if path.is_symlink())
 # Of the repository, by the package that they are.
-FOLDERS = {"tracecloak": "tracecloak", **{f"tracecloak.{name}": name for name in LINKS}}
+FOLDERS = {"tracecloak": "tracecloak", **SETUP.package_dir}
 
 
 def folder_of(package: str) -> str:
@@ -56,30 +55,29 @@ def test_every_folder_with_sources_is_a_package_of_the_one_that_is_installed() -
 
 
 def test_the_floors_are_links_of_the_package_and_no_names_of_their_own() -> None:
-    assert LINKS == sorted(PACKAGES)
-    assert all(os.readlink(ROOT / "tracecloak" / name) == f"../{name}" for name in LINKS)
+    assert {f"tracecloak.{name}": name for name in PACKAGES} == SETUP.package_dir
+    assert sorted(PACKAGES) == sorted(_folders.FOLDERS)
+    listed = subprocess.run(
+        ["git", "ls-files", "--stage", "tracecloak"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+    links = re.findall(r"^120000 .*\ttracecloak/(\w+)$", listed, re.MULTILINE)
+    assert links == sorted(PACKAGES)
     # As somebody imports who is not in the checkout.
     code = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
-    names = ["tracecloak", *LINKS, *(f"tracecloak.{name}" for name in LINKS)]
+    names = ["tracecloak", *PACKAGES, *SETUP.package_dir]
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, *names], capture_output=True, text=True, timeout=60
     )
-    found = ["tracecloak", *(f"tracecloak.{name}" for name in LINKS)]
-    assert done.stdout == f"{found}\n", done.stderr
+    assert done.stdout == f"{['tracecloak', *SETUP.package_dir]}\n", done.stderr
 
 
 def test_what_a_wheel_must_hold_is_what_git_knows(tmp_path: Path) -> None:
-    for name in ("schemas/a.py", "schemas/b/c.avsc", "tests/d.py", "tracecloak/__init__.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    (tmp_path / "tracecloak/schemas").symlink_to("../schemas")
-    (tmp_path / "schemas/not_of_git.py").write_text("")
     names = ["schemas/a.py", "schemas/b/c.avsc", "tests/d.py", "tracecloak/__init__.py"]
     placed = of_the_package([*names, "tracecloak/schemas"], tmp_path)
-    assert {name: path.read_text() for name, path in placed.items()} == {
-        "tracecloak/__init__.py": "tracecloak/__init__.py",
-        "tracecloak/schemas/a.py": "schemas/a.py",
-        "tracecloak/schemas/b/c.avsc": "schemas/b/c.avsc",
+    assert placed == {
+        "tracecloak/__init__.py": tmp_path / "tracecloak/__init__.py",
+        "tracecloak/schemas/a.py": tmp_path / "schemas/a.py",
+        "tracecloak/schemas/b/c.avsc": tmp_path / "schemas/b/c.avsc",
     }
 
 
@@ -97,7 +95,7 @@ def test_every_data_file_is_installed() -> None:
         for folder in FOLDERS.values()
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and path.suffix not in (".py", ".pyc")
-    }
+    } - {ROOT / "tracecloak" / name for name in PACKAGES}  # where git made no links
     assert covered == others
     assert ROOT / "tracecloak" / "py.typed" in covered
 
@@ -302,12 +300,10 @@ def test_an_sdist_has_its_version_in_its_sources_and_installs_all_files(tmp_path
         folder = sdist.name.removesuffix(".tar.gz")
         texts = {
             name: archive.extractfile(f"{folder}/{name}").read().decode()  # type: ignore[union-attr]
-            for name in ("PKG-INFO", "tracecloak/schemas/published/manifest.py")
+            for name in ("PKG-INFO", "schemas/published/manifest.py")
         }
     assert f"\nVersion: {TOOL_VERSION}\n" in texts["PKG-INFO"]
-    assert (
-        f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["tracecloak/schemas/published/manifest.py"]
-    )
+    assert f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["schemas/published/manifest.py"]
     shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
     installed = tmp_path / "installed"
     subprocess.run(
@@ -408,7 +404,7 @@ def test_contributing_has_a_line_for_every_room() -> None:
         if line.startswith("| **"):
             (floor,) = names
         rows.setdefault(floor, set()).update(names)
-    for folder in LINKS:
+    for folder in PACKAGES:
         rooms = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
         assert rows[folder] - {folder} == rooms
 

@@ -10,9 +10,17 @@ received; streams likewise. The kernels alone: `source_of`, `group_into_traces`,
 method, a format or a command of one's own is made of is in `tracecloak.plugins`.
 """
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from tracecloak._names import offered
+
+if not os.path.isdir(os.path.join(__path__[0], "schemas")):
+    import tracecloak._folders as _folders
+
+    # Before the finder of an editable install of another checkout, which would answer as well.
+    sys.meta_path.insert(0, _folders.FolderFinder)
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.in_memory import anonymise as anonymise

@@ -233,6 +233,8 @@ def _counted(run: Callable[[], None]) -> Reach:
     functions = Counter(name for name, _ in entered)
     of_file = {}
     for name, module in sys.modules.items():
+        if name == "tracecloak._folders":  # only where git made no links
+            continue
         if name.split(".")[0] == "tracecloak" and (file := getattr(module, "__file__", None)):
             path = Path(file).resolve().relative_to(ROOT).as_posix()
             lines[path] = len(Path(file).read_text().splitlines())

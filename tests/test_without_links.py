@@ -1,0 +1,130 @@
+"""A checkout in which git or an archive made text files of the links of the package."""
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from deploy.check_wheel import check_contents, copied, environment
+from tests.test_packaging import SETUP
+from tests.test_structure import PACKAGES
+
+ROOT = Path(__file__).parents[1]
+# What an import finds, and what it must not although it lies next to the folders.
+FOUND = [f"tracecloak.{name}" for name in PACKAGES]
+OTHERS = [f"tracecloak.{name}" for name in ("tests", "deploy", "docs", "setup")]
+PROBE = """\
+import importlib.resources, importlib.util, pickle, sys
+found = [name for name in sys.argv[1:] if importlib.util.find_spec(name)]
+import tracecloak
+from tracecloak.schemas.errors import UsageError
+assert importlib.resources.files("tracecloak.schemas.files").joinpath("event.avsc").is_file()
+assert pickle.loads(pickle.dumps(UsageError)) is UsageError
+print(found, tracecloak.METHODS["private-dfg"].version, sys.modules[UsageError.__module__].__file__)
+"""
+
+
+def run(*words: object, cwd: Path, code: int = 0, **settings: str) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd, capture_output=True, text=True, timeout=240,
+        env={n: v for n, v in os.environ.items() if not n.startswith("PYTHON")} | settings,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A repository with the files of this checkout, also those not committed, and their names."""
+    source = tmp_path_factory.mktemp("repository")
+    found = copied(source)
+    run("git", "init", "--quiet", cwd=source)
+    run("git", "add", "--all", "--force", cwd=source)
+    run("git", "-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x", cwd=source)
+    return source, found
+
+
+@pytest.fixture(scope="module")
+def clone(names: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cloned") / "checkout"
+    run("git", "clone", "-qc", "core.symlinks=false", names[0], folder, cwd=ROOT)
+    assert all((folder / "tracecloak" / name).is_file() for name in PACKAGES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def unpacked(names: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unpacked")
+    run("git", "archive", "--output", folder / "x.zip", "HEAD", cwd=names[0])
+    with zipfile.ZipFile(folder / "x.zip") as archive:
+        archive.extractall(folder)
+    assert all((folder / "tracecloak" / name).is_file() for name in PACKAGES)
+    return folder
+
+
+def wheel_of(checkout: Path, folder: Path, kind: str = "wheel") -> Path:
+    code = f"import sys; from setuptools.build_meta import build_{kind} as b; b(sys.argv[1])"
+    run(sys.executable, "-c", code, folder, cwd=checkout)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test_a_zip_is_imported_where_it_was_unpacked_and_gives_the_same_wheel(
+    unpacked: Path, names: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    told = run(sys.executable, "-c", PROBE, *FOUND, *OTHERS, cwd=tmp_path, PYTHONPATH=str(unpacked))
+    assert told.startswith(f"{FOUND} ") and told.endswith(f" {unpacked}/schemas/errors.py\n")
+    version = run(
+        sys.executable, "-m", "tracecloak", "--version", cwd=tmp_path, PYTHONPATH=str(unpacked)
+    )
+    assert version == f"tracecloak {SETUP.get_version()}\n"
+    check_contents(wheel_of(unpacked, tmp_path), names[1], names[0])
+
+
+def test_a_clone_is_built_installed_and_does_what_the_readme_says(
+    clone: Path, names: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """As a wheel, and as an editable install in the same environment."""
+    wheel = wheel_of(clone, tmp_path)
+    check_contents(wheel, names[1], names[0])
+    python = environment(wheel, tmp_path / "venv")
+    home = {"HOME": str(tmp_path), "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    readme = (clone / "README.md").read_text()
+    (commands,) = (
+        block
+        for block in re.findall(r"^```bash\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+        if "tracecloak release" in block
+    )
+    run("sh", "-ec", commands, cwd=tmp_path, **home)
+    run("tracecloak", "verify", "releases/run_id=graph-1", cwd=tmp_path, **home)
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--force-reinstall")
+    (tmp_path / "editable").mkdir()
+    editable = wheel_of(clone, tmp_path / "editable", "editable")
+    run(*pip, "--no-deps", "--no-index", editable, cwd=tmp_path)
+    told = run(python, "-c", PROBE, *FOUND, *OTHERS, *PACKAGES, cwd=tmp_path)
+    assert told.startswith(f"{FOUND} ") and told.endswith(f" {clone}/schemas/errors.py\n")
+    assert run("git", "status", "--porcelain", cwd=clone) == ""
+
+
+def test_mypy_reads_the_copy_that_make_lint_gives_it(clone: Path, tmp_path: Path) -> None:
+    """Without the copy it does not find the folders, which is the control."""
+    makefile = (clone / "Makefile").read_text()
+    (build,) = re.findall(r"python (setup\.py .*--build-lib build/typed) ", makefile)
+    run(sys.executable, *build.split(), cwd=clone)
+    (tmp_path / "user.py").write_text(
+        "from tracecloak.schemas.errors import UsageError\nx: int = UsageError('x')\n"
+    )
+    # All else that `tracecloak` offers would be read for minutes.
+    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-tracecloak]\nfollow_imports = skip\n")
+    found = {}
+    for folder in (clone, clone / "build" / "typed"):
+        told = run(
+            sys.executable, "-m", "mypy", "user.py", cwd=tmp_path, code=1, MYPYPATH=str(folder)
+        )
+        found[folder.name] = re.findall(r"^user.py:(\d+): .*\[([\w-]+)\]$", told, re.M)
+    assert found == {clone.name: [("1", "import-not-found")], "typed": [("2", "assignment")]}
