@@ -8,7 +8,7 @@ SOAK_SECONDS ?= 3600
 SOAK_SOURCE ?= pubsub
 
 .PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
-  bench bench-scale board schema oldest check-wheel release clean
+  bench bench-scale board schema oldest lock check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
@@ -176,6 +176,10 @@ check-wheel: .venv/dev $(CORE)
 # deploy/oldest.txt: the lower bounds of setup.py as constraints; a test tells when it is out of date.
 oldest: .venv/dev $(CORE)
 	$(BIN)/python -m deploy.oldest
+
+# deploy/**/*.lock: versions and hashes of all that images install, the newest that fit.
+lock: .venv/dev $(CORE)
+	$(BIN)/python -m deploy.lock
 
 # A version: checked, tested, built and tagged, never pushed; DRY_RUN=1 only checks and tells.
 release: .venv/dev $(CORE)

@@ -24,7 +24,8 @@ def _long_description() -> str:
     return re.sub(r"\[([^]]*)\]\((?!https?:)[^)]*\)", r"\1", without_picture)
 
 
-# What one command, runner or method needs, each by the name to install it by.
+# What one command, runner or method needs, each by the name to install it by. Here and below, a
+# library is bounded by its next major version if that alone may break what works.
 EXTRAS = {
     "aws": ["apache-beam[aws]>=2.77,<2.78"],
     "azure": ["apache-beam[azure]>=2.77,<2.78"],
@@ -33,18 +34,18 @@ EXTRAS = {
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
     "iceberg": ["pyiceberg[pyarrow,pyiceberg-core,sql-sqlite]>=0.12,<0.13"],
     "kafka": ["confluent-kafka>=2.12,<3"],
-    "measures": ["POT>=0.9.4"],
+    "measures": ["POT>=0.9.4,<1"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
     "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],
-    "postgresql": ["psycopg[binary]>=3.1.4"],
+    "postgresql": ["psycopg[binary]>=3.1.4,<4"],
     "pubsub": ["google-cloud-pubsub>=2.1,<3"],
-    "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31"],
+    "registry": ["confluent-kafka[avro,json,schemaregistry]>=2.12,<3", "referencing>=0.31,<1"],
     "report": ["matplotlib>=3.8"],
-    "snowflake": ["adbc-driver-manager>=1.8", "adbc-driver-snowflake>=1.8"],
+    "snowflake": ["adbc-driver-manager>=1.8,<2", "adbc-driver-snowflake>=1.8,<2"],
     "sql": [
-        "adbc-driver-manager>=1.8",
-        "adbc-driver-postgresql>=1.8",
-        "duckdb>=1.4",
+        "adbc-driver-manager>=1.8,<2",
+        "adbc-driver-postgresql>=1.8,<2",
+        "duckdb>=1.4,<3",
     ],
     "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
 }
@@ -82,6 +83,7 @@ DEVELOPMENT = [
     "twine>=6",  # checks the distributions as an index does
     "types-PyYAML",
     "types-jsonschema",
+    "uv>=0.8",  # `make lock`
 ]
 
 setup(
@@ -138,8 +140,8 @@ setup(
         "dp-accounting>=0.6,<0.7",
         "fastavro[snappy,zstandard]>=1.9,<2",
         "Jinja2>=3.1",
-        "jsonschema>=4.20",
-        "markdown-it-py>=3",
+        "jsonschema>=4.20,<5",
+        "markdown-it-py>=3,<5",
         "narwhals>=2.0,<3",
         "numpy>=1.26,<2.5",
         "packaging>=24",
@@ -147,7 +149,7 @@ setup(
         "pyarrow>=17,<26",
         "pydantic>=2.7,<3",
         "PyYAML>=6",
-        "rapidfuzz>=3.9",
+        "rapidfuzz>=3.9,<4",
         "rich>=13.7,<16",
         "scipy>=1.12",
         "SQLAlchemy>=2.0,<3",

@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from deploy.check_wheel import copied, of_the_package
+from deploy.lock import LOCKS, requirements
 from deploy.oldest import FILE, constraints, distribution
 from tests.test_structure import PACKAGES
 from tracecloak import _folders
@@ -29,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 
 
 SETUP = distribution()
+LOCKABLE = sorted(set(SETUP.extras_require) - {"dev"})
 # Of the repository, by the package that they are.
 FOLDERS = {"tracecloak": "tracecloak", **SETUP.package_dir}
 
@@ -324,6 +326,98 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
     assert FILE.read_text() == constraints(), "make oldest writes deploy/oldest.txt"
 
 
+# Whose minor versions may break what works, or whose major ones never do; Beam bounds some of them.
+UNBOUNDED = {
+    *(
+        "cryptography",
+        "Jinja2",
+        "matplotlib",
+        "packaging",
+        "PyYAML",
+        "scikit-learn",
+        "scipy",
+        "tzdata",
+    )
+}
+
+
+def test_libraries_are_bounded_by_their_next_major_version() -> None:
+    needs = [*SETUP.install_requires, *(n for e in LOCKABLE for n in SETUP.extras_require[e])]
+    open_ended = {
+        need.name
+        for need in map(Requirement, needs)
+        if not any(bound.operator == "<" for bound in need.specifier)
+    }
+    assert open_ended == UNBOUNDED
+
+
+def locked(text: str) -> dict[str, list[tuple[Requirement, int]]]:
+    """By library, its pinned versions and how many hashes each has."""
+    found: dict[str, list[tuple[Requirement, int]]] = {}
+    for entry in re.sub(r"^#.*\n", "", text).replace(" \\\n", " ").splitlines():
+        words, *hashes = re.split(r" +--hash=sha256:(?=[0-9a-f]{64}\b)", entry)
+        need = Requirement(words)  # refuses what is left of a hash of another form
+        found.setdefault(canonicalize_name(need.name), []).append((need, len(hashes)))
+    return found
+
+
+def unlocked(
+    found: Mapping[str, list[tuple[Requirement, int]]], needs: list[str], python: str
+) -> list[str]:
+    """The needs that a lock does not fulfil for a Python, on Linux."""
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    environment |= {"sys_platform": "linux", "platform_python_implementation": "CPython"}
+    missing = []
+    for need in map(Requirement, needs):
+        versions = [
+            one
+            for one, _ in found.get(canonicalize_name(need.name), [])
+            if one.marker is None or one.marker.evaluate(environment)
+        ]
+        if need.marker is not None and not need.marker.evaluate({**environment, "extra": ""}):
+            continue
+        pins = [(bound.operator, bound.version) for one in versions for bound in one.specifier]
+        if len(pins) != 1 or pins[0][0] != "==" or pins[0][1] not in need.specifier:
+            missing.append(f"{need}: {pins}")
+    return missing
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_has_every_library_within_its_bounds_with_hashes_and_no_address(name: str) -> None:
+    text = (ROOT / name).read_text()
+    found = locked(text)
+    assert all(hashes for versions in found.values() for _, hashes in versions)
+    assert not re.search(r"://|--(?!hash=)| @ ", text)
+    for minor in range(11, 15):
+        assert unlocked(found, requirements(LOCKS[name]), f"3.{minor}") == [], "make lock"
+
+
+def test_a_lock_that_lacks_something_is_noticed() -> None:
+    pin = "x==2 ; python_version < '3.12' \\\n    --hash=sha256:" + "a" * 64 + "\ny==1\n"
+    found = locked(f"# of x\n{pin}")
+    assert [(name, n) for name, versions in found.items() for _, n in versions] == [
+        ("x", 1),
+        ("y", 0),
+    ]
+    assert unlocked(found, ["x>=2,<3", "y"], "3.11") == []
+    assert unlocked(found, ["x>=3", "y<1", "z"], "3.11") == [
+        "x>=3: [('==', '2')]",
+        "y<1: [('==', '1')]",
+        "z: []",
+    ]
+    assert unlocked(found, ["x"], "3.12") == ["x: []"]
+
+
+def test_actions_of_others_are_named_by_their_commits() -> None:
+    """A tag can mean another commit tomorrow; the comment says which it was."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    used = re.findall(r"uses: (.*)$", workflow, re.MULTILINE)
+    assert used and all(
+        re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", u) for u in used
+    )
+    assert len({u.split("@")[0] for u in used}) == len(set(used))
+
+
 def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() -> None:
     """A linter of the few rules that matter here; there is no engine to build with."""
     lines = [
@@ -336,13 +430,20 @@ def test_the_image_is_pinned_to_the_tested_beam_and_runs_without_privileges() ->
         *("FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "ENTRYPOINT")
     }
     assert steps[0] == ("ARG", "BEAM_DIGEST")  # without a default: it must be given
-    (extras,) = (rest.removeprefix("EXTRAS=") for name, rest in steps[1:] if name == "ARG")
-    assert set(extras.split(",")) <= set(SETUP.extras_require)
+    (lock,) = (rest.removeprefix("LOCK=") for name, rest in steps[1:] if name == "ARG")
+    assert lock in LOCKS
     (beam,) = (need for need in SETUP.install_requires if need.startswith("apache-beam"))
     (version,) = re.findall(r">=([\d.]+)", beam)
     assert steps[1] == ("FROM", f"apache/beam_python3.11_sdk:{version}.0@${{BEAM_DIGEST}}")
     sources = [word for name, rest in steps if name == "COPY" for word in rest.split()[:-1]]
+    sources.remove("${LOCK}")
     assert all((ROOT / source).exists() for source in sources)
+    # An index gives what has a hash, and else nothing, also to what builds.
+    runs = "&&".join(rest for name, rest in steps if name == "RUN").split("&&")
+    first, *others = (part for part in runs if "pip install" in part)
+    assert "--require-hashes --requirement build.lock" in first and others
+    for part in others:
+        assert "--no-build-isolation" in part and re.search("--require-hashes|--no-index", part)
     assert {*FOLDERS.values(), "setup.py", "pyproject.toml", "README.md"} <= set(sources)
     users = [rest for name, rest in steps if name == "USER"]
     assert users

@@ -104,7 +104,7 @@ def image_base() -> Path:
     """Returns an archive of a Debian with Python and Beam's boot program, to build an image on."""
     for tool in ("mmdebstrap", "go"):
         _need(tool)
-    return _kept("image-base", f"{DEBIAN}-{BEAM}", _image_base) / "base.tar"
+    return _kept("image-base", f"{DEBIAN}-{BEAM}-venv", _image_base) / "base.tar"
 
 
 # By the name of an engine, what fetches all that it needs.
@@ -224,13 +224,13 @@ def _helm(place: Path) -> None:
 
 
 def _image_base(place: Path) -> None:
-    """What the Dockerfile asks of the image of Beam: `pip` that installs, `useradd`, and `boot`."""
+    """What the Dockerfile asks of the image of Beam: `pip` and `venv`, `useradd`, and `boot`."""
     with tempfile.TemporaryDirectory(dir=place.parent) as working:
         boot = "github.com/apache/beam/sdks/v2/python/container"
         _run("go", "install", f"{boot}@v{BEAM}", GOBIN=working, CGO_ENABLED="0")
         _run(
             "mmdebstrap", "--quiet", "--variant=minbase",
-            "--include=ca-certificates,python3,python3-pip,python-is-python3",
+            "--include=ca-certificates,python3,python3-pip,python3-venv,python-is-python3",
             '--customize-hook=rm "$1"/usr/lib/python3*/EXTERNALLY-MANAGED',
             '--customize-hook=mkdir --parents "$1/opt/apache/beam"',
             f"--customize-hook=upload {working}/container /opt/apache/beam/boot",
