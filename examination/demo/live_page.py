@@ -4,7 +4,7 @@ The page shows the newest graph that the stream has published as a map that move
 such, the number of cases in total and by step, and what remains of the budget.
 It reads the step files in the output folder and nothing else, so all that it shows is published.
 The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1 and
-answers only requests that name it so.
+answers only requests that name an IP address or localhost (`Port`).
 
 `python -m tracecloak.examination.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes
 to OUTPUT.
@@ -28,7 +28,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -45,6 +44,7 @@ from tracecloak.examination.demo.live_figures import (
     total_of,
     totals_of,
 )
+from tracecloak.pipelines.stream.operator_port import Port, PortHandler
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE
 from tracecloak.schemas.published.figure import LEGEND
@@ -57,12 +57,11 @@ from tracecloak.transforms.stream.step_files import epoch_folder
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first
 _STEP_FILE = re.compile(r"step-\d+\.json")
 _HOST = "127.0.0.1"
-_POLL_SECONDS = 0.05  # between two looks whether to stop
 _HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    "X_Content_Type_Options": "nosniff",
+    "Referrer_Policy": "no-referrer",
+    "Cross_Origin_Resource_Policy": "same-origin",
+    "Cache_Control": "no-store",
 }
 
 # What noise alone could have made is decided for all pairs of a step together.
@@ -270,80 +269,38 @@ class LivePage:
             UsageError: The port is taken.
         """
         html_page = page(title, command)
+        html, policy = rendered(html_page), policy_of(html_page)
+
+        class Handler(PortHandler):
+            def do_GET(self) -> None:
+                url = urlsplit(self.path)
+                if url.path == "/":
+                    status, kind, body = HTTPStatus.OK, "text/html; charset=utf-8", html
+                elif url.path == "/state.json":
+                    wanted = parse_qs(url.query).get("view", [""])[0]
+                    text = json.dumps(state(steps.views(), wanted, steps.manifest()))
+                    status, kind, body = HTTPStatus.OK, "application/json", text.encode()
+                else:
+                    missing = b"there is / and /state.json\n"
+                    status, kind, body = HTTPStatus.NOT_FOUND, "text/plain", missing
+                # A meta element cannot contain frame-ancestors.
+                framed = f"{policy}; frame-ancestors 'none'"
+                self.answer(status, kind, body, Content_Security_Policy=framed, **_HEADERS)
+
         try:
-            self._server = ThreadingHTTPServer((_HOST, port), _Handler)
+            self._server = Port(_HOST, port, Handler)
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}); name another"
             ) from None
-        bound = self._server.server_address[1]
-        self.address = f"http://{_HOST}:{bound}/"
-        self._server.daemon_threads = True
-        hosts = (f"{_HOST}:{bound}", f"localhost:{bound}")
-        served = _Served(rendered(html_page), policy_of(html_page), steps, hosts)
-        self._server.RequestHandlerClass = functools.partial(_Handler, served)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_SECONDS,), daemon=True
-        )
+        self.address = f"http://{_HOST}:{self._server.server_address[1]}/"
 
     def __enter__(self) -> LivePage:
-        self._thread.start()
+        self._server.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
-class _Served:
-    def __init__(
-        self, html: bytes, policy: str, steps: PublishedSteps, hosts: tuple[str, ...]
-    ) -> None:
-        self.html = html
-        self.policy = policy
-        self.steps = steps
-        self.hosts = hosts
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server_version = "tracecloak"
-    sys_version = ""
-    timeout = 30  # seconds that a connection may say nothing
-
-    def __init__(self, served: _Served, *others: Any) -> None:
-        self._served = served
-        super().__init__(*others)
-
-    def do_GET(self) -> None:
-        """Answers with the page or its state."""
-        # A page of another name that resolves to this machine is not to read this one.
-        if self.headers.get("Host") not in self._served.hosts:
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"ask 127.0.0.1\n")
-            return
-        url = urlsplit(self.path)
-        if url.path == "/":
-            self._answer(HTTPStatus.OK, "text/html; charset=utf-8", self._served.html)
-        elif url.path == "/state.json":
-            wanted = parse_qs(url.query).get("view", [""])[0]
-            steps = self._served.steps
-            body = json.dumps(state(steps.views(), wanted, steps.manifest()))
-            self._answer(HTTPStatus.OK, "application/json", body.encode())
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"there is / and /state.json\n")
-
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        frames = "; frame-ancestors 'none'"  # a meta element cannot say this
-        headers = {"Content-Security-Policy": self._served.policy + frames, **_HEADERS}
-        for name, value in {**headers, "Content-Type": kind}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Keeps quiet: the page asks every second."""
+        self._server.__exit__()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pydantic
 from pydantic import Field
 
+from tracecloak.pipelines.configuration.config import listed
 from tracecloak.pipelines.runners.names import LOCAL
+from tracecloak.pipelines.stream.input_keys import LIST_OR_TEXT
 from tracecloak.schemas.calendar.time_texts import Duration
 
+_HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
 _HERE = ("127.0.0.1", "localhost", "::1")
 
 
@@ -22,6 +25,12 @@ class OperatorConfig(pydantic.BaseModel):
     """Port that serves /healthz, /readyz and /metrics over HTTP; by default none."""
     operator_address: str = "127.0.0.1"
     """Address of that port. Probes from outside the machine or the pod need 0.0.0.0."""
+    operator_names: Annotated[
+        tuple[_HostName, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT
+    ] = ()
+    """Names of hosts by which programs reach that port, such as ward.monitoring.svc, separated by
+    commas as a flag. Requests by other names than these and localhost are refused, so that no page
+    of the web reads the port; IP addresses, as of probes, are always accepted."""
     health_file: str | None = None
     """File of JSON with the same health, written anew every 5 seconds; by default none."""
     metrics: str | None = None

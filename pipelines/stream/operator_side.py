@@ -190,10 +190,9 @@ def _begin(config: StreamConfig, health: Health, parts: contextlib.ExitStack) ->
     if config.operator_port is not None:
         from tracecloak.pipelines.stream.operator_port import serving
 
+        place = config.operator_address, config.operator_port
         registry = registry_of(health.readings, config.metrics_for)
-        parts.enter_context(
-            serving(config.operator_address, config.operator_port, health.told, registry)
-        )
+        parts.enter_context(serving(*place, health.told, registry, config.operator_names))
 
 
 def check_operators_files(config: StreamConfig) -> None:

@@ -321,6 +321,7 @@ def test_the_probes_of_a_stream_are_answered(tmp_path: Path) -> None:
     (container,) = pod_template(manifest("StatefulSet", "local-stream"))["spec"]["containers"]
     (port,) = container["ports"]
     assert port["containerPort"] == config.operator_port
+    assert manifest("Service", "local-stream")["metadata"]["name"] in config.operator_names
     begun, now = config.start / 1e6, 0.0
     for step, ready in ((None, 503), (0, 200)):
         standing = Standing(turned_seconds=0.0, step=step)

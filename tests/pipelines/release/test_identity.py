@@ -203,6 +203,7 @@ STREAM_KEYS: Keys = {
     "dataset": (WHO, {"dataset": "x"}),
     "operator_port": (TOLD, {"operator_port": 9464}),
     "operator_address": (TOLD, {"operator_address": "0.0.0.0"}),
+    "operator_names": (TOLD, {"operator_names": "ward.monitoring.svc"}),
     "health_file": (TOLD, {"health_file": "x"}),
     "metrics": (TOLD, {"metrics": "x.prom"}),
     "metrics_for": (TOLD, {"metrics_for": "operator"}),

@@ -8,9 +8,10 @@ import json
 import socket
 import stat
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.support.stream_runs import (
 )
 from tracecloak.pipelines.outcomes import metrics
 from tracecloak.pipelines.outcomes.metrics import metrics_text, registry_of
+from tracecloak.pipelines.stream import operator_port
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.health import ALIVE_SECONDS, Health
@@ -250,6 +252,87 @@ def test_the_port_serves_health_and_metrics(tmp_path: Path) -> None:
                 pass
 
 
+@contextlib.contextmanager
+def port_of(folder: Path, *names: str) -> Iterator[tuple[int, Health]]:
+    health = health_of(stream_config(folder))
+    registry = registry_of(health.readings, "public")
+    with serving("127.0.0.1", port := free_port(), health.told, registry, names):
+        yield port, health
+
+
+def status_of(port: int, request: str) -> int:
+    """The status with which raw bytes are answered; nothing else of them may say anything."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+        one.sendall(request.encode("latin-1"))
+        answer = b"".join(iter(lambda: one.recv(1 << 16), b""))
+    status = int(answer.split()[1])
+    assert (b"tracecloak_" in answer or b'"alive"' in answer) == (status == 200)
+    return status
+
+
+HOSTS = {
+    200: (
+        *("127.0.0.1", "127.0.0.1:9464", "10.1.2.3:80", "[::1]:9464", "[fd00::7]", "localhost"),
+        *("LocalHost:1", "localhost.", "ward.monitoring.svc", "WARD.monitoring.svc.:9464"),
+    ),
+    421: (
+        *("evil.example", "localhost.evil", "127.0.0.1.evil", "notlocalhost", "127.0.0.1.", "127.1"),
+        *("2130706433", "0x7f000001", "256.0.0.1", "ward", "ward.monitoring.svc.evil", "localhost.."),
+    ),
+    400: (
+        *("", ":9464", "::1", "[::1", "[fe80::1%25eth0]", "[evil]", "localhost, evil", "a@localhost"),
+        *("localhost:x", "localhost/", "localhost\u00e9", "[::1].evil", "[1.2.3.4]", "local host"),
+    ),
+}  # fmt: skip
+
+
+def test_the_port_answers_those_alone_who_name_it_rightly(tmp_path: Path) -> None:
+    """A name that an attacker lets resolve to this machine (DNS rebinding) reads nothing."""
+    with port_of(tmp_path, "Ward.Monitoring.svc.") as (port, _):
+        for path in ("/healthz", "/readyz", "/metrics"):
+            for status, hosts in HOSTS.items():
+                for host in hosts:
+                    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"
+                    assert status_of(port, request) == status, (path, host)
+            for request in (
+                f"GET {path} HTTP/1.1\r\n\r\n",
+                f"GET {path} HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+                f"GET {path} HTTP/1.1\r\nHost: localhost\r\nhost: evil\r\n\r\n",
+                f"GET http://localhost{path} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                f"GET http://evil{path} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                f"GET {path} HTTP/1.0\r\n\r\n",
+            ):
+                assert status_of(port, request) == 400, request
+        assert status_of(port, "POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n") == 501
+
+
+def test_slow_and_idle_clients_block_no_probe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither many that send nothing, nor one that sends a byte again and again, nor a hung one."""
+    monkeypatch.setattr(operator_port, "MAX_SECONDS", 1.5)
+    with port_of(tmp_path) as (port, health), contextlib.ExitStack() as clients:
+
+        def client() -> socket.socket:
+            return clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+
+        n_before = threading.active_count()
+        idle = [client() for _ in range(200)]
+        began = time.monotonic()
+        assert get(port, "/healthz")[0] == get(port, "/metrics")[0] == 200
+        assert time.monotonic() - began < 3
+        assert threading.active_count() - n_before <= 2 * operator_port.MAX_CONNECTIONS
+        assert idle[0].recv(1) == b""  # the oldest had to go
+        slow, began = client(), time.monotonic()
+        with pytest.raises(OSError):
+            for byte in b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 1000:
+                slow.sendall(bytes([byte]))
+                time.sleep(0.1)
+        assert 1 < time.monotonic() - began < 5
+        assert idle[-1].recv(1) == b""  # it said nothing for as long
+        assert get(port, "/readyz")[0] == 200
+
+
 def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None:
     config = stream_config(
         tmp_path,
@@ -296,6 +379,7 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
             {"operator_port": 9464, "operator_address": "0.0.0.0", "metrics_for": "operator"},
             "leave it out, so that it is 127.0.0.1, or leave out metrics_for",
         ),
+        ({"operator_names": ["*.svc"]}, "operator_names"),
         ({"runner": "FlinkRunner", "stuck_after": "20m"}, "are of runner Local"),
         ({"runner": "FlinkRunner", "metrics_for": "operator"}, "are of runner Local"),
     ],
