@@ -24,7 +24,10 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         help="folder of the key store, whose ledger can tell that the release is of another log; "
         "by default the usual one, if there is one",
     )
-    parser.add_argument("--ledger", help="URL of the ledger; by default that of the key store")
+    parser.add_argument(
+        "--ledger",
+        help="URL of the ledger, or env:NAME or file:PATH; by default that of the key store",
+    )
 
 
 def run(given: Given) -> int:

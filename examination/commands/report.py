@@ -48,7 +48,10 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--key_store", help="folder of the key store; by default the usual one, if there is one"
     )
-    parser.add_argument("--ledger", help="URL of the ledger; by default that of the key store")
+    parser.add_argument(
+        "--ledger",
+        help="URL of the ledger, or env:NAME or file:PATH; by default that of the key store",
+    )
     parser.add_argument("--account", default="default", help="account that paid (default default)")
 
 

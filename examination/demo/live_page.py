@@ -272,7 +272,7 @@ class LivePage:
         html, policy = rendered(html_page), policy_of(html_page)
 
         class Handler(PortHandler):
-            def do_GET(self) -> None:
+            def respond(self) -> None:
                 url = urlsplit(self.path)
                 if url.path == "/":
                     status, kind, body = HTTPStatus.OK, "text/html; charset=utf-8", html

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.budget.opening import accounts_of, store_of
+from tracecloak.pipelines.budget.opening import accounts_of, ledger_url, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
@@ -112,10 +112,10 @@ class Setting:
     def _ledger(self) -> Ledger | TracecloakError | None:
         """The ledger or why there is none, as one that does not answer is asked once."""
         config = self.config
-        url = config.ledger or self.store.ledger_url
         if config.ledger is None and config.new_ledger and not self.store.has_ledger_file:
             return None
         try:
+            url = ledger_url(config.ledger, self.store)
             return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
             memory = LedgerMemory(self.store, place_of(url))

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.budget.opening import ledger_url
 from tracecloak.pipelines.cases.noted_cases import NotedCases
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.chain import problems
@@ -106,8 +107,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     entries = _entries_of(path)
     if url is None:
         store.make_ledger_file()
-        url = store.ledger_url
-    database = Database(url, patience_seconds=30.0)
+    database = Database(ledger_url(url, store), patience_seconds=30.0)
     known = dict.fromkeys(
         str(entry.facts["store"])
         for entry in entries

@@ -26,6 +26,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.texts.escapes import has_secret
 from tracecloak.transforms.files import is_on_this_machine, write_private
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ _ROWS = sa.Table(
 _FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.db")
 # An @ behind the host's would be part of a password.
 _URL = re.compile(r"postgresql(\+\w+)?://([^:/@]*@)?[^@]*")
-# Before the host, as SQLAlchemy reads it, or among the options.
-_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&]\w*password=", re.IGNORECASE)
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
 # The server notices within two minutes that a machine is gone, and frees its lock.
@@ -75,7 +74,7 @@ def require_lasting(config: PayingConfig) -> None:
                 f"key_store is a database, for a machine whose disk does not stay: {name} must be "
                 "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
             )
-    if _PASSWORD.search(ledger):
+    if has_secret(ledger):
         raise UsageError(
             "key_store is a database, where the URL of ledger lies in clear while a release is at "
             "work, and in backups: give it without a password, which PGPASSWORD has"
@@ -101,7 +100,7 @@ class DatabaseKeyStore(KeyStore):
             UsageError: The URL is not one of PostgreSQL or has a password, or that key is missing.
             RetryLater: The database cannot be read now.
         """
-        if not _URL.fullmatch(url) or _PASSWORD.search(url):
+        if not _URL.fullmatch(url) or has_secret(url):
             raise UsageError(
                 "key_store must be a folder of this machine or postgresql+psycopg://USER@HOST/"
                 "DATABASE without a password, which PGPASSWORD has"

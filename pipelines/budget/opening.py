@@ -12,6 +12,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine, require_file_system
+from tracecloak.transforms.keys.sources import KEY_SOURCES, text_at
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.paying import PayingConfig
@@ -107,12 +108,29 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
     accounts = accounts_of(config)
     if config.ledger is None and config.new_ledger:
         store.make_ledger_file()
-    url = config.ledger or store.ledger_url
+    url = ledger_url(config.ledger, store)
     ledger = _with_cases(Ledger(url, accounts, new=config.new_ledger, store=store))
     if not ledger.is_shared and not is_local(config.runner):
         raise out_of_reach(config.runner)
     ledger.check_remembered()
     return ledger
+
+
+def ledger_url(named: str | None, store: KeyStore) -> str:
+    """Returns the URL of a ledger.
+
+    Args:
+        named: The URL, or where it is: env:NAME, file:PATH or command:WORDS. None: that of the file
+            in the key store.
+        store: The key store.
+
+    Raises:
+        UsageError: There is nothing where it should be.
+    """
+    if named is None:
+        return store.ledger_url
+    is_reference = named.partition(":")[0] in KEY_SOURCES
+    return text_at(named, "URL of a ledger").strip() if is_reference else named
 
 
 def accounts_of(config: PayingConfig) -> Mapping[str, Account]:
@@ -154,7 +172,7 @@ def officers_ledger(
     if url is None and (new or after_loss):
         store.make_ledger_file()
     ledger = OfficersLedger(
-        url or store.ledger_url, accounts, new=new, store=store, after_loss=after_loss
+        ledger_url(url, store), accounts, new=new, store=store, after_loss=after_loss
     )
     return _with_cases(ledger, new)
 

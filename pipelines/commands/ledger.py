@@ -28,7 +28,9 @@ Flags = Mapping[str, Any]
 _PLACES = ("ledger", "key_store", "key_encryption_key")
 _SIGNED = ("by", "reason")
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--ledger": {"help": "SQLAlchemy URL; by default the file in the key store"},
+    "--ledger": {
+        "help": "SQLAlchemy URL, or env:NAME or file:PATH; by default the file in the key store"
+    },
     "--key_store": {
         "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
         "one in the home folder",

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.progress import EscapingFormatter, NothingOfData, is_of_operator
 from tracecloak.pipelines.screen.results import Form, tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.texts.escapes import SECRET_REFUSED, has_secret
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 _OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"
@@ -55,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str], wants_traceback: bool) -> int:
+    _refuse_secrets(argv)
     asked = argv[0] if argv else None
     is_known = asked is not None and asked in COMMANDS
     parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
@@ -100,6 +103,23 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     flags = {name: value for name, value in values.items() if value is not None}
     form = form_of(flags)
     return command.run(Given(config, flags, rest, wants_traceback, form))
+
+
+def _refuse_secrets(argv: Sequence[str]) -> None:
+    """Raises UsageError if any flag has a password, before its value can be shown.
+
+    Filters are not looked at: they have values of the log.
+    """
+    flag = argument = "an argument"
+    for given in argv:
+        named = re.match(r"--\w[\w-]*", given)
+        flag = named[0] if named else flag
+        if flag != "--where" and has_secret(given.removeprefix(flag).removeprefix("=")):
+            raise UsageError(
+                f"{flag} {SECRET_REFUSED}, which --ledger and --database take; what another flag "
+                "needs is a key of the configuration file"
+            )
+        flag = flag if named and given == flag else argument
 
 
 def _refuse_old_words(typed: Sequence[str]) -> None:

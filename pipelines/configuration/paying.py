@@ -32,8 +32,9 @@ class PayingConfig(pydantic.BaseModel):
     worker_keys: file:PATH, env:NAME or command:WORDS, which prints it. Workers ask there too. By
     default TRACECLOAK_KEY_ENCRYPTION_KEY; without it the keys lie in clear."""
     ledger: str | None = None
-    """SQLAlchemy URL of the ledger of privacy budgets; by default an SQLite file in the key store,
-    which does for runs on this machine."""
+    """SQLAlchemy URL of the ledger of privacy budgets, or env:NAME, file:PATH or command:WORDS,
+    which lead to it; by default an SQLite file in the key store, which does for runs on this
+    machine."""
     new_ledger: bool = False
     """Begin a ledger, in which nothing is spent, where there is none; for the first release."""
     account: str = "default"

@@ -223,11 +223,6 @@ def check_lineage(to: str) -> None:
         UsageError: `to` is an address of another kind, or a file whose folder is not there.
     """
     if _is_address(to):
-        if "@" in urllib.parse.urlsplit(to).netloc:
-            raise UsageError(
-                "lineage: an address must hold no password; the environment variable "
-                f"{_KEY} has the key of the service"
-            )
         return
     if "://" in to:
         raise UsageError(

@@ -58,7 +58,7 @@ def host_refusal(hosts: list[str], names: Iterable[str]) -> HTTPStatus | None:
 
 
 class PortHandler(BaseHTTPRequestHandler):
-    """Answers one request a connection; subclasses have `do_GET`."""
+    """Answers one request a connection; subclasses have `respond`."""
 
     server: Port
     server_version = "tracecloak"
@@ -74,6 +74,14 @@ class PortHandler(BaseHTTPRequestHandler):
         if refusal is not None:
             self.answer(refusal, "text/plain", b"name this machine by an IP address or localhost\n")
         return refusal is None
+
+    def do_GET(self) -> None:
+        """Answers a request that is not refused."""
+        self.respond()
+
+    def respond(self) -> None:
+        """Sends the answer to a request for `path`."""
+        raise NotImplementedError
 
     def answer(self, status: HTTPStatus, kind: str, body: bytes, **headers: str) -> None:
         """Sends an answer; names of headers have _ for -."""
@@ -180,7 +188,7 @@ def serving(
     from prometheus_client import MetricsHandler
 
     class Handler(PortHandler, MetricsHandler):
-        def do_GET(self) -> None:
+        def respond(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 MetricsHandler.do_GET(self)

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from tracecloak.schemas.errors import NoSuchFile, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
+from tracecloak.schemas.texts.escapes import SECRET_REFUSED, has_secret
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:
@@ -62,12 +63,9 @@ def check_database(database: str) -> None:
             f"database must begin with one of {', '.join(f'{one}://' for one in DATABASES)} and "
             "be a URI, or lead to one as env:NAME, file:PATH or command:WORDS"
         )
-    if _may_have_secret(database):
-        raise UsageError(
-            "database has a password in it, or a parameter that could be a secret, which would "
-            "stand in the configuration and in lists of processes; put the URI into an environment "
-            "variable and say env:NAME, or into a file that only you can read and say file:PATH"
-        )
+    names = {name.lower() for name in re.findall("[?&;#]([^=?&;#]*)", unquote(database))}
+    if has_secret(database) or not names <= _HARMLESS:
+        raise UsageError(f"database {SECRET_REFUSED}")
 
 
 def _is_uri(text: str) -> bool:
@@ -76,18 +74,6 @@ def _is_uri(text: str) -> bool:
     except ValueError:
         return False
     return text.partition("://")[0] in DATABASES
-
-
-def _may_have_secret(uri: str) -> bool:
-    """Returns whether a password is in an address, or what is not known to be none.
-
-    Drivers decode an address after they have split it, and each splits in its own way, as at the
-    slash of a password that should be encoded. So whatever is like a secret counts as one.
-    """
-    text = unquote(uri.partition("://")[2])
-    names = {name.lower() for name in re.findall("[?&;#]([^=?&;#]*)", text)}
-    has_password = ":" in text.rpartition("@")[0] or "password=" in text.lower()
-    return has_password or not names <= _HARMLESS
 
 
 def public_address(database: str) -> str:

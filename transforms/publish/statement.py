@@ -22,7 +22,7 @@ import jinja2
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.texts.escapes import escaped, in_json
+from tracecloak.schemas.texts.escapes import escaped, in_json, without_secrets
 from tracecloak.transforms.publish.promise import PRIORS, Promise, caution, in_words
 from tracecloak.transforms.publish.wording import (
     MECHANISMS,
@@ -147,11 +147,6 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
 
 # --- the internal edition -------------------------------------------------------------------------
 
-# Each of these patterns reads a text once from beginning to end, however often it begins to match.
-_USER = re.compile(r"://[^:/@\s]*:")
-_OPTION = re.compile(r"(?<!\w)(\w++)=")
-_OPTION_VALUE = re.compile(r"[^&;\s]+")
-_SECRET_OPTION = re.compile(r"(?i)password|passwd|pwd|secret|token|api_?key")
 _SECRET_NAME = re.compile(r"(?i)password|passwd|secret|token|api_?key|credential")
 
 
@@ -166,27 +161,7 @@ def _without_secrets(value: Any) -> Any:
         return [_without_secrets(item) for item in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    return _without_options(re.sub(r"\S+", _without_password, str(value)))
-
-
-def _without_password(word: re.Match[str]) -> str:
-    """A word; if it is an address with a password, without that."""
-    before, at, after = word[0].rpartition("@")
-    user = _USER.search(before) if at else None
-    return word[0] if user is None else f"{before[: user.end()]}***@{after}"
-
-
-def _without_options(text: str) -> str:
-    """A text without the values of options whose names say that they are secret."""
-    pieces, at = [], 0
-    while (option := _OPTION.search(text, at)) is not None:
-        pieces.append(text[at : option.end()])
-        at = option.end()
-        value = _OPTION_VALUE.match(text, at) if _SECRET_OPTION.search(option[1]) else None
-        if value is not None:
-            pieces.append("***")
-            at = value.end()
-    return "".join([*pieces, text[at:]])
+    return without_secrets(str(value))
 
 
 def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:

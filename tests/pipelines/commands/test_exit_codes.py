@@ -136,7 +136,7 @@ def test_75_is_a_ledger_that_does_not_answer(
 ) -> None:
     pytest.importorskip("psycopg")
     impatient(monkeypatch)
-    url = "postgresql+psycopg://u:p@127.0.0.1:1/d"  # nothing listens there
+    url = "postgresql+psycopg://u@127.0.0.1:1/d"  # nothing listens there
     assert tracecloak(*common, "--ledger", url) == 75
     assert tracecloak("ledger", "show", "--ledger", url) == 75
     assert "does not answer" in capsys.readouterr().err

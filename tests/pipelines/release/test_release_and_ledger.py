@@ -484,8 +484,8 @@ def test_an_unreachable_server_ends_the_run_with_75_and_its_password_is_not_show
     pytest.importorskip("psycopg")
     nothing_was_read(monkeypatch)
     # Port 1 is tcpmux's; nothing listens there.
-    url = "postgresql+psycopg://user:s3cret@127.0.0.1:1/ledger"
-    assert tracecloak(*common, "--ledger", url) == 75
+    monkeypatch.setenv("LEDGER", "postgresql+psycopg://user:s3cret@127.0.0.1:1/ledger")
+    assert tracecloak(*common, "--ledger", "env:LEDGER") == 75
     told = capsys.readouterr().err
     assert "does not answer; start the server, or correct the URL" in told
     assert "s3cret" not in told

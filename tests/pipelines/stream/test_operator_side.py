@@ -253,11 +253,11 @@ def test_the_port_serves_health_and_metrics(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def port_of(folder: Path, *names: str) -> Iterator[tuple[int, Health]]:
+def port_of(folder: Path, *names: str) -> Iterator[int]:
     health = health_of(stream_config(folder))
     registry = registry_of(health.readings, "public")
     with serving("127.0.0.1", port := free_port(), health.told, registry, names):
-        yield port, health
+        yield port
 
 
 def status_of(port: int, request: str) -> int:
@@ -276,19 +276,19 @@ HOSTS = {
         *("LocalHost:1", "localhost.", "ward.monitoring.svc", "WARD.monitoring.svc.:9464"),
     ),
     421: (
-        *("evil.example", "localhost.evil", "127.0.0.1.evil", "notlocalhost", "127.0.0.1.", "127.1"),
-        *("2130706433", "0x7f000001", "256.0.0.1", "ward", "ward.monitoring.svc.evil", "localhost.."),
+        *("evil.example", "localhost.evil", "127.0.0.1.evil", "notlocalhost", "127.0.0.1."),
+        *("127.1", "2130706433", "0x7f000001", "256.0.0.1", "ward", "ward.monitoring.svc.evil"),
     ),
     400: (
-        *("", ":9464", "::1", "[::1", "[fe80::1%25eth0]", "[evil]", "localhost, evil", "a@localhost"),
-        *("localhost:x", "localhost/", "localhost\u00e9", "[::1].evil", "[1.2.3.4]", "local host"),
+        *("", ":9464", "::1", "[::1", "[fe80::1%25eth0]", "[evil]", "localhost, evil"),
+        *("a@localhost", "localhost:x", "localhost/", "localhost\u00e9", "[::1].evil", "a b"),
     ),
 }  # fmt: skip
 
 
 def test_the_port_answers_those_alone_who_name_it_rightly(tmp_path: Path) -> None:
     """A name that an attacker lets resolve to this machine (DNS rebinding) reads nothing."""
-    with port_of(tmp_path, "Ward.Monitoring.svc.") as (port, _):
+    with port_of(tmp_path, "Ward.Monitoring.svc.") as port:
         for path in ("/healthz", "/readyz", "/metrics"):
             for status, hosts in HOSTS.items():
                 for host in hosts:
@@ -309,9 +309,9 @@ def test_the_port_answers_those_alone_who_name_it_rightly(tmp_path: Path) -> Non
 def test_slow_and_idle_clients_block_no_probe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither many that send nothing, nor one that sends a byte again and again, nor a hung one."""
+    """Neither many that send nothing, nor one that sends a byte again and again."""
     monkeypatch.setattr(operator_port, "MAX_SECONDS", 1.5)
-    with port_of(tmp_path) as (port, health), contextlib.ExitStack() as clients:
+    with port_of(tmp_path) as port, contextlib.ExitStack() as clients:
 
         def client() -> socket.socket:
             return clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
