@@ -346,7 +346,7 @@ _LAZY = """
 import sys
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, formats_of_releases
 assert SourceFormat().name_of("a.avro") == "avro"
-assert len(list(formats_of_releases())) == 3 and all(kind.endings for kind in FORMATS.values())
+assert len(list(formats_of_releases())) == 4 and all(kind.endings for kind in FORMATS.values())
 here = "tracecloak.transforms.formats."
 print([n for n in ("avro", "csv", "jsonl", "parquet", "xes") if here + n in sys.modules])
 SourceFormat().reader_of("a.jsonl")

@@ -74,7 +74,7 @@ def run(given: Given) -> int:
     ]
     if like_formulas:
         subject = quantity(len(like_formulas), "name begins", "names begin")
-        rows.append(("formulas", f"{subject} as those of a spreadsheet do: the file lists them"))
+        rows.append(("formulas", f"{subject} as those of a spreadsheet do: --json lists them"))
     show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
 

@@ -22,8 +22,6 @@ _HEADER = """\
 # them: a name can say who a case is about. Read them, strike out what the world must not know,
 # and declare what is left with --vocabulary. No epsilon covers a name in such a list.
 """
-# So many names that begin as formulas do are listed one by one.
-_LISTED_FORMULAS = 50
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def vocabulary_file(log: LogNames) -> str:
     """Returns a file as `read_vocabulary` reads it, with what to know.
 
     It is to be read by a person, so characters that steer a terminal or an editor are written as
-    escapes, and names that a spreadsheet would compute are listed.
+    escapes, and names that a spreadsheet would compute are counted.
     """
     header = [_HEADER]
     if log.n_broken:
@@ -73,15 +71,9 @@ def vocabulary_file(log: LogNames) -> str:
             "they are left out.\n"
         )
     names: Sequence[str] = log.names
-    formula_names = formulas(names)
-    if formula_names:
-        header.append(
-            f"# Names that begin as formulas of a spreadsheet do ({FORMULA_BEGINNINGS}),\n"
-            f"# which computes them when it opens a released log as CSV:\n"
-        )
-        header += [f"#   {escaped_exactly(name)}\n" for name in formula_names[:_LISTED_FORMULAS]]
-        if len(formula_names) > _LISTED_FORMULAS:
-            header.append(f"#   and {len(formula_names) - _LISTED_FORMULAS:,} more\n")
+    if n_formulas := len(formulas(names)):
+        subject = f"{n_formulas} begin as formulas of a spreadsheet do ({FORMULA_BEGINNINGS})"
+        header.append(f"# {subject}, which computes them in a CSV.\n")
     if any(escaped(name) != name for name in names):
         header.append(f"{ESCAPES_REMARK}\n")
         names = [escaped_exactly(name) for name in names]

@@ -48,11 +48,9 @@ def host_refusal(hosts: list[str], names: Iterable[str]) -> HTTPStatus | None:
     if match is None:
         return HTTPStatus.BAD_REQUEST
     try:
-        ipaddress.IPv6Address(match[1]) if match[1] else ipaddress.IPv4Address(match[2])
+        ipaddress.ip_address(match[1] or match[2])
     except ValueError:
-        if match[1]:
-            return HTTPStatus.BAD_REQUEST
-        is_known = match[2].lower().removesuffix(".") in ("localhost", *names)
+        is_known = (match[2] or "").lower().removesuffix(".") in ("localhost", *names)
         return None if is_known else HTTPStatus.MISDIRECTED_REQUEST
     return None
 

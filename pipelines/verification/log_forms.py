@@ -30,6 +30,7 @@ from tracecloak.schemas.events.events import (
     released_schema,
 )
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
+from tracecloak.transforms.formats.csv_writer import with_apostrophes, without_apostrophes
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 from tracecloak.transforms.formats.xes_writer import sanitise, xes_columns
 
@@ -150,6 +151,9 @@ def _text_rows(
     names = {name: name for name in schema.names}
     if form.has_xes_names:
         names |= XES_NAMES | xes_columns(attributes)
+    has_apostrophes = kind == "spreadsheet"
+    if has_apostrophes:
+        names = {name: with_apostrophes(name).as_py() for name in schema.names}
     required = [names[name] for name in schema.names[:3]]
     # Versions before 0.2 wrote every attribute to XES by its own name.
     wanted = list(dict.fromkeys((*names.values(), *attributes)))
@@ -163,7 +167,12 @@ def _text_rows(
         for field in schema:
             given = [there[n] for n in {names[field.name]: 0, field.name: 0} if n in there]
             values = pc.coalesce(*given) if given else pa.nulls(batch.columns.num_rows)
-            columns.append(_cast(values, field.type))
+            values = _cast(values, field.type)
+            if has_apostrophes and field.type == pa.string():
+                written, values = values, without_apostrophes(values)
+                if not with_apostrophes(values).equals(written):
+                    raise Wrong(f"{shown([path])} has a formula without an apostrophe.")
+            columns.append(values)
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -94,7 +94,13 @@ FORMATS: Plugins[Format] = Plugins(
         "csv": Format(
             (".csv", ".tsv"),
             "tracecloak.transforms.formats.csv:reader",
-            "tracecloak.transforms.formats.csv_writer:writer",
+            "tracecloak.transforms.formats.csv_writer:CsvWriter",
+            is_of_releases=True,
+        ),
+        "spreadsheet": Format(
+            (".spreadsheet.csv",),
+            "tracecloak.transforms.formats.csv:reader",
+            "tracecloak.transforms.formats.csv_writer:spreadsheet",
             is_of_releases=True,
         ),
         "parquet": Format(

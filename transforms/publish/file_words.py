@@ -23,6 +23,7 @@ _BY_ENDING = {
     ".parquet": "table",
     ".json": "the same as JSON",
     ".xes.gz": "the log as XES (IEEE 1849), for process mining tools",
+    ".spreadsheet.csv.gz": "the log as CSV, with an apostrophe in front of formulas",
     ".csv.gz": "the log as CSV, for spreadsheets",
     ".avro": "the log as Avro",
     ".dot": "the graph for Graphviz",

@@ -160,6 +160,54 @@ def test_attributes_of_any_name_hold_in_xes_as_they_are_written_and_as_they_were
     assert states(verify(str(release)))["forms"] == "failed"
 
 
+def test_formulas_are_told_of_a_csv_and_have_an_apostrophe_in_a_spreadsheet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["=HYPERLINK(0)", "'=A1", "\uff1d1", "-1", "A=1"]
+    rows = [
+        (case, name, f"2026-01-01T0{hour}:00:00Z", "@x")
+        for case in range(60)
+        for hour, name in enumerate(names)
+    ]
+    with (tmp_path / "log.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("case_id", "activity", "timestamp", "+cost"), *rows])
+    config = {
+        "log": str(tmp_path / "log.csv"), "output": str(tmp_path / "out"), "release_id": "r",
+        "key_store": str(tmp_path / "keys"), "method": "private-log", "runner": "InMemory",
+        "params": {
+            "epsilon": 50, "vocabulary": names, "attributes": {"+cost": {"values": ["@x", "y"]}},
+        },
+        "formats": ["parquet", "csv", "spreadsheet", "xes"],
+    }  # fmt: skip
+    (tmp_path / "r.yaml").write_text(json.dumps(config))
+    assert tracecloak("release", tmp_path / "r.yaml", "--even_if_unusable", "true", "--json") == 0
+    told = capsys.readouterr().err
+    release = tmp_path / "out" / "run_id=r"
+    plain, sheet = (
+        list(csv.reader(gzip.decompress((release / name).read_bytes()).decode().splitlines()))
+        for name in ("log.csv.gz", "log.spreadsheet.csv.gz")
+    )
+    assert plain[0][3] == "+cost" and sheet[0][3] == "'+cost"
+    formulas = [0, 0]
+    for row, beside in zip(plain[1:], sheet[1:], strict=True):
+        assert (row[0], row[2]) == (beside[0], beside[2])
+        for i, column in enumerate((1, 3)):
+            is_formula = row[column][:1] in tuple("=-@\uff1d")
+            formulas[i] += is_formula
+            before = "'" * (is_formula or row[column] == "'=A1")
+            assert beside[column] == before + row[column]
+    assert min(formulas) > 0 and told.count("a spreadsheet computes") == 1
+    assert "release r that begin with =, +, -, @" in told
+    counts = f"1 of 'the header', {formulas[0]} of 'activity', {formulas[1]} of '+cost'; choose"
+    assert counts in told
+    found = verify(str(release))
+    assert failed(found) == {} and "parquet and csv and spreadsheet" in compared(found)[0]
+    data = gzip.decompress((release / "log.spreadsheet.csv.gz").read_bytes())
+    for other in (data.replace(b"'=HYP", b"=HYP", 1), data.replace(b"''=A1", b"'=A1", 1)):
+        rewritten(release, "log.spreadsheet.csv.gz", gzip.compress(other))
+        assert states(verify(str(release)))["forms"] == "failed"
+
+
 def test_names_and_titles_of_any_kind_are_on_the_page_as_they_were(tmp_path: Path) -> None:
     names = ['<b> & "x"', "</script><script>", "\u2028\u202e", "e\u0301", "\U0001f600", "y" * 300]
     rows = [(case, name, "2026-01-01T00:00:00.000001Z") for case in range(9) for name in names]

@@ -494,15 +494,19 @@ def test_written_bytes() -> None:
     )
 
 
-def test_attributes_are_further_fields_and_empty_if_missing() -> None:
+@pytest.mark.parametrize("has_apostrophes", [False, True])
+def test_attributes_are_further_fields_and_empty_if_missing(
+    has_apostrophes: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     kinds = {"org:resource": pa.string(), "case:age": pa.int64(), 'a,"b"': pa.float64()}
     schema = released_schema(kinds)
     some = {"org:resource": 'R,"1"', "case:age": -44, 'a,"b"': 2.5}
     rows = [{"case_id": "1", "activity": "A", "timestamp": 0, **own} for own in (some, {})]
     stream = io.BytesIO()
-    writer = CsvWriter(stream, schema)
+    writer = CsvWriter(stream, schema, has_apostrophes=has_apostrophes)
     writer.write(pa.RecordBatch.from_pylist(rows, schema))
     writer.close()
+    assert not caplog.records  # a negative number is no formula
     assert stream.getvalue().decode() == (
         'case_id,activity,timestamp,org:resource,case:age,"a,""b"""\n'
         '1,A,1970-01-01T00:00:00.000000+00:00,"R,""1""",-44,2.5\n'
