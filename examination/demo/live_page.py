@@ -249,7 +249,7 @@ def _figures(drawn: _Drawn) -> dict[str, Any]:
     }
 
 
-class LivePage:
+class LivePage(Port):
     """The server of the page, from entering the context to leaving it.
 
     Attributes:
@@ -288,19 +288,12 @@ class LivePage:
                 self.answer(status, kind, body, Content_Security_Policy=framed, **_HEADERS)
 
         try:
-            self._server = Port(_HOST, port, Handler)
+            super().__init__(_HOST, port, Handler)
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}); name another"
             ) from None
-        self.address = f"http://{_HOST}:{self._server.server_address[1]}/"
-
-    def __enter__(self) -> LivePage:
-        self._server.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.__exit__()
+        self.address = f"http://{_HOST}:{self.server_address[1]}/"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -116,8 +116,8 @@ def _refuse_secrets(argv: Sequence[str]) -> None:
         flag = named[0] if named else flag
         if flag != "--where" and has_secret(given.removeprefix(flag).removeprefix("=")):
             raise UsageError(
-                f"{flag} {SECRET_REFUSED}, which --ledger and --database take; what another flag "
-                "needs is a key of the configuration file"
+                f"{flag} {SECRET_REFUSED}, which --ledger and --database take; give other flags "
+                "without it, or as keys of the configuration file"
             )
         flag = flag if named and given == flag else argument
 

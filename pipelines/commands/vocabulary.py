@@ -43,11 +43,11 @@ def run(given: Given) -> int:
     tally = names.tally
     lost = [finding for finding in tally.found() if finding.is_lost]
     reasons = list(finding_lines(tally, source, lost))
-    listed, like_formulas = list(names.names), formulas(names.names)
+    listed = list(names.names)
     data = {
         "names": listed,
         "names_left_out": names.n_broken,
-        "names_like_formulas": like_formulas,
+        "names_like_formulas": formulas(listed),
         "records": tally.n_records,
         "records_left_out": tally.n_lost,
         "reasons": reasons,
@@ -72,9 +72,6 @@ def run(given: Given) -> int:
         *(("look at", line) for line in reasons),
         ("next", f"strike out what is not public, then release with --vocabulary {path}"),
     ]
-    if like_formulas:
-        subject = quantity(len(like_formulas), "name begins", "names begin")
-        rows.append(("formulas", f"{subject} as those of a spreadsheet do: --json lists them"))
     show(Result(rows, {**data, "file": str(path)}), given.form)
     return 0
 

@@ -402,8 +402,8 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     formats: Annotated[
         tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(listed)
     ] = ("parquet", "xes")
-    """Forms of the released log; separated by commas as a flag. spreadsheet is csv with an apostrophe
-    in front of names that a spreadsheet would compute."""
+    """Forms of the released log; separated by commas as a flag. spreadsheet is csv with an
+    apostrophe in front of names that a spreadsheet would compute."""
     about: About = About()
     """What the release says of itself: whose data it is, who is responsible, and why."""
     schedule: ScheduleConfig | None = None

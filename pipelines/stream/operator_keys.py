@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import pydantic
@@ -12,7 +13,6 @@ from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.input_keys import LIST_OR_TEXT
 from tracecloak.schemas.calendar.time_texts import Duration
 
-_HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
 _HERE = ("127.0.0.1", "localhost", "::1")
 
 
@@ -25,9 +25,7 @@ class OperatorConfig(pydantic.BaseModel):
     """Port that serves /healthz, /readyz and /metrics over HTTP; by default none."""
     operator_address: str = "127.0.0.1"
     """Address of that port. Probes from outside the machine or the pod need 0.0.0.0."""
-    operator_names: Annotated[
-        tuple[_HostName, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT
-    ] = ()
+    operator_names: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT] = ()
     """Names of hosts by which programs reach that port, such as ward.monitoring.svc, separated by
     commas as a flag. Requests by other names than these and localhost are refused, so that no page
     of the web reads the port; IP addresses, as of probes, are always accepted."""
@@ -52,6 +50,11 @@ class OperatorConfig(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check_operator(self) -> OperatorConfig:
+        if not all(re.fullmatch(r"[\w.-]+", name, re.ASCII) for name in self.operator_names):
+            raise ValueError(
+                f"operator_names must be names of hosts without ports, such as "
+                f"ward.monitoring.svc, got {', '.join(self.operator_names)!r}"
+            )
         is_local = getattr(self, "runner", LOCAL) == LOCAL
         if not is_local and (self.stuck_after is not None or self.metrics_for == "operator"):
             raise ValueError(

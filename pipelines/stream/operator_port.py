@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from tracecloak.schemas.errors import UsageError
 
@@ -123,7 +123,7 @@ class Port(socketserver.ThreadingTCPServer):
             target=self.serve_forever, args=(_POLL_SECONDS,), daemon=True
         )
 
-    def __enter__(self) -> Port:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -193,10 +193,8 @@ def serving(
                 return
             now = told()
             are_well = {"/healthz": now.is_alive, "/readyz": not now.reasons}
-            status = HTTPStatus.OK if are_well.get(path) else HTTPStatus.SERVICE_UNAVAILABLE
-            body = now.to_json()
-            if path not in are_well:
-                status, body = HTTPStatus.NOT_FOUND, {"paths": [*are_well, "/metrics"]}
+            status = HTTPStatus({None: 404, True: 200, False: 503}[are_well.get(path)])
+            body = now.to_json() if path in are_well else {"paths": [*are_well, "/metrics"]}
             self.answer(status, "application/json", json.dumps(body).encode() + b"\n")
 
     Handler.registry = registry

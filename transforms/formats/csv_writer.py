@@ -106,17 +106,13 @@ class CsvWriter:
             )
 
     def _field(self, name: str, values: pa.Array) -> pa.Array:
-        text = pc.fill_null(_text(values), "")
-        if pa.types.is_string(values.type) and self._has_apostrophes:
+        is_text, is_time = pa.types.is_string(values.type), pa.types.is_timestamp(values.type)
+        text = pc.fill_null(iso_utc(values) if is_time else values.cast(pa.string()), "")
+        if is_text and self._has_apostrophes:
             text = with_apostrophes(text)
-        elif pa.types.is_string(values.type):
-            n = pc.sum(pc.match_substring_regex(text, f"^{FORMULA}")).as_py()
-            self._n_formulas.update({name: n} if n else {})
+        elif is_text and (n := pc.sum(pc.match_substring_regex(text, f"^{FORMULA}")).as_py()):
+            self._n_formulas[name] += n
         return _quoted(text)
-
-
-def _text(values: pa.Array) -> pa.Array:
-    return iso_utc(values) if pa.types.is_timestamp(values.type) else values.cast(pa.string())
 
 
 def _quoted(text: pa.Array) -> pa.Array:

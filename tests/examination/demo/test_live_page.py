@@ -332,8 +332,8 @@ def test_nothing_can_be_sent_to_it(live: tuple[LivePage, Path], method: str) -> 
 
 def test_it_listens_on_this_machine_alone_and_stops(tmp_path: Path) -> None:
     with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
-        assert made._server.server_address[0] == "127.0.0.1"
-        port = made._server.server_address[1]
+        assert made.server_address[0] == "127.0.0.1"
+        port = made.server_address[1]
         with pytest.raises(UsageError, match=f"port {port} cannot be used"):
             LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital", port)
     with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):

@@ -187,7 +187,6 @@ def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_nam
     assert sorted(read_vocabulary(text.encode())) == sorted([*HARMFUL, *FORMULAS, "A"])
     head = text.partition("\n\n")[0]
     assert "# 4 begin as formulas of a spreadsheet do" in head
-    assert not is_file or "4 names begin as those of a spreadsheet do" in printed
     # Each name by its first line alone, so that none is struck out in the place of another.
     assert len(text.partition("\n\n")[2].splitlines()) == len([*HARMFUL, *FORMULAS, "A"])
 
