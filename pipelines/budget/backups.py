@@ -107,7 +107,8 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     entries = _entries_of(path)
     if url is None:
         store.make_ledger_file()
-    database = Database(ledger_url(url, store), patience_seconds=30.0)
+    url = ledger_url(url, store)
+    database = Database(url, patience_seconds=30.0)
     known = dict.fromkeys(
         str(entry.facts["store"])
         for entry in entries
