@@ -26,7 +26,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.schemas.texts.escapes import has_secret
+from tracecloak.schemas.texts.secrets import has_secret
 from tracecloak.transforms.files import is_on_this_machine, write_private
 
 if TYPE_CHECKING:

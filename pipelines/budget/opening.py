@@ -117,16 +117,7 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
 
 
 def ledger_url(named: str | None, store: KeyStore) -> str:
-    """Returns the URL of a ledger.
-
-    Args:
-        named: The URL, or where it is: env:NAME, file:PATH or command:WORDS. None: that of the file
-            in the key store.
-        store: The key store.
-
-    Raises:
-        UsageError: There is nothing where it should be.
-    """
+    """Returns a URL, or what is at env:NAME, file:PATH or command:WORDS; by default the store's."""
     if named is None:
         return store.ledger_url
     is_reference = named.partition(":")[0] in KEY_SOURCES

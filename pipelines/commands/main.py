@@ -18,7 +18,7 @@ from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.progress import EscapingFormatter, NothingOfData, is_of_operator
 from tracecloak.pipelines.screen.results import Form, tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.texts.escapes import SECRET_REFUSED, has_secret
+from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 _OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"

@@ -93,7 +93,12 @@ def operator_side(
         ended(error.exit_code)
 
     with contextlib.ExitStack() as parts:
-        _begin(config, health, parts)
+        if config.operator_port is not None:
+            from tracecloak.pipelines.stream.operator_port import serving
+
+            place = config.operator_address, config.operator_port
+            registry = registry_of(health.readings, config.metrics_for)
+            parts.enter_context(serving(*place, health.told, registry, config.operator_names))
         parts.enter_context(_every(_LEDGER_SECONDS, lambda: ask_ledger(health, store)))
         for seconds, write in writes.items():
             parts.enter_context(_every(seconds, write))
@@ -183,16 +188,6 @@ def ask_ledger(health: Health, store: KeyStore) -> None:
         return
     health.account, health.ledger_away = account_values(balance), None
     health.ledger_seconds = health.monotonic()
-
-
-def _begin(config: StreamConfig, health: Health, parts: contextlib.ExitStack) -> None:
-    """Begins what tells something when it is asked."""
-    if config.operator_port is not None:
-        from tracecloak.pipelines.stream.operator_port import serving
-
-        place = config.operator_address, config.operator_port
-        registry = registry_of(health.readings, config.metrics_for)
-        parts.enter_context(serving(*place, health.told, registry, config.operator_names))
 
 
 def check_operators_files(config: StreamConfig) -> None:

@@ -97,12 +97,6 @@ FORMATS: Plugins[Format] = Plugins(
             "tracecloak.transforms.formats.csv_writer:CsvWriter",
             is_of_releases=True,
         ),
-        "spreadsheet": Format(
-            (".spreadsheet.csv",),
-            "tracecloak.transforms.formats.csv:reader",
-            "tracecloak.transforms.formats.csv_writer:spreadsheet",
-            is_of_releases=True,
-        ),
         "parquet": Format(
             (".parquet",),
             "tracecloak.transforms.formats.parquet:reader",
@@ -122,6 +116,12 @@ FORMATS: Plugins[Format] = Plugins(
             "tracecloak.transforms.formats.jsonl:writer",
         ),
         "json": Format((".json",), "tracecloak.transforms.formats.jsonl:reader"),
+        "spreadsheet": Format(
+            (".spreadsheet.csv",),
+            "tracecloak.transforms.formats.csv:reader",
+            "tracecloak.transforms.formats.csv_writer:spreadsheet",
+            is_of_releases=True,
+        ),
     },
     make=_checked,
 )

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from tracecloak.schemas.errors import NoSuchFile, UsageError, missing_extra
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.schemas.texts.escapes import SECRET_REFUSED, has_secret
+from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:

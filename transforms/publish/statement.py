@@ -22,7 +22,7 @@ import jinja2
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.texts.escapes import escaped, in_json, without_secrets
+from tracecloak.schemas.texts.escapes import escaped, in_json
 from tracecloak.transforms.publish.promise import PRIORS, Promise, caution, in_words
 from tracecloak.transforms.publish.wording import (
     MECHANISMS,
@@ -161,6 +161,8 @@ def _without_secrets(value: Any) -> Any:
         return [_without_secrets(item) for item in value]
     if value is None or isinstance(value, bool | int | float):
         return value
+    from tracecloak.schemas.texts.secrets import without_secrets  # of releases, and of no stream
+
     return without_secrets(str(value))
 
 
