@@ -339,9 +339,14 @@ def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None
         health_file=str(tmp_path / "health.json"),
         metrics=str(tmp_path / "ward.prom"),
         metrics_for="operator",
+        operator_port=free_port(),
+        operator_names="ward.svc,b",
     )
     with contextlib.suppress(TracecloakError):
         with operator_side(config, Standing(step=0), threading.Event()):
+            for host, status in (("ward.svc:9464", 200), ("c", 421)):
+                asked = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"
+                assert status_of(config.operator_port or 0, asked) == status
             raise TracecloakError("the disk is full")
     told = json.loads((tmp_path / "health.json").read_text())
     assert (told["alive"], told["reasons"]) == (False, ["the stream has ended"])
