@@ -53,7 +53,7 @@ def has_secret(text: str) -> bool:
     Drivers decode an address after they have split it, and each splits in its own way, as at the
     slash or the space of a password that should be encoded. So whatever is like a secret counts.
     """
-    forms = [text, unquote(text)]
+    forms = [text, unquote(text.replace("\\/", "/"))]  # JSON may write a slash so
     if re.match(r"\s*[\w+.-]+://", text):
         forms += ["".join(form.split()) for form in forms]
     return any(without_secrets(form) != form for form in forms)
