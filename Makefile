@@ -189,10 +189,12 @@ release: .venv/dev $(CORE)
 clean:
 	rm -rf .venv demo build *.egg-info
 
-# The JSON Schema of the configuration file, for editors; a test tells when it is out of date.
-schema: $(CORE)
+# What others read of the configuration: JSON Schemas for editors, and the stubs of the public modules,
+# made of them, for type checkers. Tests tell when they are out of date.
+schema: .venv/dev $(CORE)
 	$(BIN)/python -c "import json; from tracecloak.pipelines.configuration.config import json_schema as made; \
 	  open('schemas/files/release.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
 	$(BIN)/python -c "import json; \
 	  from tracecloak.pipelines.stream.config import stream_json_schema as made; \
 	  open('schemas/files/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
+	$(BIN)/python -m deploy.stubs

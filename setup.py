@@ -125,7 +125,7 @@ setup(
     ],
     package_dir={f"tracecloak.{name}": name for name in FOLDERS},
     package_data={
-        "tracecloak": ["py.typed"],
+        "tracecloak": ["py.typed", "*.pyi"],
         "tracecloak.schemas.files": ["*.avsc", "*.json"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],

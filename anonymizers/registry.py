@@ -6,12 +6,16 @@ group `tracecloak.methods`, each a class, or an instance, of `Anonymizer` or of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NewType, cast
 
 from tracecloak.schemas.plugins import Plugins
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Anonymizer
+
+PluginMethod = NewType("PluginMethod", str)
+"""Name of a method of another distribution, or of one that is known at run time only: type checkers
+let a call with it have any parameters, and refuse a plain `str`, as it may be misspelt."""
 
 
 def _instance(loaded: Any) -> Anonymizer:

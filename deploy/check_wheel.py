@@ -37,6 +37,15 @@ released = tracecloak.release(frame, method="private-log", epsilon=1, vocabulary
 assert released.log.num_rows and released.log.schema.names == frame.schema.names
 assert "apache_beam" not in sys.modules
 """
+# What a type checker finds by the wheel alone: the last line is wrong.
+_TYPED = """\
+from typing import Any
+import tracecloak
+def released(frame: Any) -> tracecloak.Released[Any]:
+    return tracecloak.release(frame, method="private-log", epsilon=1)
+def misspelt(frame: Any) -> tracecloak.Released[Any]:
+    return tracecloak.release(frame, method="private-log", epsilonn=1)
+"""
 _OF_SOMEBODY_ELSE = (
     *("schemas", "anonymizers", "transforms", "pipelines", "examination", "tests"),
 )
@@ -252,6 +261,19 @@ def check_use(python: Path, folder: Path) -> None:
         raise SystemExit(f"evaluate does not name the extra that it needs:\n{said}")
 
 
+def check_types(python: Path, folder: Path) -> None:
+    """Makes sure that the installed wheel is typed.
+
+    Raises:
+        SystemExit: Mypy finds another error than the one that is there, or none.
+    """
+    (folder / "typed.py").write_text(_TYPED)
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "typed.py"]
+    found = subprocess.run(mypy, cwd=folder, capture_output=True, text=True).stdout
+    if "typed.py:6: error: " not in found or "Found 1 error in 1 file" not in found:
+        raise SystemExit(f"mypy finds by the wheel:\n{found}")
+
+
 def main() -> None:
     """Builds, checks, and leaves the distributions in the folder that `--output` names."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -263,7 +285,9 @@ def main() -> None:
         wheel = built(temporary / "source", folder, temporary)
         check_index(folder)
         check_contents(wheel, names, temporary / "source")
-        check_use(environment(wheel, temporary / "venv"), temporary / "elsewhere")
+        python = environment(wheel, temporary / "venv")
+        check_use(python, temporary / "elsewhere")
+        check_types(python, temporary)
     print(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tracecloak
+from deploy.stubs import ROOT, stubs
 from tests.support.releasing import csv_log, small_rows
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 
@@ -27,6 +28,7 @@ PUBLIC = {
         "KeyReference",
         "METHODS",
         "Params",
+        "PluginMethod",
         "PublishDirectlyFollows",
         "ReadEventLog",
         "ReleaseConfig",
@@ -77,6 +79,7 @@ PUBLIC = {
         "Operation",
         "Params",
         "PartsMethod",
+        "PluginMethod",
         "PrivTree",
         "ProductKind",
         "Products",
@@ -141,27 +144,81 @@ def test_a_public_module_has_these_names_and_each_is_there(module: str) -> None:
         _ = public.nothing
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_type_checkers_see_the_same_names_at_the_same_places(module: str) -> None:
-    public = importlib.import_module(module)
-    (checked,) = (
-        node
-        for node in ast.parse(inspect.getsource(public)).body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+def test_the_stubs_of_the_public_modules_are_those_of_the_parameters() -> None:
+    for name, text in stubs().items():
+        assert (ROOT / "tracecloak" / name).read_text() == text, "make schema writes the stubs"
+
+
+# A call a line; those below WRONG must each be an error, and the others none.
+CALLS = """
+from decimal import Decimal
+from typing import Any, assert_type
+
+import polars as pl
+
+import tracecloak as t
+from tracecloak.plugins import PluginMethod
+
+frame = pl.DataFrame({"case_id": ["a"]})
+text: str = "private-dfg"
+common: dict[str, Any] = {"epsilon": 1}
+released = t.release(frame, method="private-log", epsilon=1, vocabulary=["A"], account="a")
+assert_type(released, t.Released[pl.DataFrame])
+assert_type(released.log, pl.DataFrame | None)
+assert_type(t.release(frame.lazy(), method="amun").graph, pl.LazyFrame | None)
+assert_type(released.manifest, dict[str, Any])
+t.release(frame, method="private-dfg", params={"epsilon": Decimal("0.1")}, where="a = 1")
+t.release(frame, method="pripel", epsilon=1, max_prefix_length=5, p_harmful=2, query="sacofa")
+t.release(frame, method="tlkc", sensitive={"cost": {"bounds": (0, 9), "n_bins": 3}}, title="T")
+t.release(frame, method="pappi", epsilon="1", indicators=["cases", {"indicator": "cases"}])
+t.release(frame, method="private-dfg", **common)
+t.release(frame, method=PluginMethod("last-activities"), epsilon=1, least=3)
+assert_type(t.plan(frame, method="privtree", epsilon=1, goal="figures").first, tuple[str, ...])
+assert_type(t.vocabulary(frame, activity="step", rename={"a": "A"}), list[str])
+assert_type(t.evaluate(frame, released, case_id="c", ledger="sqlite://").figures, dict[str, Any])
+t.AnonymizeEventLog("amun", guessing_advantage=0.4, release_id="r", unaccounted=True, key="file:k")
+t.AnonymizeEventLog("private-log", {"epsilon": 1}, columns={"case_id": "c"}, release_id="r")
+t.WriteRelease("private-dfg", epsilon=1, release_id="r", output="o", formats=["csv"])
+t.ReadEventLog("a.csv", case_id="c", delimiter=";")
+t.load(None, {"log": "a.csv", "method": "amun", "output": "o"}).method_params
+# WRONG
+t.release(frame, method="private-dfg", epsilonn=1)
+t.release(frame, method="private-dfg", epsilon=1, acount="a")
+t.release(frame, method="private-dgf", epsilon=1)
+t.release(frame, method=text, epsilon=1)
+t.release(frame, method="private-dfg", epsilon=[1])
+t.release(frame, method="private-dfg", epsilon=1, k=3)
+t.release(frame, method="private-dfg")
+t.release(frame, method="private-dfg", params={"epsilonn": 1})
+t.release(frame, method="private-dfg", epsilon=1, query="SELECT 1")
+t.release(frame, method="tlkc", sensitive={"cost": {"bound": (0, 9)}})
+t.release("log.csv", method="private-dfg", epsilon=1)
+t.plan(frame, method="private-dfg", epsilon=1, gaol="figures")
+t.vocabulary(frame, activty="step")
+t.evaluate(frame, released, epsilon=1)
+released.logs
+t.AnonymizeEventLog("amun", release_id=None)
+t.AnonymizeEventLog("private-log", epsilon=1)
+t.AnonymizeEventLog(text, epsilon=1, release_id="r")
+t.WriteRelease("private-dfg", epsilon=1, release_id="r", output="o", formats=1)
+t.WriteRelease("private-dfg", epsilon=1, release_id="r")
+t.ReadEventLog("a.csv", drop_duplicates=True)
+t.PublishDirectlyFollows(output="o", release_id="r", epoch="e")
+"""
+
+
+def test_a_call_with_a_wrong_name_or_value_is_an_error_of_types_in_one_line(tmp_path: Path) -> None:
+    calls = tmp_path / "calls.py"
+    calls.write_text(CALLS)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", calls], cwd=ROOT, capture_output=True, text=True, timeout=280
     )
-    seen = {
-        (alias.name, alias.asname, node.module)
-        for node in checked.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    (table,) = (n for part in checked.orelse for n in ast.walk(part) if isinstance(n, ast.Dict))
-    offered = {
-        (name, name, f"tracecloak.{place}")
-        for place, names in ast.literal_eval(table).items()
-        for name in names.split()
-    }
-    assert seen == offered
+    found = re.findall(r"calls\.py:(\d+): (?:error|note): (.*)", done.stdout)
+    lines = CALLS.splitlines()
+    first = lines.index("# WRONG") + 2
+    assert {int(line) for line, _ in found} == {*range(first, len(lines) + 1)}, done.stdout
+    assert len(found) < 2 * (len(lines) - first), done.stdout  # and not every signature of each
+    assert not re.search(r"^tracecloak", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.parametrize("module", PUBLIC)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from tracecloak.anonymizers.contract.method import (
     Counter,
     Decision,
     Decisions,
+    Params,
     Products,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -91,7 +92,7 @@ def group_into_traces(
 def anonymise(
     traces: Sequence[TraceBatch],
     method: Anonymizer,
-    params: Any,
+    params: Params,
     key: ReleaseKey,
     release_id: str,
     noise_digest: str,
@@ -124,7 +125,7 @@ def anonymise(
 def decide(
     traces: Iterable[TraceBatch],
     method: Anonymizer,
-    params: Any,
+    params: Params,
     key: ReleaseKey,
     release_id: str,
     noise_digest: str,
@@ -175,7 +176,7 @@ def _count(
     pieces: PiecesByThread,
     counters: Mapping[str, Counter],
     method: Anonymizer,
-    params: Any,
+    params: Params,
     decisions: Decisions,
     randomness: Randomness,
     drawn_from: Randomness,
@@ -188,7 +189,7 @@ def _count(
 def released(
     traces: Iterable[TraceBatch],
     method: Anonymizer,
-    params: Any,
+    params: Params,
     randomness: Randomness,
     decisions: Decisions,
     n_pieces: int = 1,
@@ -221,7 +222,7 @@ def released(
 
 
 def bound(
-    traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
+    traces: Sequence[TraceBatch], method: Anonymizer, params: Params, randomness: Randomness
 ) -> list[TraceBatch]:
     """Brings every trace under the method's public caps, with the declared attributes alone."""
     bounds = method.bounds(params)
@@ -230,7 +231,7 @@ def bound(
     ]
 
 
-def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> TraceBatch:
+def _declared_only(traces: TraceBatch, method: Anonymizer, params: Params) -> TraceBatch:
     """Drops attributes that are not declared, on which nothing may depend, nor may the digest."""
     names = list(method.carried(params))
     if list(traces.attributes) == names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.rigorous.params import guarantee_of
@@ -13,7 +13,7 @@ from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamN
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
-from tracecloak.schemas.published.step import Step, StepRelease, View
+from tracecloak.schemas.published.step import Step, StepFacts, StepRelease, View
 
 
 class CountSteps:
@@ -101,7 +101,7 @@ class CountSteps:
         errors, of_other = (one[0].errors(self.params.length).max() for one in (before, after))
         return epsilon, float(of_other / errors)
 
-    def common(self, step: int, name: StreamName) -> dict[str, Any]:
+    def common(self, step: int, name: StreamName) -> StepFacts:
         """Returns what the release of a step says beside its counts."""
         params = self.params
         first = {1: step, None: 0}.get(params.length, max(step + 1 - (params.length or 0), 0))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-from pathlib import Path
 
+from deploy.stubs import names
 from docs.hooks.tables import plain, table
 from tracecloak import plugins
-
-_PUBLIC = Path(__file__).parents[2] / "tracecloak"
 
 _HEAD = """# Python
 
 `import tracecloak` and `import tracecloak.plugins` offer the names on this page, and nothing else
 is meant to be imported. A name is loaded when it is used, so the import itself is quick.
-`tracecloak.METHODS` holds all methods by name, and `tracecloak.__version__` is the version."""
+`tracecloak.METHODS` holds all methods by name, and `tracecloak.__version__` is the version.
+
+Type checkers such as mypy and pyright check every keyword of a call: the keys of a configuration,
+and the parameters of its method. Where no method takes the arguments of a call, mypy says that
+`MethodWithTheseArguments` was expected: a keyword is misspelt, missing, of another method or of
+another type, or `method` is no name that it knows. The name of a method of another distribution, or
+one that is known at run time only, is a `tracecloak.PluginMethod`:
+`release(df, method=PluginMethod("last-activities"), epsilon=1)`. Its parameters are not checked."""
 
 _PLUGINS = """## What a distribution of your own is made of
 
@@ -57,24 +61,12 @@ SECTIONS = {
 }
 # What has no docstring of its own.
 _TYPES = {
+    "PluginMethod": "Name of a method that type checkers do not know, for `tracecloak.release`.",
     "Decisions": "What the rounds before decided, by the names of the rounds.",
     "Exact": "A number of a parameter, kept as the decimal fraction that somebody wrote.",
 }
 # What the head of the page says itself.
-IN_THE_HEAD = ("METHODS", "__version__")
-
-
-def names(module: str = "__init__") -> dict[str, str]:
-    """Returns the names of a public module, each with the place where it is written."""
-    tree = ast.parse((_PUBLIC / f"{module}.py").read_text(encoding="utf-8"))
-    return {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for checked in tree.body
-        if isinstance(checked, ast.If)
-        for node in checked.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
+IN_THE_HEAD = ("METHODS", "PluginMethod", "__version__")
 
 
 def page() -> str:

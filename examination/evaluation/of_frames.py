@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from narwhals.typing import IntoFrame
+
 from tracecloak.examination.evaluation.evaluate import evaluate as compared
 from tracecloak.examination.evaluation.origin import share_noted_in
 from tracecloak.examination.evaluation.report import summary_lines
@@ -30,7 +32,9 @@ class Evaluation:
         return "\n".join(summary_lines(self.figures))
 
 
-def evaluate(frame: Any, released: Released | str | os.PathLike[str], **keys: Any) -> Evaluation:
+def evaluate(
+    frame: IntoFrame, released: Released[Any] | str | os.PathLike[str], **keys: Any
+) -> Evaluation:
     """Compares a release with the log that it was made of.
 
     Args:

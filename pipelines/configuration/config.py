@@ -660,7 +660,7 @@ def without_filters(config: _D) -> _D:
     return config.model_copy(update={n: value for n, value in left_out.items() if n in known})
 
 
-def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
+def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     """Returns the configuration of a YAML file with flags in place of its keys.
 
     Args:
@@ -671,7 +671,7 @@ def load(path: str | None, flags: Mapping[str, Any]) -> ReleaseConfig:
         UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
     """
     body = {} if path is None else read_yaml(path)
-    method = flags.get("method", body.get("method"))
+    method: Any = flags.get("method", body.get("method"))
     fields = {} if method is None else method_named(method).Params.model_fields
     params = {n: given_value(n, value, fields[n]) for n, value in flags.items() if n in fields}
     if params:
@@ -747,7 +747,7 @@ def _vocabulary_file(path: str) -> tuple[str, ...]:
         ) from None
 
 
-def load_log(flags: Mapping[str, Any]) -> SourceConfig:
+def load_log(flags: Mapping[str, object]) -> SourceConfig:
     """Returns how a log is to be read, from flags in place of a configuration's keys.
 
     Args:
@@ -759,13 +759,13 @@ def load_log(flags: Mapping[str, Any]) -> SourceConfig:
     """
     given = dict(flags)
     path = given.pop("config", None)
-    body = {} if path is None else read_yaml(path)
+    body = {} if path is None else read_yaml(str(path))
     _refuse_misplaced_keys(body)
     of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
     return _checked(SourceConfig, of_log, given)
 
 
-def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, Any]) -> _C:
+def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -> _C:
     parted: set[str] = set()
     for section, part in SECTIONS.items():
         values = {name: value for name, value in flags.items() if name in part.model_fields}

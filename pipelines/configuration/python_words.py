@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 
 _SWITCHES = ("even_if_unusable", "new_ledger")
 # What the command says, and what Python has in its place.
@@ -35,6 +36,21 @@ def in_python(text: str) -> str:
         text = text.replace(of_command, of_python)
     parts = _COMMAND.split(text)
     return "".join(part if part.startswith("`") else _FLAG.sub(keyword, part) for part in parts)
+
+
+def merge_params(params: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a method and the keywords beside them, without those that are None.
+
+    Raises:
+        UsageError: One is in both.
+    """
+    given, keywords = (
+        {name: value for name, value in some.items() if value is not None}
+        for some in (params or {}, keys)
+    )
+    if twice := sorted(given.keys() & keywords.keys()):
+        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
+    return given | keywords
 
 
 @contextlib.contextmanager

@@ -131,7 +131,9 @@ class AnonymizeEventLog(beam.PTransform):
             )
 
     @told_in_python()
-    def expand(self, events: beam.PCollection[Any]) -> Any:
+    def expand(
+        self, events: beam.PCollection[Any]
+    ) -> beam.PCollection[Any] | dict[str, beam.PCollection[Any]]:
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         elements = elements_of(events, self._config)
         spec, settling = self._spec(elements, events.pipeline)

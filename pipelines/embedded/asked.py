@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, load
+from tracecloak.pipelines.configuration.python_words import merge_params
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 
@@ -69,9 +70,7 @@ def config_of(
         UsageError: A key is unknown, missing or wrong, or is one of a release of files.
     """
     fields = method_named(method).Params.model_fields
-    given = {name: value for name, value in keys.items() if value is not None}
-    if twice := sorted({*(params or {})} & given.keys()):
-        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
+    given = merge_params(params, keys)
     if unknown := sorted({*(params or {})} - fields.keys()):
         raise UsageError(f"{unknown[0]}: unknown key; {method} has {', '.join(fields)}")
     for name in given:
@@ -85,5 +84,4 @@ def config_of(
             "release_id is missing: rows have no name of their own; give the release one, such as "
             "release_id='claims-2026-11'"
         )
-    flags = {"output": "rows", "method": method, **(params or {}), **given, "log": [ROWS]}
-    return load(None, flags)
+    return load(None, {"output": "rows", "method": method, **given, "log": [ROWS]})

@@ -114,10 +114,11 @@ def _of_json(kind: str, value: Any) -> Any:
     return float(value) if math.isfinite(float(value)) else None
 
 
-_NO_KEYS = (
+NO_KEYS = (
     *("product", "log_params", "runner", "output_topic", "reject_topic", "input_subscription"),
     *("inputs", "message_schema", "schema", "time_attribute", "id_attribute"),
 )
+"""Keys of a stream that a pipeline of one's own decides."""
 # Runners of Beam on this machine, which run a stream whose messages the pipeline gives.
 _HERE = ("DirectRunner", FED)
 _ROW = RowTypeConstraint.from_fields(
@@ -173,7 +174,7 @@ class PublishDirectlyFollows(beam.PTransform):
             raise UsageError(f"output_steps must be rows or steps, got {output_steps!r}")
         self._has_rows = output_steps == "rows"
         given = {n: v for n, v in {**columns_of(columns), **keys}.items() if v is not None}
-        for name in _NO_KEYS:
+        for name in NO_KEYS:
             if name in given:
                 raise UsageError(
                     f"{name} is a key of a stream that a command runs, and has no meaning here: "

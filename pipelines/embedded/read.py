@@ -29,6 +29,9 @@ from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.batch.chunks import Chunk, only
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
 
+OF_PAYING_TRANSFORM = ("rename", "drop_duplicates")
+"""Keys of a log that change what counts, and so belong to the transform that pays."""
+
 
 class ReadEventLog(beam.PTransform):
     """Reads the files of an event log, of any format that the command reads.
@@ -70,7 +73,7 @@ class ReadEventLog(beam.PTransform):
         super().__init__()
         if output not in ("rows", "batches"):
             raise UsageError(f"output must be rows or batches, got {output!r}")
-        for name in ("rename", "drop_duplicates"):
+        for name in OF_PAYING_TRANSFORM:
             if name in keys:
                 raise UsageError(
                     f"{name} changes what counts, so the transform that pays says it: give it to "

@@ -18,11 +18,14 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from narwhals.typing import IntoFrame, IntoFrameT
+
+from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.budget.standing import State
@@ -34,7 +37,7 @@ from tracecloak.pipelines.configuration.config import (
     load,
     load_log,
 )
-from tracecloak.pipelines.configuration.python_words import in_python, told_in_python
+from tracecloak.pipelines.configuration.python_words import in_python, merge_params, told_in_python
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
@@ -60,12 +63,12 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
-# Keys that say where files are and how their bytes are read, or what runs the work.
-_OF_FILES = (
+NOT_OF_FRAMES = (
     *("log", "query", "database", "input_format", *FILE_KEYS, "runner"),
-    "schedule",
+    *("schedule", "window", "book", "book_key", "jobs"),
 )
-_OF_WINDOWS = ("window", "book", "book_key", "jobs")
+"""Keys that say where files are and how their bytes are read, what runs the work, or which window
+of a lake is released."""
 # Those that whoever compares a release with its frame needs again.
 _OF_EVALUATION = (
     *("key_store", "ledger", "where", "rename", "drop_duplicates"),
@@ -74,13 +77,14 @@ _OF_EVALUATION = (
 
 
 def release(
-    frame: Any,
+    frame: IntoFrameT,
     *,
     method: str,
+    params: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] = "releases",
     release_id: str | None = None,
     **keys: Any,
-) -> Released:
+) -> Released[IntoFrameT]:
     """Releases a log that is in memory, and returns the release.
 
     The second call with the same events and parameters returns the finished release and pays
@@ -91,7 +95,9 @@ def release(
 
     Args:
         frame: A frame of pandas, polars, Arrow or DuckDB, or a log of pm4py; a row is an event.
-        method: Name of the method.
+        method: Name of the method; for type checkers one of another distribution is a
+            `tracecloak.PluginMethod`.
+        params: Parameters of the method, each of which can be a keyword instead.
         output: Folder of all releases.
         release_id: The release's name; None: a new one, or that of the same release.
         **keys: Parameters of the method, such as `epsilon`, and keys of a configuration, such as
@@ -105,7 +111,7 @@ def release(
     """
     began_s = time.monotonic()
     with told_of_frame(), told_apart():
-        config = _config(method, {"output": os.fspath(output), "release_id": release_id, **keys})
+        config = _config(method, params, output, {"release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
@@ -117,10 +123,12 @@ def release(
 
 
 def plan(
-    frame: Any,
+    frame: IntoFrame,
     *,
     method: str,
+    params: Mapping[str, Any] | None = None,
     output: str | os.PathLike[str] = "releases",
+    release_id: str | None = None,
     goal: str = "",
     **keys: Any,
 ) -> Plan:
@@ -132,7 +140,9 @@ def plan(
     Args:
         frame: See `release`.
         method: See `release`.
+        params: See `release`.
         output: See `release`.
+        release_id: See `release`.
         goal: How good it is to be, such as "graph within 10 %", "variants of 60 %" or "figures",
             for which the plan says the least epsilon.
         **keys: See `release`.
@@ -144,13 +154,13 @@ def plan(
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with told_of_frame(), told_apart():
-        config = _config(method, {"output": os.fspath(output), **keys})
+        config = _config(method, params, output, {"release_id": release_id, **keys})
         whole = planned(config, _source(frame, config), goal)
         first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
         return replace(whole, first=first, details=details)
 
 
-def vocabulary(frame: Any, **keys: Any) -> list[str]:
+def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
     """Returns the names of a log's activities, sorted, for its operator to read and strike out.
 
     They are data until somebody answers for them: no epsilon covers a name that is declared.
@@ -166,32 +176,34 @@ def vocabulary(frame: Any, **keys: Any) -> list[str]:
         return list(names_of(frame_source(frame, keys)).names)
 
 
-def frame_source(frame: Any, keys: dict[str, Any]) -> FrameSource:
+def frame_source(frame: IntoFrame, keys: Mapping[str, Any]) -> FrameSource:
     """Returns a frame as a source, by the keys that say how a log is read."""
     _check_keys(keys)
     return _source(frame, load_log({"log": FRAME, **keys}))
 
 
-def _source(frame: Any, config: SourceConfig) -> FrameSource:
+def _source(frame: IntoFrame, config: SourceConfig) -> FrameSource:
     return FrameSource.over(AnyFrame.of(frame), mapping_of(config), config.drop_duplicates)
 
 
-def _config(method: str, keys: dict[str, Any]) -> ReleaseConfig:
-    _check_keys(keys)
-    params = keys.pop("params", None) or {}  # which are keywords as well
-    if twice := sorted(params.keys() & keys.keys()):
-        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
-    given = {name: value for name, value in {**params, **keys}.items() if value is not None}
+def _config(
+    method: str,
+    params: Mapping[str, Any] | None,
+    output: str | os.PathLike[str],
+    keys: Mapping[str, Any],
+) -> ReleaseConfig:
+    # A parameter of the method may have the name of a key of files, such as query.
+    _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
-    whole = {"parts": 1, "formats": (), **given}
+    whole = {"parts": 1, "formats": (), **merge_params(params, keys), "output": os.fspath(output)}
     formats = whole["formats"]
     listed = formats.split(",") if isinstance(formats, str) else list(formats)
     whole["formats"] = list(dict.fromkeys(["parquet", *map(str.strip, listed)]))
     return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 
-def _check_keys(keys: dict[str, Any]) -> None:
-    for name in (*_OF_FILES, *_OF_WINDOWS):
+def _check_keys(keys: Collection[str]) -> None:
+    for name in NOT_OF_FRAMES:
         if name in keys:
             raise UsageError(
                 f"{name} is for files, and a frame is in memory; leave it out, or release files "
@@ -249,7 +261,7 @@ def _released(
     outcome: Outcome,
     began_s: float,
     keys: Mapping[str, Any],
-) -> Released:
+) -> Released[Any]:
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
     rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from narwhals.typing import IntoFrameT
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
@@ -22,8 +23,10 @@ _EDGES = 30
 
 
 @dataclass(frozen=True)
-class Released:
+class Released(Generic[IntoFrameT]):
     """A finished release, as its folder holds it; nothing in it is private.
+
+    Its frames are of the type of the frame that came in.
 
     Attributes:
         folder: Where it lies.
@@ -37,7 +40,7 @@ class Released:
     release_id: str
     was_released_before: bool
     rows: tuple[tuple[str, str], ...]
-    _like_it: Callable[..., Any] = field(repr=False)
+    _like_it: Callable[..., IntoFrameT] = field(repr=False)
     _columns: Mapping[str, str] = field(repr=False)
     keys: Mapping[str, Any] = field(repr=False)
 
@@ -48,7 +51,7 @@ class Released:
         return body
 
     @cached_property
-    def log(self) -> Any:
+    def log(self) -> IntoFrameT | None:
         """The released log, of the kind that came in and with its names; None: there is none.
 
         Its cases are new ones with ids of their own, and its times are in UTC.
@@ -62,7 +65,7 @@ class Released:
         return self._like_it(plain.rename_columns(names), is_log=True)
 
     @cached_property
-    def graph(self) -> Any:
+    def graph(self) -> IntoFrameT | None:
         """The directly-follows graph as a frame, an edge a row; None: there is none.
 
         The columns are source, target and count, and where noise was added to a graph also low and
@@ -72,12 +75,12 @@ class Released:
         return None if graph is None else self._like_it(graph.to_table())
 
     @cached_property
-    def indicators(self) -> Any:
+    def indicators(self) -> IntoFrameT | None:
         """The indicators as a frame, one a row, with their intervals; None: there are none."""
         return self._product("indicators.parquet")
 
     @cached_property
-    def figures(self) -> Any:
+    def figures(self) -> IntoFrameT | None:
         """Numbers of the release with their intervals as a frame; None: there are none."""
         return self._product("figures.parquet")
 
@@ -132,7 +135,7 @@ class Released:
     def _paths(self) -> list[str]:
         return [output["path"] for output in self.manifest["outputs"]]
 
-    def _product(self, name: str) -> Any:
+    def _product(self, name: str) -> IntoFrameT | None:
         if name not in self._paths:
             return None
         table = pq.read_table(self.folder / name).replace_schema_metadata(None)

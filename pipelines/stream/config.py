@@ -576,7 +576,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
         return epoch_folder(absolute(self.output), self.release_id, self.epoch)
 
 
-def load_stream(path: str | None, flags: Mapping[str, Any]) -> StreamConfig:
+def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
     """Returns the configuration of a YAML file with flags in place of its keys.
 
     Args:

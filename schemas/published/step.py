@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import ClassVar, Literal, Protocol, Self, TypedDict, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,21 @@ class Step(Protocol):
         ...
 
 
+class StepFacts(TypedDict):
+    """What a release of a step says beside its counts; see `StepRelease`."""
+
+    release_id: str
+    epoch: str
+    product: str
+    view: View
+    step: int
+    start_us: int
+    end_us: int
+    n_steps_left: int
+    epsilon: str
+    delta: str
+
+
 @dataclass(frozen=True, eq=False)
 class StepRelease:
     """The counts that a stream publishes for one step; a `Step`.
@@ -145,7 +160,7 @@ class StepRelease:
         cells: Sequence[tuple[str, ...]],
         counts: np.ndarray,
         standard_errors: np.ndarray,
-        **others: Any,
+        **others: Unpack[StepFacts],
     ) -> StepRelease:
         """Returns the release of cells in any order, without limits.
 

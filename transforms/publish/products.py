@@ -58,7 +58,9 @@ class ProductKind:
         files: dict[str, bytes] = load(self.forms)(product, title, promise)
         return files
 
-    def products_of_log(self, product: ReleasedProduct, log: Any) -> dict[str, ReleasedProduct]:
+    def products_of_log(
+        self, product: ReleasedProduct, log: LogCounts
+    ) -> dict[str, ReleasedProduct]:
         """Returns what `of_log` returns."""
         if self.of_log is None:
             return {}
@@ -143,6 +145,7 @@ def products_of_log(
         log: What was counted on it; None where there is none: then nothing follows.
     """
     following: dict[str, ReleasedProduct] = {}
-    for product in products.values() if log is not None else ():
-        following |= kind_of(product).products_of_log(product, log)
+    for product in products.values():
+        if log is not None:
+            following |= kind_of(product).products_of_log(product, log)
     return following
