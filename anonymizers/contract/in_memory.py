@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -222,7 +222,7 @@ def released(
 
 
 def bound(
-    traces: Sequence[TraceBatch], method: Anonymizer, params: Params, randomness: Randomness
+    traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
 ) -> list[TraceBatch]:
     """Brings every trace under the method's public caps, with the declared attributes alone."""
     bounds = method.bounds(params)
@@ -231,7 +231,7 @@ def bound(
     ]
 
 
-def _declared_only(traces: TraceBatch, method: Anonymizer, params: Params) -> TraceBatch:
+def _declared_only(traces: TraceBatch, method: Anonymizer, params: Any) -> TraceBatch:
     """Drops attributes that are not declared, on which nothing may depend, nor may the digest."""
     names = list(method.carried(params))
     if list(traces.attributes) == names:

@@ -34,6 +34,7 @@ from tracecloak.pipelines.configuration.config import (
     Columns,
     ReleaseConfig,
     SourceConfig,
+    listed,
     load,
     load_log,
 )
@@ -111,7 +112,8 @@ def release(
     """
     began_s = time.monotonic()
     with told_of_frame(), told_apart():
-        config = _config(method, params, output, {"release_id": release_id, **keys})
+        given = {"output": os.fspath(output), "release_id": release_id, **keys}
+        config = _config(method, params, given)
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
@@ -154,7 +156,8 @@ def plan(
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with told_of_frame(), told_apart():
-        config = _config(method, params, output, {"release_id": release_id, **keys})
+        given = {"output": os.fspath(output), "release_id": release_id, **keys}
+        config = _config(method, params, given)
         whole = planned(config, _source(frame, config), goal)
         first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
         return replace(whole, first=first, details=details)
@@ -186,19 +189,12 @@ def _source(frame: IntoFrame, config: SourceConfig) -> FrameSource:
     return FrameSource.over(AnyFrame.of(frame), mapping_of(config), config.drop_duplicates)
 
 
-def _config(
-    method: str,
-    params: Mapping[str, Any] | None,
-    output: str | os.PathLike[str],
-    keys: Mapping[str, Any],
-) -> ReleaseConfig:
+def _config(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleaseConfig:
     # A parameter of the method may have the name of a key of files, such as query.
     _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
-    whole = {"parts": 1, "formats": (), **merge_params(params, keys), "output": os.fspath(output)}
-    formats = whole["formats"]
-    listed = formats.split(",") if isinstance(formats, str) else list(formats)
-    whole["formats"] = list(dict.fromkeys(["parquet", *map(str.strip, listed)]))
+    whole = {"parts": 1, **merge_params(params, keys)}
+    whole["formats"] = list(dict.fromkeys(["parquet", *listed(whole.get("formats", ()))]))
     return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 

@@ -22,19 +22,36 @@ from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
 
-STEP_FIELDS = (
-    "release_id",
-    "epoch",
-    "product",
-    "view",
-    "step",
-    "start_us",
-    "end_us",
-    "n_steps_left",
-    "epsilon",
-    "delta",
-)
+
+class StepFacts(TypedDict):
+    """What a release of a step says beside its counts; see `StepRelease`."""
+
+    release_id: str
+    epoch: str
+    product: str
+    view: View
+    step: int
+    start_us: int
+    end_us: int
+    n_steps_left: int
+    epsilon: str
+    delta: str
+
+
+STEP_FIELDS = tuple(StepFacts.__annotations__)
 """What stands beside the cells, in the order of a message's keys."""
+
+
+def with_facts(table: pa.Table, step: object) -> pa.Table:
+    """Returns a table of a step behind its `STEP_FIELDS`, which all rows have in common."""
+    columns = {
+        name: pa.array(
+            [getattr(step, name)] * len(table),
+            pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left") else pa.string(),
+        )
+        for name in STEP_FIELDS
+    }
+    return pa.table(columns | dict(zip(table.column_names, table.columns, strict=True)))
 
 
 class Step(Protocol):
@@ -79,21 +96,6 @@ class Step(Protocol):
     def to_rows(self) -> pa.RecordBatch | pa.Table:
         """Returns what its other files hold: rows of a log in canonical order, or of a table."""
         ...
-
-
-class StepFacts(TypedDict):
-    """What a release of a step says beside its counts; see `StepRelease`."""
-
-    release_id: str
-    epoch: str
-    product: str
-    view: View
-    step: int
-    start_us: int
-    end_us: int
-    n_steps_left: int
-    epsilon: str
-    delta: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,16 +244,7 @@ class StepRelease:
         Columns low, high (int64), kind, grade (string) and usable (bool) are there where limits
         are.
         """
-        n = len(self.cells)
-        common = {name: [getattr(self, name)] * n for name in STEP_FIELDS}
-        kinds = {
-            name: pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left")
-            else pa.string()
-            for name in STEP_FIELDS
-        }  # fmt: skip
-        columns = {name: pa.array(values, kinds[name]) for name, values in common.items()}
-        of_cells = self._of_cells()
-        return pa.table(columns | dict(zip(of_cells.column_names, of_cells.columns, strict=True)))
+        return with_facts(self._of_cells(), self)
 
     def _of_cells(self) -> pa.Table:
         """What is said of each cell."""

@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.indicators import ReleasedIndicators
-from tracecloak.schemas.published.step import STEP_FIELDS, View
+from tracecloak.schemas.published.step import STEP_FIELDS, View, with_facts
 from tracecloak.schemas.texts.bounded_json import bounded_json
-
-_NUMBERS = ("step", "start_us", "end_us", "n_steps_left")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,12 +92,4 @@ class StepIndicators:
 
     def to_rows(self) -> pa.Table:
         """Returns a row for each number, with what they have in common as columns."""
-        table = self.indicators.to_table()
-        common = {
-            name: pa.array(
-                [getattr(self, name)] * len(table),
-                pa.int64() if name in _NUMBERS else pa.string(),
-            )
-            for name in STEP_FIELDS
-        }
-        return pa.table(common | dict(zip(table.column_names, table.columns, strict=True)))
+        return with_facts(self.indicators.to_table(), self)
