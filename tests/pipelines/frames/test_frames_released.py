@@ -216,13 +216,20 @@ def test_a_vocabulary_lists_what_a_frame_has() -> None:
         tracecloak.vocabulary(df, activity="step")
 
 
-@pytest.mark.parametrize("key", ["log", "delimiter", "runner", "window"])
+@pytest.mark.parametrize("key", ["log", "delimiter", "runner", "query", "window"])
 def test_keys_of_files_are_refused_by_name(key: str) -> None:
     """Catches a key that is taken and has no effect."""
     with pytest.raises(UsageError, match=f"^{key} is for files"):
         tracecloak.release(events(), **GRAPH, **{key: "x"})
     with pytest.raises(UsageError, match=r"^epsilon is given twice"):
         tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
+
+
+def test_a_parameter_may_have_the_name_of_a_key_of_files() -> None:
+    """Catches a `query` of a method that is taken for SQL."""
+    sacofa = {"epsilon": 1, "max_prefix_length": 5, "p_harmful": 2, "query": "sacofa"}
+    plan = tracecloak.plan(events(), method="pripel", **sacofa)
+    assert "query = sacofa" in "\n".join(plan.details)
 
 
 def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
