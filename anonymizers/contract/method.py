@@ -36,6 +36,7 @@ from tracecloak.schemas.published.yields import Yield
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.figure_error import FigureError
     from tracecloak.schemas.events.attributes import Attribute
+    from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
@@ -123,7 +124,7 @@ class Products:
 
     wire_name: ClassVar[str] = "products"
 
-    by_name: dict[str, Any]
+    by_name: Mapping[str, ReleasedProduct]
     came_out: Yield = field(default_factory=Yield)
 
     @property

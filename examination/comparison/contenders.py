@@ -194,7 +194,8 @@ class _Counted:
         """Returns the variants of one release."""
         decided = self._method.decide("variants", self._statistics, {}, self._params, fresh())
         products = self._method.products({"variants": decided}, self._params)
-        return Outcome(self._original.recoded(products.by_name["variants"]))
+        variants: Any = products.by_name["variants"]
+        return Outcome(self._original.recoded(variants))
 
 
 class _Run:
@@ -211,7 +212,8 @@ class _Run:
         if method.log == "none":
             spends = [spend.to_json() for spend in method.spends(params)]
             half_width = noise_half_width({"params": params.resolved(), "spends": spends})
-            return Outcome(graph=output.products.by_name["dfg"], half_width=half_width)
+            graph: Any = output.products.by_name["dfg"]
+            return Outcome(graph=graph, half_width=half_width)
         released = ActivityVocabulary.merge([batch.vocabulary for batch in output.traces])
         log = TraceBatch.concat([batch.recode(released) for batch in output.traces])
         traces = log.recode(self._original.vocabulary)

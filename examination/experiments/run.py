@@ -434,7 +434,7 @@ def release_of(log: Log, cell: Cell) -> Released:
     begun = time.perf_counter()
     if not cell.needs_log and {"variants", "tree"} & {*method.writes(params)}:
         _, decisions = decide(*arguments)
-        products = method.products(decisions, params).by_name
+        products: Mapping[str, Any] = method.products(decisions, params).by_name
         seconds = time.perf_counter() - begun
         if "variants" in products:
             return Released(log.recoded(products["variants"]), None, seconds)
