@@ -112,8 +112,7 @@ def release(
     """
     began_s = time.monotonic()
     with told_of_frame(), told_apart():
-        given = {"output": os.fspath(output), "release_id": release_id, **keys}
-        config = _config(method, params, given)
+        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
@@ -156,8 +155,7 @@ def plan(
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with told_of_frame(), told_apart():
-        given = {"output": os.fspath(output), "release_id": release_id, **keys}
-        config = _config(method, params, given)
+        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         whole = planned(config, _source(frame, config), goal)
         first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
         return replace(whole, first=first, details=details)
@@ -194,6 +192,7 @@ def _config(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any])
     _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, **merge_params(params, keys)}
+    whole["output"] = os.fspath(whole["output"])
     whole["formats"] = list(dict.fromkeys(["parquet", *listed(whole.get("formats", ()))]))
     return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
