@@ -14,7 +14,7 @@ _HEAD = """# Python
 is meant to be imported. A name is loaded when it is used, so the import itself is quick.
 `tracecloak.METHODS` holds all methods by name, and `tracecloak.__version__` is the version.
 
-Type checkers such as mypy and pyright check every keyword of a call: the keys of a configuration,
+Type checkers, such as mypy, check every keyword of a call: the keys of a configuration,
 and the parameters of its method. Where no method takes the arguments of a call, mypy says that
 `MethodWithTheseArguments` was expected: a keyword is misspelt, missing, of another method or of
 another type, or `method` is no name that it knows. The name of a method of another distribution, or
