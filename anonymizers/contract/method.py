@@ -31,12 +31,12 @@ from tracecloak.schemas.events.events import EVENT_INDEX, START_TIMESTAMP, START
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation, has_times
+from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.yields import Yield
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.figure_error import FigureError
     from tracecloak.schemas.events.attributes import Attribute
-    from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
