@@ -207,6 +207,7 @@ t.PublishDirectlyFollows(output="o", release_id="r", epoch="e")
 """
 
 
+@pytest.mark.skipif(not (ROOT / "tracecloak/schemas").is_dir(), reason="git made no links")
 def test_a_call_with_a_wrong_name_or_value_is_an_error_of_types_in_one_line(tmp_path: Path) -> None:
     calls = tmp_path / "calls.py"
     calls.write_text(CALLS)

@@ -120,7 +120,8 @@ def test_mypy_reads_the_copy_that_make_lint_gives_it(clone: Path, tmp_path: Path
         "from tracecloak.schemas.errors import UsageError\nx: int = UsageError('x')\n"
     )
     # All else that `tracecloak` offers would be read for minutes.
-    (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-tracecloak]\nfollow_imports = skip\n")
+    skips = "[mypy]\n[mypy-tracecloak]\nfollow_imports = skip\nfollow_imports_for_stubs = true\n"
+    (tmp_path / "mypy.ini").write_text(skips)
     found = {}
     for folder in (clone, clone / "build" / "typed"):
         told = run(
