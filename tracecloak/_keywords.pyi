@@ -171,6 +171,7 @@ class StreamKeys(TypedDict, total=False):
     dataset: str | None
     operator_port: int | None
     operator_address: str
+    operator_names: Sequence[str] | str
     health_file: str | None
     metrics: str | None
     metrics_for: Literal["public", "operator"]
