@@ -30,6 +30,7 @@ from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.screen.progress import showing_progress
 from tracecloak.pipelines.screen.results import Form
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.sources import EventSource
 
@@ -165,7 +166,7 @@ def each_alone(
             "each is the log of one release, or name the files of one log by a folder or a glob"
         )
     released = paths[0] if len(paths) == 1 and linkage_logs.is_release(paths[0]) else None
-    source = _source(flags, released)
+    source = _source(flags, None if released is None else Received.at(released))
     with showing_progress(form):
         releases = [linkage_logs.read_released(path, [RESOURCE, *sensitive]) for path in paths]
         original = linkage_logs.read_original(source, sensitive)
@@ -225,8 +226,8 @@ def across(
     return GrowingReport(cases, settings, attacks)
 
 
-def _source(flags: dict[str, Any], released: str | None) -> EventSource:
-    return source_of(as_released(load_log(flags), released, store_at(None)))
+def _source(flags: dict[str, Any], release: Received | None) -> EventSource:
+    return source_of(as_released(load_log(flags), release, store_at(None)))
 
 
 def _randomness() -> Randomness:

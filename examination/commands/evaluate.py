@@ -41,17 +41,19 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.verification.received import Received
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
     released, store = flags.pop("release"), store_at(flags.pop("key_store", None))
     url = flags.pop("ledger", None)
     original = load_log(flags)
-    require_extras(released)  # before a large log is read
-    original = as_released(original, released, store)
+    release = Received.at(released)
+    require_extras(release)  # before a large log is read
+    original = as_released(original, release, store)
     noted = share_noted_in(store, url)
     with showing_progress(given.form):
-        report = evaluate(source_of(original), released, noted)
+        report = evaluate(source_of(original), release, noted)
     numbers, text, page = write_all(output, report, markdown_lines(report))
     rows = [
         ("report", f"{page}, to open in a browser; {text} has the same as text"),
@@ -59,5 +61,6 @@ def run(given: Given) -> int:
         ("not private", "they were computed on the original log: for the operator only"),
     ]
     data = {"report": str(page), "text": str(text), "numbers": str(numbers)}
+    data["manifest_sha256"] = report["manifest_sha256"]
     show(Result(rows, data, above=[*summary_lines(report), ""]), given.form)
     return 0

@@ -60,23 +60,23 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.evaluation.evaluate import require_extras
     from tracecloak.examination.evaluation.origin import share_noted_in
-    from tracecloak.examination.measure.released import read_manifest, release_folder
     from tracecloak.examination.report.internal import Asked, attack_of, internal_report
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.verification.received import Received
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder
 
     flags = dict(given.flags)
     store = store_at(flags.pop("key_store", None))
     url, account = flags.pop("ledger", None), flags.pop("account")
-    released = release_folder(flags.pop("release"))
-    require_extras(released)  # before ledgers and logs are read
+    release = Received.at(flags.pop("release"))
+    require_extras(release)  # before ledgers and logs are read
     output = flags.pop("output", None)
     if output is None:
-        home = str(Path(absolute(released)).parent)
-        folder = store.operator_folder(home, read_manifest(released)["release_id"])
+        home = str(Path(absolute(release.folder.path)).parent)
+        folder = store.operator_folder(home, release.body["release_id"])
         make_private_folder(Path(folder))
         output = str(Path(folder) / "report.html")
     path = file_to_write("output", output)
@@ -96,8 +96,8 @@ def run(given: Given) -> int:
         entries = [entry for entry in all_entries if entry.account == account]
         balance = ledger.balance_in(all_entries, account)
     asked = Asked(
-        source_of(as_released(load_log(flags), released, store)),
-        released,
+        source_of(as_released(load_log(flags), release, store)),
+        release,
         share_noted_in(store, url),
         entries,
         balance,
@@ -109,9 +109,11 @@ def run(given: Given) -> int:
         page = internal_report(asked)
     keep_private(path)
     path.write_bytes(page)
+    digest = release.folder.manifest_sha256
     rows = [
         ("report", f"{path}, to open in a browser"),
+        ("manifest", f"the page judges the release whose manifest has SHA-256 {digest}"),
         ("not private", "it was computed on the original log: for the operator only"),
     ]
-    show(Result(rows, {"report": str(path)}), given.form)
+    show(Result(rows, {"report": str(path), "manifest_sha256": digest}), given.form)
     return 0

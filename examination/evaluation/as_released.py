@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracecloak.examination.measure.released import read_manifest, release_folder
 from tracecloak.pipelines.configuration.config import SourceConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute
 
 
-def as_released(config: SourceConfig, released: str | None, store: KeyStore) -> SourceConfig:
+def as_released(config: SourceConfig, release: Received | None, store: KeyStore) -> SourceConfig:
     """Returns how the log of a release is read, with a version of each table.
 
     A version that is not named is that of the receipt, as the table may have changed since.
 
     Args:
         config: How the log is read.
-        released: The release's folder, or the folder of releases whose latest is meant; None: it is
-            not one release that is judged.
+        release: The release; None: it is not one release that is judged.
         store: The key store that may have the release's receipt.
 
     Raises:
@@ -31,7 +30,7 @@ def as_released(config: SourceConfig, released: str | None, store: KeyStore) -> 
         return config
     from tracecloak.transforms.lakes.tables import address_of, at_version_read
 
-    read = () if released is None else _tables_of(release_folder(released), store)
+    read = () if release is None else _tables_of(release, store)
 
     def pinned(text: str) -> str:
         address = at_version_read(address_of(text), read)
@@ -47,7 +46,7 @@ def as_released(config: SourceConfig, released: str | None, store: KeyStore) -> 
     return config.model_copy(update={"log": log})
 
 
-def _tables_of(folder: str, store: KeyStore) -> tuple[str, ...]:
-    home, release_id = str(Path(absolute(folder)).parent), read_manifest(folder)["release_id"]
-    receipt = store.receipt(home, release_id)
+def _tables_of(release: Received, store: KeyStore) -> tuple[str, ...]:
+    home = str(Path(absolute(release.folder.path)).parent)
+    receipt = store.receipt(home, release.body["release_id"])
     return () if receipt is None else receipt.origin.tables

@@ -39,25 +39,22 @@ from tracecloak.examination.measure.next_activity import (
     next_activity_accuracy,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
-from tracecloak.examination.measure.released import (
-    read_manifest,
-    release_folder,
-    released_graph,
-    released_indicators,
-    released_source,
-    released_tree,
-)
 from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.tree_quality import PatientJudge, share_that_fits
 from tracecloak.pipelines.planning.worth import percent
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.published.manifest import has_starts, has_times
+from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
@@ -181,36 +178,33 @@ class _Judge:
         return measures.variant_emd(self.own.distribution, log.distribution, _MAX_EMD_CELLS)
 
 
-def require_extras(released: str) -> None:
+def require_extras(release: Received) -> None:
     """Checks that the libraries are installed that the evaluation of a release needs.
 
-    Args:
-        released: A release's folder, or the folder of releases whose latest is meant.
-
     Raises:
-        UsageError: There is no release, or it has a log and the extra measures is not installed.
+        UsageError: It has a log and the extra measures is not installed.
     """
-    folder = release_folder(released)
-    if released_source(folder, read_manifest(folder)) is not None:
+    if Contents(release).logs:
         measures.require_pot()
 
 
 def evaluate(
     original: EventSource,
-    released: str,
+    release: Received,
     noted_share: NotedShare | None = None,
 ) -> dict[str, Any]:
     """Compares a release with the log that it was made of.
 
     Args:
         original: The original log.
-        released: A release's folder, or the folder of releases whose latest is meant.
+        release: The release, see `Received.at`.
         noted_share: Returns which share of the cases that a release read, by the folder of all
             releases and its name, is in a log, or None: it is not known; see
             `examination.evaluation.origin`.
 
     Returns:
-        JSON values: a `verdict` (`examination.evaluation.verdict`), sizes, the measures of
+        JSON values: `manifest_sha256`, the digest of the manifest that is judged, a `verdict`
+        (`examination.evaluation.verdict`), sizes, the measures of
         `examination.measure.registry` by their names, under `bootstrap` and `of_the_log` what a
         bootstrap of the log and the log itself get, and a `legend`. Of a release without a log,
         those of its graph or its tree. Of released indicators theirs, and under `indicators` each
@@ -219,23 +213,23 @@ def evaluate(
         which.
 
     Raises:
-        UsageError: There is no release, it is of another log, or the extra measures is not
-            installed, which a release with a log needs.
-        InputSchemaError: A log cannot be read.
+        UsageError: It is of another log, or the extra measures is not installed, which a release
+            with a log needs.
+        InputSchemaError: A log or a file of the release cannot be read.
     """
-    folder = release_folder(released)
-    manifest = read_manifest(folder)
-    indicators = released_indicators(folder, manifest)
+    manifest = release.body
+    indicators = release.values_of("indicators.json", ReleasedIndicators.from_json)
     if indicators is not None:
-        return _indicator_report(original, folder, manifest, indicators, noted_share)
-    require_extras(folder)
-    source = released_source(folder, manifest)
-    tree = released_tree(folder, manifest) if source is None else None
-    graph = {} if source is not None or tree is not None else released_graph(folder, manifest)
+        released = ReleasedIndicators.from_json(indicators)
+        return _indicator_report(original, release, released, noted_share)
+    require_extras(release)
+    contents = Contents(release)
+    tree = None if contents.logs else release.values_of("tree.json", ReleasedTree.from_json)
+    graph = {} if contents.logs or tree is not None else graph_of(release)
     _LOG.info("reading the original log")
     before, population = _as_counted(original, manifest)
     _LOG.info("reading the release")
-    after = None if source is None else _traces(source)
+    after = contents.whole()
     if after is not None:
         names = {*after.vocabulary.names.to_pylist()}
     elif tree is not None:
@@ -243,7 +237,7 @@ def evaluate(
     else:
         ends = {edge[end] for edge in graph["edges"] for end in ("source", "target")} - _ENDS
         names = ends | {*graph.get("activities", ())}
-    origin = check_origin(folder, manifest, before, names, noted_share)
+    origin = check_origin(release.folder.path, manifest, before, names, noted_share)
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
     judge = _Judge(_Log.of(before, vocabulary))
     if after is not None:
@@ -256,7 +250,27 @@ def evaluate(
     else:
         report = _graph_report(judge, graph, noise_half_width(manifest))
     report = {"original": judge.own.sizes(), **report}
-    return _judged(_heading(folder, manifest, origin), report, population)
+    return _judged(_heading(release, origin), report, population)
+
+
+def graph_of(release: Received) -> dict[str, Any]:
+    """Returns the released directly-follows graph of a release without a log, as JSON values.
+
+    Raises:
+        UsageError: It has none.
+        InputSchemaError: It cannot be read.
+    """
+
+    def read(body: Any) -> None:
+        if body["edges"]:
+            ReleasedGraph.of_edges(body["edges"])
+
+    graph = release.values_of(DFG_NAME, read)
+    if graph is None:
+        raise UsageError(
+            f"the release in {release.folder.path!r} holds neither a log nor {DFG_NAME}"
+        )
+    return graph
 
 
 def _judged(
@@ -271,7 +285,7 @@ def _judged(
     return {**heading, "verdict": verdict_of(report), "population_note": population, **report}
 
 
-def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBatch, str | None]:
+def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[TraceBatch, str | None]:
     """The cases of the original that a release counts, as far as its columns tell.
 
     Of each individual that has more than the release counts, so many are drawn, as the release drew
@@ -292,12 +306,13 @@ def _as_counted(source: EventSource, manifest: dict[str, Any]) -> tuple[TraceBat
     )
 
 
-def _heading(folder: str, manifest: dict[str, Any], origin: str) -> dict[str, Any]:
+def _heading(release: Received, origin: str) -> dict[str, Any]:
     return {
         "publishable": False,
         "warning": "computed on the unprotected log: for the operator, not for publication",
-        "release": folder,
-        "method": manifest.get("method"),
+        "release": release.folder.path,
+        "manifest_sha256": release.folder.manifest_sha256,
+        "method": release.body["method"],
         "origin": origin,
     }
 
@@ -359,20 +374,20 @@ def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None
 
 def _indicator_report(
     original: EventSource,
-    folder: str,
-    manifest: dict[str, Any],
+    release: Received,
     released: ReleasedIndicators,
     noted_share: NotedShare | None,
 ) -> dict[str, Any]:
     """Compares released indicators with those of the original, which are read off as they are."""
     from tracecloak.examination.indicators import beside
 
-    params = beside.params_of(manifest)
+    params = beside.params_of(release.body)
     attributes = tuple((one.name, one.column) for one in params.declared_attributes)
     _LOG.info("reading the original log")
     mapping = replace(original.mapping, attributes=attributes)
-    before, population = _as_counted(replace(original, mapping=mapping), manifest)
-    origin = check_origin(folder, manifest, before, beside.names_in(params), noted_share)
+    before, population = _as_counted(replace(original, mapping=mapping), release.body)
+    names = beside.names_in(params)
+    origin = check_origin(release.folder.path, release.body, before, names, noted_share)
     _LOG.info("measuring")
     rows, lines = beside.report_of(params, released, before, bootstrap(before))
     report = {
@@ -380,7 +395,7 @@ def _indicator_report(
         **_lined(*lines),
         "indicators": [row.to_json() for row in rows],
     }
-    return _judged(_heading(folder, manifest, origin), report, population)
+    return _judged(_heading(release, origin), report, population)
 
 
 def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:

@@ -15,6 +15,7 @@ from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.doors import frame_source, told_of_frame
 from tracecloak.pipelines.frames.released import Released
 from tracecloak.pipelines.release.run import told_apart
+from tracecloak.pipelines.verification.received import Received
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,9 +46,9 @@ def evaluate(
             the release is of another log.
 
     Raises:
-        UsageError: There is no release, it is of another log, or the extra measures is not
-            installed, which a release with a log needs.
-        InputSchemaError: The frame lacks a column.
+        UsageError: It is of another log, or the extra measures is not installed, which a release
+            with a log needs.
+        InputSchemaError: The frame lacks a column, or there is no release, or not as it was made.
     """
     with told_of_frame(), told_apart():
         if isinstance(released, Released):
@@ -56,4 +57,5 @@ def evaluate(
             given, folder = dict(keys), os.fspath(released)
         store, ledger = given.pop("key_store", None), given.pop("ledger", None)
         source = frame_source(frame, given)
-        return Evaluation(compared(source, folder, share_noted_in(store_at(store), ledger)))
+        noted_share = share_noted_in(store_at(store), ledger)
+        return Evaluation(compared(source, Received.at(folder), noted_share))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ NotedShare = Callable[[str, str, TraceBatch], float | None]
 
 def check_origin(
     folder: str,
-    manifest: dict[str, Any],
+    manifest: Mapping[str, Any],
     original: TraceBatch,
     names: Collection[str],
     noted_share: NotedShare | None = None,

@@ -64,6 +64,7 @@ def summary_lines(report: dict[str, Any]) -> Iterator[str]:
     yield from notes_of(report)
     yield _bounds(report)
     yield f"Origin: {report['origin']}."
+    yield f"Judged by the manifest with SHA-256 {report['manifest_sha256']}."
 
 
 def _bounds(report: dict[str, Any]) -> str:

@@ -13,11 +13,8 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.linkage.knowledge import LinkedLog
 from tracecloak.examination.measure.perspectives import RESOURCE
-from tracecloak.examination.measure.released import (
-    read_manifest,
-    release_folder,
-    released_source,
-)
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute
@@ -93,20 +90,15 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
         InputSchemaError: It cannot be read.
     """
     if is_release(path):
-        folder = release_folder(path)
-        manifest = read_manifest(folder)
-        source, is_timed = (
-            released_source(folder, manifest),
-            has_times(manifest.get("operations", ())),
-        )
-    else:
-        source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
-        is_timed = True
-    if source is None:
-        raise UsageError(f"the release in {path!r} holds no log, so no case of it can be linked")
+        release = Received.at(path)
+        traces = Contents(release).whole(names)
+        if traces is None:
+            raise UsageError(f"the release in {path!r} holds no log: no case of it can be linked")
+        return ReleasedLog(path, traces, has_times(release.body["operations"]))
+    source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
     by_file = [source.columns_of(file) for file in source.files]
     known = [n for n in names if all(columns is None or n in columns for columns in by_file)]
-    return ReleasedLog(path, _read(source, {name: name for name in known}), is_timed)
+    return ReleasedLog(path, _read(source, {name: name for name in known}))
 
 
 def is_release(path: str) -> bool:

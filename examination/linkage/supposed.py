@@ -31,7 +31,7 @@ from typing import Any, Literal, get_args
 
 from tracecloak.examination.linkage.logs import is_release
 from tracecloak.examination.measure.perspectives import RESOURCE
-from tracecloak.examination.measure.released import read_manifest, release_folder
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.background_knowledge import Perspective, TimeUnit
 
@@ -82,7 +82,7 @@ def making_of(path: str, files: Making) -> Making:
     """
     if not is_release(path):
         return files
-    manifest = read_manifest(release_folder(path))
+    manifest = Received.at(path).body
     if manifest["guarantee"]["kind"] != "syntactic":
         raise UsageError(
             f"released {path!r} is of {manifest['method']}, which draws noise: attacks across "

@@ -22,21 +22,17 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.report import epsilons_of
-from tracecloak.examination.evaluation.evaluate import evaluate
+from tracecloak.examination.evaluation.evaluate import evaluate, graph_of
 from tracecloak.examination.evaluation.report import notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.examination.measure.released import (
-    read_manifest,
-    release_folder,
-    released_graph,
-    released_source,
-)
 from tracecloak.examination.report.risk_curve import REPETITIONS, CurvePoint, risk_curve
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.planning.finding_words import finding_lines, share_text
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -78,7 +74,7 @@ class Asked:
 
     Attributes:
         original: The log that the release was made of.
-        released: A release's folder, or the folder of releases whose latest is meant.
+        release: The release, see `Received.at`.
         noted_share: See `examination.evaluation.evaluate`.
         entries: Of the account that paid, in order; None: no ledger could be read.
         balance: Of the account; None: not known.
@@ -88,7 +84,7 @@ class Asked:
     """
 
     original: EventSource
-    released: str
+    release: Received
     noted_share: Callable[[str, str, TraceBatch], float | None] | None = None
     entries: Sequence[Entry] | None = None
     balance: Balance | None = None
@@ -101,24 +97,22 @@ def internal_report(asked: Asked) -> bytes:
     """Returns the page.
 
     Raises:
-        UsageError: There is no release, or it is of another log.
-        InputSchemaError: A log cannot be read.
+        UsageError: The release is of another log.
+        InputSchemaError: A log or a file of the release cannot be read.
     """
-    folder = release_folder(asked.released)
-    body = read_manifest(folder)
-    manifest = ReleaseManifest.from_json(body)
+    body = asked.release.body
+    manifest = asked.release.manifest
     _LOG.info("measuring")
-    report = evaluate(asked.original, folder, asked.noted_share)
+    report = evaluate(asked.original, asked.release, asked.noted_share)
     original, tally = _read(asked.original)
-    source = released_source(folder, body)
-    released = None if source is None else _read(source)[0]
-    shown = _Shown.of(folder, body, released, original)
+    released = Contents(asked.release).whole()
+    shown = _Shown.of(asked.release, released, original)
     linkages: list[Linkage] = []
     if asked.has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
         linkages = _linked(original, released, has_times(body["operations"]))
     curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
-    return _page(asked, folder, manifest, report, tally, shown, linkages, curve)
+    return _page(asked, manifest, report, tally, shown, linkages, curve)
 
 
 def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
@@ -143,12 +137,9 @@ class _Shown:
     own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, folder: str, body: dict[str, Any], released: TraceBatch | None, original: TraceBatch
-    ) -> _Shown:
-        shown = cls()
+    def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
+        shown, body = cls(), release.body
         truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
-        paths = [output["path"] for output in body["outputs"]]
         if released is not None:
             times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
             graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
@@ -159,7 +150,7 @@ class _Shown:
             if is_timed:
                 both = times, LogTimes.from_traces(original)
                 shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
-        elif DFG_NAME in paths and (edges := released_graph(folder, body)["edges"]):
+        elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
             shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
 
@@ -180,7 +171,6 @@ def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[
 
 def _page(
     asked: Asked,
-    folder: str,
     manifest: ReleaseManifest,
     report: dict[str, Any],
     tally: ReadTally,
@@ -203,7 +193,8 @@ def _page(
         ("assessment", "Assessment", True),
     )
     context = {
-        "folder": folder,
+        "folder": asked.release.folder.path,
+        "digest": asked.release.folder.manifest_sha256,
         "manifest": manifest,
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, BinaryIO
 from xml.parsers import expat
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
+from tracecloak.pipelines.verification.parquet_bounds import MAX_ROWS, BoundedParquet
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.events import ACTIVITY, EVENT_INDEX, released_schema
+from tracecloak.schemas.events.events import (
+    ACTIVITY,
+    EVENT_INDEX,
+    START_TIMESTAMP,
+    released_schema,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.counted import LogCounts
-from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED, has_times
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.yields import Yield
@@ -37,7 +43,6 @@ from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
 _ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals
 _PIECE_BYTES = 1 << 18
-_BATCH_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,10 @@ class Contents:
     @cached_property
     def logs(self) -> list[LogForm]:
         """The forms of its log, see `forms_of`; none of a release without a log."""
-        return forms_of(self.received.folder, self.received.paths)
+        came_out = self.received.body["came_out"]
+        n_cases, n_longest = came_out.get("n_cases"), came_out.get("max_events")
+        most = None if n_cases is None or n_longest is None else n_cases * n_longest
+        return forms_of(self.received.folder, self.received.paths, max_events=most)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -98,6 +106,33 @@ class Contents:
         """Yields the cases of the log, in one vocabulary."""
         for rows in self.logs[0].rows(self.schema):
             yield traces_of_rows(rows).recode(self.vocabulary)
+
+    def whole(self, attributes: Collection[str] = ()) -> TraceBatch | None:
+        """Returns all cases of the log at once, as an examination needs them; None: there is none.
+
+        Of a log without times the numbers of events are in their place: whoever reads it asks
+        `has_times` before looking at them.
+
+        Args:
+            attributes: Those that it has beside the starts of events, as far as the log has them.
+
+        Raises:
+            Wrong: It cannot be read.
+        """
+        if not self.logs:
+            return None
+        try:
+            schema = self.schema
+        except Unsure:  # what every log has can be read all the same
+            is_timed = has_times(self.received.body["operations"])
+            schema = released_schema({} if is_timed else {EVENT_INDEX: pa.int64()})
+        names = [*schema.names[:3], START_TIMESTAMP, *attributes]
+        names = [name for name in dict.fromkeys(names) if name in schema.names]
+        none = pa.RecordBatch.from_pylist([], pa.schema([schema.field(name) for name in names]))
+        rows = (rows.select(names) for rows in self.logs[0].rows(schema))
+        batches = [traces_of_rows(of_cases) for of_cases in chain([none], rows)]
+        vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
+        return TraceBatch.concat([batch.recode(vocabulary) for batch in batches])
 
     @cached_property
     def counted(self) -> LogCounts:
@@ -233,9 +268,15 @@ class Contents:
                 f"{shown([f'{name}.json'])} is of no kind of product that this installation can "
                 "read back."
             )
-        table = _table(self.received, f"{name}.parquet")
-        assert table is not None
-        if table.to_pylist() != product.to_table().to_pylist():
+        expected, first = product.to_table(), 0
+        with self.received.folder.reading(f"{name}.parquet") as stream:
+            file = _table(self.received, f"{name}.parquet", stream)
+            is_same = file.n_rows == expected.num_rows
+            for rows in file.batches() if is_same else ():
+                like_it = expected.slice(first, rows.num_rows)
+                is_same = is_same and rows.to_pylist() == like_it.to_pylist()
+                first += rows.num_rows
+        if not is_same:
             raise Wrong(
                 f"{shown([f'{name}.json'])} says something else than {shown([f'{name}.parquet'])}."
             )
@@ -303,45 +344,29 @@ def _check_readable(received: Received, path: str) -> None:
     if path.endswith(".json"):
         folder.json(path)
     elif path.endswith(".parquet"):
-        _table(received, path, is_returned=False)
+        with folder.reading(path) as stream:
+            for _ in _table(received, path, stream).batches():
+                pass
     elif path.endswith(_XML):
         parser = expat.ParserCreate()
         parser.StartDoctypeDeclHandler = _refuse_doctype
-        try:
-            with folder.open(path) as stream:
-                while piece := stream.read(_PIECE_BYTES):
-                    parser.Parse(piece, False)
+        with folder.reading(path) as stream:
+            while piece := stream.read(_PIECE_BYTES):
+                parser.Parse(piece, False)
             parser.Parse(b"", True)
-        except (expat.ExpatError, ValueError):
-            raise Wrong(f"{shown([path])} is no XML, or declares a DOCTYPE.") from None
     elif path.endswith((".md", ".dot", ".tree", ".html")):
-        try:
-            folder.read(path).decode()
-        except UnicodeDecodeError:
-            raise Wrong(f"{shown([path])} is no text in UTF-8.") from None
+        folder.text(path)
 
 
 def _refuse_doctype(*_: object) -> None:
     raise ValueError("a DOCTYPE")
 
 
-def _table(received: Received, path: str, is_returned: bool = True) -> pa.Table | None:
-    """Returns a small table; without `is_returned` only checks that it can be read.
-
-    Raises:
-        Wrong: It cannot be read.
-    """
-    batches = []
-    try:
-        with received.folder.open(path) as stream:
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-            for rows in file.iter_batches(_BATCH_ROWS):
-                rows.validate(full=True)
-                batches += [rows] if is_returned else []
-            schema = file.schema_arrow.remove_metadata()
-    except (pa.ArrowException, OSError, ValueError):
-        raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
-    return pa.Table.from_batches([r.cast(schema) for r in batches], schema) if is_returned else None
+def _table(received: Received, path: str, stream: BinaryIO) -> BoundedParquet:
+    """Returns a product, which cannot have more rows than its JSON form has bytes."""
+    listed = {output["path"]: output["n_bytes"] for output in received.outputs}
+    most = listed.get(f"{path.removesuffix('.parquet')}.json", MAX_ROWS)
+    return BoundedParquet(stream, min(most, MAX_ROWS))
 
 
 def _is_close(number: float, stated: float | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.texts.escapes import escaped
 
 State = Literal["ok", "failed", "unsure", "not applicable"]
@@ -29,12 +30,26 @@ class Finding:
     sentence: str
 
 
-class Wrong(Exception):  # noqa: N818 - becomes a finding, and is no fault of the program
-    """Something does not hold; the text says what."""
+class Wrong(InputSchemaError):  # noqa: N818 - `verify` makes a finding of it
+    """Something does not hold; the sentence says what, and the text names the command, too."""
+
+    def __init__(self, sentence: str) -> None:
+        """Takes what a finding says."""
+        super().__init__(f"{sentence} `tracecloak verify` lists all that is wrong with a release")
+        self.sentence = sentence
 
 
-class Unsure(Exception):  # noqa: N818 - likewise
+class Unsure(InputSchemaError):  # noqa: N818 - likewise
     """This installation cannot tell whether something holds; the text says why."""
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Returns whether an error says something of this machine or a server, and not of a file.
+
+    An OSError of the operating system has a number, and one of a library about bytes has none.
+    """
+    is_numbered = isinstance(error, OSError) and error.errno is not None
+    return is_numbered or isinstance(error, (MemoryError, TimeoutError, RetryLater))
 
 
 class NotApplicable(Exception):  # noqa: N818 - likewise

@@ -1,29 +1,38 @@
-"""Reading a folder that somebody sent: only plain files in it, in blocks, and no link is followed.
+"""Reading a folder that somebody sent: plain files in it alone, as its manifest lists them.
 
-Folders of this machine are read without Beam.
+Every command that reads a release reads it here. No link is followed, and whoever opens a file gets
+the bytes whose SHA-256 the manifest lists: what changes after that is refused. Folders of this
+machine are read without Beam.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
-from tracecloak.pipelines.verification.findings import Wrong, shown
+from tracecloak.pipelines.verification.findings import Unsure, Wrong, is_of_machine, shown
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
+from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
-_LATEST_NAME = "latest.json"
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = 256 << 10
+_LARGEST_MANIFEST = 16 << 20
 _LARGEST_TEXT = 64 << 20
 """Bytes of a file that is read as a whole."""
+_MOST_VALUES = 4_000_000
+"""Values of a JSON file, of which Python takes some hundred bytes each."""
+_NO_PLAIN_FILE = (errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
 _MOST_FILES = 1_000_000
 
 
@@ -54,7 +63,7 @@ class ReceivedFolder:
         folder = cls(path)
         if folder._has(MANIFEST_NAME):
             return folder
-        if folder._has(_LATEST_NAME):
+        if folder._has(LATEST_NAME):
             return cls(_join(path, folder._latest()))
         raise InputSchemaError(
             f"release {path!r} holds no {MANIFEST_NAME}; name the folder of one release, which is "
@@ -69,17 +78,47 @@ class ReceivedFolder:
 
     def _latest(self) -> str:
         try:
-            body = strict_json(_read(open_plain(_join(self.path, _LATEST_NAME)), 1 << 16))
+            body = strict_json(_read(open_plain(_join(self.path, LATEST_NAME)), 1 << 16))
             name = body["path"]
             if re.fullmatch(r"run_id=[A-Za-z0-9_-][A-Za-z0-9._-]*", name):
-                if type(self)(_join(self.path, name))._has(MANIFEST_NAME):
+                place = _join(self.path, name)
+                is_link = is_on_this_machine(place) and os.path.islink(place)
+                if not is_link and type(self)(place)._has(MANIFEST_NAME):
                     return str(name)
         except (Wrong, OSError, KeyError, TypeError):
             pass
         raise InputSchemaError(
-            f"{_LATEST_NAME} of {self.path!r} points at no release in that folder; name the folder "
+            f"{LATEST_NAME} of {self.path!r} points at no release in that folder; name the folder "
             "of one release, which is called run_id=…"
         )
+
+    @cached_property
+    def manifest(self) -> bytes:
+        """The bytes of its manifest, which are read once.
+
+        Raises:
+            Wrong: It is no plain file, or too long.
+        """
+        return _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
+
+    @property
+    def manifest_sha256(self) -> str:
+        """The digest of the manifest that is judged, 64 hex digits."""
+        return hashlib.sha256(self.manifest).hexdigest()
+
+    @cached_property
+    def _outputs(self) -> dict[str, tuple[str, int]]:
+        """(SHA-256, bytes) of the files by their path, as far as the manifest lists them."""
+        try:
+            outputs = strict_json(self.manifest)["outputs"]
+            return {file["path"]: (file["sha256"], file["n_bytes"]) for file in outputs}
+        except (Wrong, KeyError, TypeError):
+            return {}
+
+    @cached_property
+    def _blocks(self) -> dict[str, tuple[bytes, ...]]:
+        """The digests of the blocks of each file that was opened."""
+        return {}
 
     @cached_property
     def listed(self) -> tuple[dict[str, int], list[str]]:
@@ -96,25 +135,82 @@ class ReceivedFolder:
         return self.listed[0]
 
     def open(self, name: str) -> BinaryIO:
-        """Opens a file of the folder.
+        """Opens a file of the folder, whose bytes have the digest that the manifest lists, if any.
+
+        The first time all of it is digested. Whatever is read is compared with that, block by
+        block, so nobody can change the file in between.
 
         Raises:
-            Wrong: There is no plain file of that path.
+            Wrong: There is no plain file of that path, or it is not as the manifest lists it.
         """
-        if name not in self.sizes:
+        n_bytes = self.sizes.get(name)
+        if n_bytes is None:
             raise Wrong(f"{shown([name])} is not there, or is no plain file.")
-        return open_plain(_join(self.path, name))
+        stream = open_plain(_join(self.path, name))
+        if name not in self._blocks:
+            whole, blocks, n_left = hashlib.sha256(), [], n_bytes + 1
+            while block := _read_fully(stream, min(_BLOCK_BYTES, n_left)):
+                whole.update(block)
+                blocks.append(hashlib.sha256(block).digest())
+                n_left -= len(block)
+            found = whole.hexdigest(), n_bytes
+            if n_left != 1 or self._outputs.get(name, found) != found:
+                stream.close()
+                raise Wrong(
+                    f"{shown([name])} is not as {MANIFEST_NAME} lists it (size or SHA-256)."
+                )
+            self._blocks[name] = tuple(blocks)
+        digested = _DigestedFile(stream, name, n_bytes, self._blocks[name])
+        return io.BufferedReader(digested, _BLOCK_BYTES)
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        """Opens a file, and makes a finding of whatever its bytes make a reader raise.
+
+        Nothing of the error's text is said, which may quote them.
+
+        Raises:
+            Wrong: As `open`, or the file cannot be read.
+        """
+        with self.open(name) as stream:
+            try:
+                yield stream
+            except Exception as error:
+                if isinstance(error, (Wrong, Unsure)) or is_of_machine(error):
+                    raise
+                kind = type(error).__name__
+                raise Wrong(f"{shown([name])} cannot be read ({kind}).") from None
+
+    def unlike(self, names: Sequence[str]) -> Iterator[str]:
+        """Yields the files that have not the size and the digest that the manifest lists."""
+        for name in names:
+            try:
+                self.open(name).close()
+            except Wrong:
+                yield name
 
     def read(self, name: str, limit: int = _LARGEST_TEXT) -> bytes:
         """Returns what a file holds.
 
         Raises:
-            Wrong: It is not there, or longer than it may be.
+            Wrong: It is not there, not as the manifest lists it, or longer than it may be.
+        """
+        if name == MANIFEST_NAME:
+            return self.manifest
+        if self.sizes.get(name, 0) > limit:
+            raise Wrong(f"{shown([name])}: {_too_long(limit)}")
+        return _read(self.open(name), limit)
+
+    def text(self, name: str) -> str:
+        """Returns what a file of text holds.
+
+        Raises:
+            Wrong: As `read`, or it is no UTF-8.
         """
         try:
-            return _read(self.open(name), limit)
-        except Wrong as wrong:
-            raise Wrong(f"{shown([name])}: {wrong}") from None
+            return self.read(name).decode()
+        except UnicodeDecodeError:
+            raise Wrong(f"{shown([name])} is no text in UTF-8.") from None
 
     def beside(self, folder: str, name: str) -> bytes | None:
         """Returns what a file of a folder beside this one holds; None: it is not there.
@@ -140,23 +236,17 @@ class ReceivedFolder:
         try:
             return strict_json(data)
         except Wrong as wrong:
-            raise Wrong(f"{shown([name])} {wrong}") from None
-
-    def sha256(self, name: str) -> str:
-        """Returns the digest of a file, read in blocks."""
-        digest = hashlib.sha256()
-        with self.open(name) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                digest.update(block)
-        return digest.hexdigest()
+            raise Wrong(f"{shown([name])} {wrong.sentence}") from None
 
 
 def strict_json(data: bytes) -> Any:
     """Returns JSON values, which no key may have twice and no number may be infinite in.
 
     Raises:
-        Wrong: It is none.
+        Wrong: It is none, or has too many values.
     """
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise Wrong(f"has more than {_MOST_VALUES:,} values, which nothing of its kind has.")
     try:
         return bounded_json(data)
     except ValueError:
@@ -171,23 +261,78 @@ def open_plain(path: str) -> BinaryIO:
     """
     if not is_on_this_machine(path):
         return open_raw(path)
+    name = shown([os.path.basename(path)])
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         number = os.open(path, flags)
     except OSError as error:
-        raise Wrong(f"cannot be opened ({error.strerror}).") from None
+        if error.errno not in _NO_PLAIN_FILE:
+            raise
+        raise Wrong(f"{name} cannot be opened ({error.strerror}).") from None
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise Wrong("is no plain file.")
-    return os.fdopen(number, "rb")
+        raise Wrong(f"{name} is no plain file.")
+    return cast(BinaryIO, os.fdopen(number, "rb", buffering=0))
 
 
 def _read(stream: BinaryIO, limit: int) -> bytes:
     with stream:
-        data = stream.read(limit + 1)
+        data = _read_fully(stream, limit + 1)
     if len(data) > limit:
-        raise Wrong(f"is longer than {limit >> 10:,} KiB, which nothing of its kind is.")
+        raise Wrong(f"A file {_too_long(limit)}")
     return data
+
+
+def _too_long(limit: int) -> str:
+    return f"is longer than {limit >> 10:,} KiB, which nothing of its kind is."
+
+
+def _read_fully(stream: BinaryIO, n_bytes: int) -> bytes:
+    """Reads so many bytes, less only at the end; some streams return fewer at once."""
+    data = stream.read(n_bytes)
+    while data and len(data) < n_bytes and (more := stream.read(n_bytes - len(data))):
+        data += more
+    return data
+
+
+class _DigestedFile(io.RawIOBase):
+    """A file whose blocks must have the digests that they had when all of it was digested."""
+
+    def __init__(self, stream: BinaryIO, name: str, n_bytes: int, blocks: Sequence[bytes]) -> None:
+        self._stream, self._name, self._n_bytes, self._blocks = stream, name, n_bytes, blocks
+        self._at, self._number, self._block = 0, -1, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence, self._n_bytes)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        number, begin = divmod(self._at, _BLOCK_BYTES)
+        if number >= len(self._blocks):
+            return 0
+        if number != self._number:
+            self._stream.seek(number * _BLOCK_BYTES)
+            block = _read_fully(self._stream, _BLOCK_BYTES)
+            if hashlib.sha256(block).digest() != self._blocks[number]:
+                raise Wrong(f"{shown([self._name])} was changed while it was read.")
+            self._number, self._block = number, block
+        part = self._block[begin : begin + len(buffer)]
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _join(folder: str, name: str) -> str:

@@ -7,18 +7,19 @@ order, by their start and then by their id, so forms are compared row by row as 
 from __future__ import annotations
 
 import gzip
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tracecloak.pipelines.verification.findings import Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.events.events import (
     CASE_ID,
@@ -37,6 +38,12 @@ from tracecloak.transforms.formats.xes_writer import sanitise, xes_columns
 PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 """The path of a part of a log; its group is the part's number."""
 _ROWS = 1 << 16
+_EVENT_BYTES = 4 << 10
+"""What an event may take as it is written out, on the mean over a batch."""
+_TEXT_ROWS = 1 << 14
+_BUFFER_BYTES = 1 << 18
+_SLACK_BYTES = 64 << 20
+_MOST_EVENTS = 10**12
 _LONGEST_CASE = 1 << 24
 _ATTRIBUTE_TYPES = (pa.string(), pa.int64(), pa.float64())
 
@@ -49,11 +56,13 @@ class LogForm:
         folder: Where its files are.
         kind: A name of FORMATS.
         paths: Its files: one, or the parts in Parquet.
+        max_events: How many events it may have.
     """
 
     folder: ReceivedFolder
     kind: str
     paths: tuple[str, ...]
+    max_events: int = _MOST_EVENTS
 
     @property
     def name(self) -> str:
@@ -70,8 +79,8 @@ class LogForm:
             return None
         schemas = []
         for path in self.paths:
-            with self._reading(path), self.folder.open(path) as stream:
-                schemas.append(pq.ParquetFile(stream).schema_arrow.remove_metadata())
+            with self.folder.reading(path) as stream:
+                schemas.append(self._parquet(stream).schema)
         first = schemas[0]
         for path, schema in zip(self.paths, schemas, strict=True):
             if not schema.equals(first):
@@ -108,39 +117,24 @@ class LogForm:
             yield from in_order(merge_rows(streams, schema), self.name)
 
     def _rows_of(self, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        read = _parquet_rows if self.kind == "parquet" else _text_rows
-        with self._reading(path), self.folder.open(path) as stream:
-            for rows in read(stream, path, self.kind, schema):
+        n_left = self.max_events
+        batches: Iterator[pa.RecordBatch]
+        with self.folder.reading(path) as stream:
+            if self.kind == "parquet":
+                batches = (rows.cast(schema) for rows in self._parquet(stream).batches())
+            else:
+                batches = _text_rows(stream, path, self.kind, schema)
+            for rows in batches:
+                n_left -= rows.num_rows
+                if n_left < 0:
+                    raise Wrong(f"{shown([path])} has more events than came_out allows.")
                 rows.validate(full=True)
                 if any(rows.column(name).null_count for name in schema.names[:3]):
                     raise Wrong(f"{shown([path])} has an event without case, activity or time.")
                 yield rows
 
-    def _reading(self, path: str) -> _Reading:
-        return _Reading(path)
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """Makes a finding of whatever a damaged file makes a reader raise; nothing of it is quoted."""
-
-    path: str
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, (Wrong, GeneratorExit, KeyboardInterrupt)) or error is None:
-            return
-        raise Wrong(f"{shown([self.path])} cannot be read as a log ({type(error).__name__}).")
-
-
-def _parquet_rows(
-    stream: BinaryIO, path: str, kind: str, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    file = pq.ParquetFile(stream, page_checksum_verification=True)
-    for rows in file.iter_batches(_ROWS):
-        yield rows.cast(schema)
+    def _parquet(self, stream: BinaryIO) -> BoundedParquet:
+        return BoundedParquet(stream, self.max_events, bytes_per_row=_EVENT_BYTES)
 
 
 def _text_rows(
@@ -157,9 +151,11 @@ def _text_rows(
     required = [names[name] for name in schema.names[:3]]
     # Versions before 0.2 wrote every attribute to XES by its own name.
     wanted = list(dict.fromkeys((*names.values(), *attributes)))
-    source = stream if form.is_packed else cast(BinaryIO, gzip.GzipFile(fileobj=stream))
+    text = _Text(gzip.GzipFile(fileobj=stream))
     reader = SourceFormat(kind).reader_of(path)
-    for batch in reader.read(source, wanted, required, _ROWS):
+    source = stream if form.is_packed else io.BufferedReader(text, _BUFFER_BYTES)
+    for batch in reader.read(source, wanted, required, _TEXT_ROWS):
+        text.n_left = _TEXT_ROWS * _EVENT_BYTES + _SLACK_BYTES
         if len(batch.malformed):
             raise Wrong(f"{shown([path])} has records that cannot be read.")
         there = dict(zip(batch.columns.schema.names, batch.columns.columns, strict=True))
@@ -174,6 +170,29 @@ def _text_rows(
                     raise Wrong(f"{shown([path])} has a formula without an apostrophe.")
             columns.append(values)
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Text(io.RawIOBase):
+    """A text, unpacked, of which no batch of events may take too much.
+
+    Attributes:
+        n_left: Bytes that may be read before it is set again.
+    """
+
+    def __init__(self, source: gzip.GzipFile) -> None:
+        self._source = source
+        self.n_left = _TEXT_ROWS * _EVENT_BYTES + _SLACK_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        self.n_left -= len(data)
+        if self.n_left < 0:
+            raise Wrong("A log has events, or texts between them, that are larger than any.")
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -270,7 +289,12 @@ def _joined(*batches: pa.RecordBatch) -> pa.RecordBatch:
     return whole
 
 
-def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> list[LogForm]:
+def forms_of(
+    folder: ReceivedFolder,
+    paths: Sequence[str],
+    under: str = "",
+    max_events: int | None = None,
+) -> list[LogForm]:
     """Returns the forms of a log among some files: Parquet first, and XES last.
 
     The first one stands for the log, and XML cannot hold every text.
@@ -279,14 +303,16 @@ def forms_of(folder: ReceivedFolder, paths: Sequence[str], under: str = "") -> l
         folder: Where the files are.
         paths: The files.
         under: What the paths of the log begin with.
+        max_events: How many events the manifest allows it; None: it does not say.
     """
     forms = []
+    most = _MOST_EVENTS if max_events is None else max_events
     # A part by another name, such as one that browsers open, is none.
     parts = tuple(sorted(p for p in paths if PART.fullmatch(p.removeprefix(under))))
     if parts:
-        forms.append(LogForm(folder, "parquet", parts))
+        forms.append(LogForm(folder, "parquet", parts, most))
     for kind, form in FORMATS.items():
         path = f"{under}log{form.log_ending}"
         if path in paths and form.is_of_releases:
-            forms.append(LogForm(folder, kind, (path,)))
+            forms.append(LogForm(folder, kind, (path,), most))
     return sorted(forms, key=lambda form: (form.kind != "parquet", form.kind == "xes"))

@@ -46,7 +46,7 @@ def check_page(contents: Contents) -> str:
         ) from None
     except Wrong as wrong:
         raise Wrong(
-            f"{REPORT_NAME} cannot be made again, do not open it in a browser. {wrong}"
+            f"{REPORT_NAME} cannot be made again, do not open it in a browser. {wrong.sentence}"
         ) from None
     raise Wrong(
         f"{REPORT_NAME} is not the page of these files: it may run scripts, ask servers and show "

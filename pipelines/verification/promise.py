@@ -43,10 +43,7 @@ def check_statement(received: Received) -> str:
     """
     from tracecloak.transforms.publish.statement import publishable_statement
 
-    try:
-        text = received.folder.read(STATEMENT_NAME).decode()
-    except UnicodeDecodeError:
-        raise Wrong(f"{STATEMENT_NAME} is no text in UTF-8.") from None
+    text = received.folder.text(STATEMENT_NAME)
     if received.is_by_this_version:
         manifest = received.manifest
         may_have_error_bars = _may_have_error_bars(received)
@@ -198,14 +195,10 @@ def _data_files(received: Received) -> Iterator[str]:
 
 
 def _check_parquet(received: Received, path: str) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from tracecloak.pipelines.verification.parquet_bounds import footer_of
 
-    try:
-        with received.folder.open(path) as stream:
-            carried = (pq.read_metadata(stream).metadata or {}).get(_IN_PARQUET)
-    except (pa.ArrowException, OSError, ValueError):
-        raise Wrong(f"{shown([path])} is no Parquet file that can be read.") from None
+    with received.folder.reading(path) as stream:
+        carried = (footer_of(stream).metadata.metadata or {}).get(_IN_PARQUET)
     try:
         body = strict_json(carried or b"")
     except Wrong:
@@ -232,11 +225,8 @@ def _is_part_of(said: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
 def _check_xes(received: Received, path: str) -> None:
     from tracecloak.transforms.formats.xes_writer import release_attributes, sanitise
 
-    try:
-        with received.folder.open(path) as stream:
-            values = log_attributes(stream, path.endswith(".gz"))
-    except (expat.ExpatError, OSError, EOFError, ValueError):
-        raise Wrong(f"The head of {shown([path])} is no XES that can be read.") from None
+    with received.folder.reading(path) as stream:
+        values = log_attributes(stream, path.endswith(".gz"))
     expected = {a.key: a.value for a in release_attributes(received.body)}
     more = [key for key in values if key.startswith("tracecloak:") and key not in expected]
     if more and received.is_by_this_version:

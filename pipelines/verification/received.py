@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any, cast
 
 import pydantic
@@ -18,6 +19,7 @@ from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.schemas.plugins import NotOfferedError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
 from tracecloak.transforms.formats.registry import FORMATS, formats_of_releases
+from tracecloak.transforms.publish.names import STATEMENT_NAME
 
 _SHOWN_PLACES = 3
 
@@ -44,7 +46,7 @@ class Received:
         body = folder.json(MANIFEST_NAME)
         faults = [
             f"{shown([error.json_path])} ({error.validator})"
-            for error in _validator().iter_errors(body)
+            for error in islice(_validator().iter_errors(body), _SHOWN_PLACES)
         ]
         if faults:
             made_by = body.get("tool") if isinstance(body, dict) else None
@@ -54,9 +56,78 @@ class Received:
                 if version == TOOL_VERSION
                 else f" This is tracecloak {TOOL_VERSION}, and it may be by another version."
             )
-            places = ", ".join(faults[:_SHOWN_PLACES])
+            places = ", ".join(faults)
             raise Wrong(f"{MANIFEST_NAME} is not as its schema asks: {places}.{hint}")
         return cls(folder, body)
+
+    @classmethod
+    def at(cls, path: str) -> Received:
+        """Returns the release that a path means, of which every listed file is as it was released.
+
+        Args:
+            path: Its folder, or one of releases, whose latest is meant; on any Beam file system.
+
+        Raises:
+            NoSuchFile, InputSchemaError, UsageError: As `ReceivedFolder.at`.
+            Wrong: Its manifest is not valid, or a file is not as that lists it.
+        """
+        received = cls.of(ReceivedFolder.at(path))
+        if not received.is_stream:
+            received.check_files()
+        return received
+
+    def check_files(self) -> str:
+        """Every listed file is there with its size and its digest.
+
+        Raises:
+            Wrong: One is not, or the list is none that a release has.
+            NotApplicable: The manifest lists none, as that of a stream.
+        """
+        paths = self.paths
+        if self.is_stream and paths:
+            raise Wrong(
+                f"{MANIFEST_NAME} of an epoch lists files, although it is written before them."
+            )
+        if self.is_stream:
+            raise NotApplicable(
+                f"{MANIFEST_NAME} of an epoch is written before its steps, so it has no digests of "
+                "them: that they are whole is not shown."
+            )
+        strange = [path for path in paths if not _is_plain(path)]
+        if strange:
+            raise Wrong(
+                f"{MANIFEST_NAME} lists paths that lie outside the folder: {shown(strange)}."
+            )
+        if len(set(paths)) < len(paths):
+            raise Wrong(f"{MANIFEST_NAME} lists a file twice.")
+        if STATEMENT_NAME not in paths:
+            raise Wrong(f"{MANIFEST_NAME} lists no {STATEMENT_NAME}, which every release has.")
+        missing = [path for path in paths if path not in self.folder.sizes]
+        if missing:
+            raise Wrong(f"Not there, or no plain file: {shown(missing)}.")
+        changed = list(self.folder.unlike(paths))
+        if changed:
+            raise Wrong(f"Not as {MANIFEST_NAME} lists it (size or SHA-256): {shown(changed)}.")
+        return (
+            f"All {len(paths):,} files that {MANIFEST_NAME} lists are there, as they were released."
+        )
+
+    def values_of(self, name: str, read: Callable[[Any], object]) -> dict[str, Any] | None:
+        """Returns what a listed JSON file says; None: the release has none.
+
+        Args:
+            name: Its path.
+            read: Raises whatever if its argument is not what such a file says.
+
+        Raises:
+            Wrong: It is not.
+        """
+        if name not in self.paths:
+            return None
+        body: dict[str, Any] = self.folder.json(name)
+        with self.folder.reading(name):
+            read(body)
+        return body
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
@@ -167,6 +238,17 @@ class Received:
             re.escape(folder) + r"(?P<step>[0-9]{6,9})"
             rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
         )
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path stays in its folder, on any system."""
+    parts = path.split("/")
+    return (
+        not any(part in ("", ".", "..") for part in parts)
+        and path.isprintable()
+        and not set(path) & set("\\:")
+        and path != MANIFEST_NAME
+    )
 
 
 @cache

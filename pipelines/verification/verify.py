@@ -9,7 +9,6 @@ The page on which a privacy officer decides about a release that was verified: f
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -20,11 +19,12 @@ from tracecloak.pipelines.verification.findings import (
     State,
     Unsure,
     Wrong,
+    is_of_machine,
     shown,
 )
-from tracecloak.pipelines.verification.folder import ReceivedFolder, strict_json
+from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, ReleaseManifest
 from tracecloak.transforms.keys.signing import SIGNATURE_BYTES, PublicKey
 from tracecloak.transforms.pages.page import Page, rendered
@@ -127,7 +127,7 @@ def verify(path: str, key: str | None = None) -> Verification:
         findings += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
         return Verification(folder.path, tuple(findings), None)
     release = received[0]
-    files = look("files", lambda: check_files(release))
+    files = look("files", release.check_files)
     look("leftovers", lambda: check_leftovers(release))
     of_files = _checks_of_files(release)
     for check, does in of_files.items():
@@ -174,22 +174,26 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     }
 
 
+_NOT_CHECKED = (
+    "Not checked: this machine had too little memory or time, or could not read ({}). Verify it on "
+    "a larger one, or again."
+)
+
+
 def _finding(check: str, does: Callable[[], str]) -> Finding:
     try:
         return Finding(check, "ok", does())
     except Wrong as wrong:
-        return Finding(check, "failed", _sentence(str(wrong)))
+        return Finding(check, "failed", wrong.sentence)
     except Unsure as reason:
         return Finding(check, "unsure", str(reason))
     except NotApplicable as reason:
         return Finding(check, "not applicable", str(reason))
     except Exception as error:  # of a file that was made to break readers; its text may quote it
+        if is_of_machine(error):
+            return Finding(check, "unsure", _NOT_CHECKED.format(type(error).__name__))
         text = f"The check ended with {type(error).__name__}: a file is not as releases have it."
         return Finding(check, "failed", text)
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] if text.startswith("is ") else text
 
 
 _SIGNATURE, _PUBLIC = SIGNATURE_NAMES
@@ -246,43 +250,6 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
     )
 
 
-def check_files(received: Received) -> str:
-    """Every listed file is there with its size and its digest.
-
-    Raises:
-        Wrong: One is not, or the list is none that a release has.
-        NotApplicable: The manifest lists none, as that of a stream.
-    """
-    if received.is_stream and received.paths:
-        raise Wrong(f"{MANIFEST_NAME} of an epoch lists files, although it is written before them.")
-    if received.is_stream:
-        raise NotApplicable(
-            f"{MANIFEST_NAME} of an epoch is written before its steps, so it has no digests of "
-            "them: that they are whole is not shown."
-        )
-    paths = received.paths
-    strange = [path for path in paths if not _is_plain(path)]
-    if strange:
-        raise Wrong(f"{MANIFEST_NAME} lists paths that lie outside the folder: {shown(strange)}.")
-    if len(set(paths)) < len(paths):
-        raise Wrong(f"{MANIFEST_NAME} lists a file twice.")
-    if STATEMENT_NAME not in paths:
-        raise Wrong(f"{MANIFEST_NAME} lists no {STATEMENT_NAME}, which every release has.")
-    sizes = received.folder.sizes
-    missing = [path for path in paths if path not in sizes]
-    if missing:
-        raise Wrong(f"Not there, or no plain file: {shown(missing)}.")
-    changed = [
-        output["path"]
-        for output in received.outputs
-        if sizes[output["path"]] != output["n_bytes"]
-        or received.folder.sha256(output["path"]) != output["sha256"]
-    ]
-    if changed:
-        raise Wrong(f"Not as {MANIFEST_NAME} lists it (size or SHA-256): {shown(changed)}.")
-    return f"All {len(paths):,} files that {MANIFEST_NAME} lists are there, as they were released."
-
-
 def check_leftovers(received: Received) -> str:
     """Nothing is in the folder that does not belong to the release.
 
@@ -303,17 +270,6 @@ def check_leftovers(received: Received) -> str:
     return "The folder holds nothing else."
 
 
-def _is_plain(path: str) -> bool:
-    """Whether a path stays in its folder, on any system."""
-    parts = path.split("/")
-    return (
-        not any(part in ("", ".", "..") for part in parts)
-        and path.isprintable()
-        and not set(path) & set("\\:")
-        and path != MANIFEST_NAME
-    )
-
-
 _LONGEST_TEXT = 1200
 
 
@@ -326,19 +282,13 @@ def sign_off_html(verified: Verification, received: Received) -> bytes:
     Args:
         verified: What was found of a release; no check failed.
         received: That release.
-
-    Raises:
-        InputSchemaError: Its manifest changed meanwhile.
     """
-    data = received.folder.read(MANIFEST_NAME)
-    if strict_json(data) != received.body:
-        raise InputSchemaError(f"{MANIFEST_NAME} changed while it was verified; verify it again")
     body = _plain(received.body)
     context = {
         **facts_of(ReleaseManifest.from_json(body)),
         "body": body,
         "verified": verified,
-        "digest": hashlib.sha256(data).hexdigest(),
+        "digest": received.folder.manifest_sha256,
     }
     styles = ("promise.css", "sign-off.css")
     title = f"Sign-off of {body['release_id']}"

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support import received
 from tests.support.correspondence_naive import best_of_all
 from tests.support.keys import randomness
 from tests.support.releasing import csv_log, tracecloak
@@ -310,14 +311,18 @@ def test_nobody_is_excluded_who_can_be_the_victim(world: World) -> None:
 
 
 def test_what_is_known_of_the_releases_is_read_from_their_manifests(tmp_path: Path) -> None:
+    release = received.made(tmp_path, "pretsa", 2)
+
     def made(**params: Any) -> Making:
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        folder.mkdir()
         method = params.pop("method", "tlkc")
         kind = params.pop("kind", "syntactic")
-        body = {"method": method, "guarantee": {"kind": kind}, "params": params}
-        (folder / "manifest.json").write_text(json.dumps(body))
-        return making_of(str(folder), Making())
+
+        def edit(body: Any) -> None:
+            body |= {"method": method, "params": params}
+            body["guarantee"] |= {"kind": kind, "epsilon": 1, "delta": 0}
+
+        received.edited(release, edit)
+        return making_of(str(release), Making())
 
     by_kind = {
         kind: made(k=7, knowledge_kind=kind, time_unit="days").suppressed

@@ -184,7 +184,7 @@ def test_what_is_no_release_or_no_table_is_refused(
     without = made(tmp_path / "w", "w", "csv")
     deltalake.write_deltalake(str(tmp_path / "others"), pa.table({"x": [1]}))
     cases = (
-        (tmp_path, f"delta:{tmp_path}/t", 2, "no folder of a release"),
+        (tmp_path, f"delta:{tmp_path}/t", 3, "holds no manifest.json"),
         (changed, f"delta:{tmp_path}/t", 5, "tracecloak verify"),
         (without, f"delta:{tmp_path}/t", 2, "no log in Parquet"),
         (release, f"delta:{tmp_path}/t@3", 2, "has no version"),

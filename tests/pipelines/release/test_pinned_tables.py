@@ -26,6 +26,7 @@ from tracecloak.examination.evaluation.as_released import as_released
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 deltalake = pytest.importorskip("deltalake")
@@ -119,7 +120,8 @@ def test_a_rerun_and_the_judges_read_the_version_of_its_receipt(
     assert release(tmp_path, f"delta:{table}@1") == 2
     # Who judges it reads that version, too, and none where nobody knows which one it was.
     out, log = tmp_path / "out", load_log({"log": f"delta:{table}"})
-    assert as_released(log, str(out), KeyStore(tmp_path / "keys")).log == (f"delta:{table}@0",)
+    received = Received.at(str(out))
+    assert as_released(log, received, KeyStore(tmp_path / "keys")).log == (f"delta:{table}@0",)
     monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "others"))
     for judge, to in (("evaluate", "--output"), ("report", "--output"), ("linkage", "--report")):
         command = ("attack", "linkage") if judge == "linkage" else (judge,)

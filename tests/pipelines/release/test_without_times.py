@@ -17,11 +17,13 @@ import pytest
 import yaml
 
 from tests.golden.releases import data_of, example_config, log_file
-from tests.support.releasing import manifest, tracecloak
+from tests.support.received import edited, rewritten
+from tests.support.releasing import tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.examination.measure.released import read_manifest, released_source
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.transforms.publish.times_data import NO_STARTS, NO_TIMES
 
@@ -110,13 +112,17 @@ def test_a_log_with_the_seconds_of_an_earlier_version_is_read(tmp_path: Path) ->
     release = released(tmp_path, "variant-histogram")
     [part, *_] = sorted((release / "log").iterdir())
     stamped = pq.read_table(part).rename_columns(["case_id", "activity", "timestamp"])
-    now = released_source(str(release), read_manifest(str(release)))
-    assert now is not None and now.mapping.timestamp == "event_index"
-    body = manifest(release)
-    body["tool"]["version"] = "0.1.0"
-    body["outputs"] = [one for one in body["outputs"] if one["path"] == f"log/{part.name}"]
-    seconds = stamped["timestamp"].cast(pa.timestamp("s", "UTC"))
+    now = Contents(Received.at(str(release))).whole()
+    assert now is not None and now.durations.max() < 100
+    seconds = stamped["timestamp"].cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC"))
     pq.write_table(stamped.set_column(2, "timestamp", seconds), part)
-    before = released_source(str(release), body)
-    assert before is not None
-    assert sum(batch.num_rows for batch in before.events()) == stamped.num_rows
+    rewritten(release, f"log/{part.name}", part.read_bytes())
+    of_part = (f"log/{part.name}", "statement.md")
+
+    def earlier(body: Any) -> None:
+        body["tool"]["version"] = "0.1.0"
+        body["outputs"] = [one for one in body["outputs"] if one["path"] in of_part]
+
+    edited(release, earlier)
+    before = Contents(Received.at(str(release))).whole()
+    assert before is not None and before.n_events == stamped.num_rows

@@ -1,0 +1,380 @@
+"""Folders that an attacker made: every command that reads a release refuses them, within bounds.
+
+Each command runs in a process of its own, forked from one that has loaded the libraries, so that
+its memory, its time and its exit code are seen from outside.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.received import copied, digest_of, edited, made, rewritten
+from tests.support.releasing import as_typed
+from tests.support.tiers import at_night
+from tracecloak.pipelines.verification import folder
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.findings import Wrong
+from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet, _thrift, footer_of
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.pipelines.verification.verify import verify
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+COMMANDS = ("verify", "append", "evaluate", "report")
+if importlib.util.find_spec("deltalake") is None:
+    COMMANDS = ("verify", "evaluate", "report")
+SECONDS, MEGABYTES = 20, 500
+_N = 30_000_000
+
+
+def parquet(table: pa.Table, path: Path) -> None:
+    """Writes a file over one of a release, with what that says of the release."""
+    about = pq.read_schema(path).metadata
+    pq.write_table(table.replace_schema_metadata(about), path, compression="zstd")
+
+
+def equal_rows(path: Path, n: int) -> None:
+    """Each column of n rows is its first value over and over."""
+    old = pq.read_table(path)
+    first = pa.array([0]).take(pa.nulls(n, pa.int8()).fill_null(0))
+    parquet(
+        pa.table({c: old[c].combine_chunks().slice(0, 1).take(first) for c in old.column_names}),
+        path,
+    )
+
+
+def listed(release: Path, *names: str) -> None:
+    """Lists files as they are now."""
+    for name in names:
+        rewritten(release, name, (release / name).read_bytes())
+
+
+def altered(release: Path, name: str) -> None:
+    data = bytearray((release / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (release / name).write_bytes(data)
+
+
+def counts(release: Path) -> None:
+    body = json.loads((release / "dfg.json").read_text())
+    body["edges"][0]["count"] += 100
+    (release / "dfg.json").write_text(json.dumps(body))
+
+
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    """What a name leads to has the right bytes, and is outside."""
+    outside = path.parents[2] / f"outside-{path.name}"
+    path.rename(outside)
+    path.symlink_to(outside)
+
+
+def many_rows(release: Path) -> None:
+    equal_rows(release / "dfg.parquet", _N)
+    listed(release, "dfg.parquet")
+
+
+def padded(release: Path) -> None:
+    """With a JSON form of many bytes the manifest allows many rows."""
+    (release / "dfg.json").write_bytes((release / "dfg.json").read_bytes() + b" " * 8_000_000)
+
+
+def long_text(release: Path) -> None:
+    padded(release)
+    old = pq.read_table(release / "dfg.parquet")
+    column = pa.DictionaryArray.from_arrays(
+        pa.nulls(6_000_000, pa.int32()).fill_null(0), ["x" * 900_000]
+    )
+    plain = old.slice(0, 1).take(pa.nulls(6_000_000, pa.int8()).fill_null(0))
+    with pq.ParquetWriter(
+        release / "dfg.parquet", plain.schema.set(0, pa.field("source", column.type))
+    ) as out:
+        out.write_table(plain.set_column(0, "source", column))
+    listed(release, "dfg.json", "dfg.parquet")
+
+
+def nested(release: Path) -> None:
+    texts = pa.array(["x"]).take(pa.nulls(_N, pa.int8()).fill_null(0))
+    rows = pa.ListArray.from_arrays(pa.array([0, _N], pa.int32()), texts)
+    parquet(pa.table({"source": rows}), release / "dfg.parquet")
+    listed(release, "dfg.parquet")
+
+
+def varint(n: int, length: int = 0) -> bytes:
+    """A number of a Parquet footer, in as many bytes as another one has."""
+    n, out = 2 * n, []
+    while n > 127 or len(out) + 1 < length:
+        out.append(n & 127 | 128)
+        n >>= 7
+    return bytes([*out, n])
+
+
+def lying_footer(release: Path) -> None:
+    """The footer says that there are 12 rows, and the pages have 30 million."""
+    many_rows(release)
+    data = (release / "dfg.parquet").read_bytes()
+    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    truth = varint(_N)
+    footer = data[begin:].replace(truth, varint(12, len(truth)))
+    (release / "dfg.parquet").write_bytes(data[:begin] + footer)
+    listed(release, "dfg.parquet")
+
+
+def huge_footer(release: Path) -> None:
+    old = pq.read_table(release / "dfg.parquet")
+    pq.write_table(old.replace_schema_metadata({"a": "x" * 200_000_000}), release / "dfg.parquet")
+    listed(release, "dfg.parquet")
+
+
+def many_events(release: Path) -> None:
+    name = next(release.glob("log/*.parquet"))
+    equal_rows(name, _N)
+    listed(release, f"log/{name.name}")
+
+
+def bomb_of_xes(release: Path) -> None:
+    """Two gigabytes of spaces in two megabytes."""
+    text = gzip.decompress((release / "log.xes.gz").read_bytes())
+    head, _, rest = text.partition(b"<trace>")
+    spaces = gzip.compress(b" " * (64 << 20), 1) * 32
+    data = gzip.compress(head) + spaces + gzip.compress(b"<trace>" + rest)
+    rewritten(release, "log.xes.gz", data)
+
+
+def manifest(release: Path, data: bytes) -> None:
+    (release / "manifest.json").write_bytes(data)
+
+
+def pointed(release: Path, place: str) -> Path:
+    """A folder of releases, whose pointer leads to a link to the release."""
+    folder_ = release.parent / "releases"
+    folder_.mkdir()
+    (folder_ / "run_id=x").symlink_to(release)
+    (folder_ / "latest.json").write_text(json.dumps({"path": place}))
+    return folder_
+
+
+def pipe_as_pointer(release: Path) -> Path:
+    (release / "manifest.json").unlink()
+    pipe(release / "latest.json")
+    return release
+
+
+def device(release: Path) -> None:
+    (release / "dfg.json").unlink()
+    (release / "dfg.json").symlink_to("/dev/zero")
+
+
+def graph(release: Path, data: bytes) -> None:
+    rewritten(release, "dfg.json", data)
+
+
+def faults(release: Path) -> None:
+    edited(release, lambda body: body.update(outputs=[0] * 1_000_000))
+
+
+Change = Callable[[Path], Path | None]
+# What is done to the release of a log or of a graph; the exit codes of verify and append, and of
+# evaluate and report, which read one form of a log and JSON of a graph. Those that are slow are
+# run at night.
+BY_DAY: dict[str, tuple[str, Change, int, int]] = {
+    "nothing": ("log", lambda r: None, 0, 0),
+    "another count": ("graph", counts, 5, 3),
+    "another count in Parquet": ("graph", lambda r: altered(r, "dfg.parquet"), 5, 3),
+    "another event in CSV": ("log", lambda r: altered(r, "log.csv.gz"), 5, 3),
+    "a pipe": ("graph", lambda r: pipe(r / "dfg.json"), 5, 3),
+    "a pipe as manifest": ("graph", lambda r: pipe(r / "manifest.json"), 5, 3),
+    "a pipe as pointer": ("graph", pipe_as_pointer, 3, 3),
+    "a device": ("graph", device, 5, 3),
+    "a link": ("graph", lambda r: link(r / "dfg.json"), 5, 3),
+    "a folder that is a link": ("log", lambda r: link(r / "log"), 5, 3),
+    "a pointer to a link": ("log", lambda r: pointed(r, "run_id=x"), 3, 3),
+    "30 million rows, as 12": ("graph", lying_footer, 5, 0),
+    "many lists": ("graph", lambda r: graph(r, b"[" + b"[]," * 20_000_000 + b"[]]"), 5, 3),
+    "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
+}
+AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
+    "a link as manifest": ("graph", lambda r: link(r / "manifest.json"), 5, 3),
+    "a pointer that leads out": ("log", lambda r: pointed(r, f"../{r.name}"), 3, 3),
+    "30 million rows": ("graph", many_rows, 5, 0),
+    "30 million values in a row": ("graph", nested, 5, 0),
+    "one text 6 million times": ("graph", long_text, 5, 0),
+    "a huge footer": ("graph", huge_footer, 5, 0),
+    "30 million events": ("log", many_events, 5, 3),
+    "spaces in XES": ("log", bomb_of_xes, 5, 0),
+    "deep lists": ("graph", lambda r: graph(r, b"[" * 5_000_000), 5, 3),
+    "a manifest of many faults": ("graph", faults, 5, 3),
+    "a manifest without an end": ("graph", lambda r: manifest(r, b" " * (20 << 20)), 5, 3),
+}
+HOSTILE = BY_DAY | AT_NIGHT
+
+_RUN = """
+import importlib, json, os, signal, sys
+for name in (
+    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.verification.page",
+    "pipelines.outcomes.tables", "examination.evaluation.evaluate", "examination.report.internal",
+):
+    importlib.import_module("tracecloak." + name)
+from tracecloak.pipelines.commands.main import main
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signal.alarm(120)
+        try:
+            code = main(json.loads(line))
+        except BaseException:
+            code = 99
+        os._exit(code)
+    _, status, used = os.wait4(child, 0)
+    seconds = used.ru_utime + used.ru_stime
+    found = os.waitstatus_to_exitcode(status), used.ru_maxrss >> 10, seconds
+    print(json.dumps(found), flush=True)
+"""
+Runner = Callable[..., tuple[int, int, float]]
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The release of a log in three forms, and that of a graph."""
+    place = tmp_path_factory.mktemp
+    return {"log": made(place("log"), "pretsa", 2), "graph": made(place("graph"), "private-dfg", 3)}
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Runner]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def run(*argv: object) -> tuple[int, int, float]:
+            process.stdin.write(json.dumps(list(map(str, argv))) + "\n")
+            process.stdin.flush()
+            code, megabytes, seconds = json.loads(process.stdout.readline())
+            return code, megabytes, seconds
+
+        yield run
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("name", [*BY_DAY, *map(at_night, AT_NIGHT)])
+def test_every_command_refuses_a_hostile_folder_within_bounds(
+    releases: dict[str, Path],
+    tmp_path: Path,
+    name: str,
+    runner: Runner,
+) -> None:
+    kind, change, *codes = HOSTILE[name]
+    (tmp_path / "in").mkdir()
+    release = copied(releases[kind], tmp_path / "in")
+    release = change(release) or release
+    log = (
+        "--log",
+        releases[kind].parents[1] / "log.csv",
+        "--key_store",
+        tmp_path / "keys",
+        "--quiet",
+    )
+    argv = {
+        "verify": (),
+        "append": ("--table", f"delta:{tmp_path}/table", "--quiet"),
+        "evaluate": (*log, "--output", tmp_path / "e"),
+        "report": (*log, "--output", tmp_path / "r.html", "--no_linkage"),
+    }
+    found = {command: runner(command, release, *argv[command]) for command in COMMANDS}
+    expected = dict(zip(argv, [codes[0]] * 2 + [codes[1]] * 2, strict=True))
+    assert {c: code for c, (code, _, _) in found.items()} == {c: expected[c] for c in COMMANDS}
+    assert max(megabytes for _, megabytes, _ in found.values()) < MEGABYTES, found
+    assert max(seconds for _, _, seconds in found.values()) < SECONDS, found
+
+
+def test_bytes_that_are_changed_after_they_were_digested_are_not_read(
+    releases: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = copied(releases["log"], tmp_path)
+    received = Received.at(str(release))
+    part = next(release.glob("log/*.parquet"))
+    whole = Contents(received).whole()
+    assert whole is not None and VariantHistogram.from_traces(whole).n_variants
+    with part.open("r+b") as stream:  # in place, so that an open file changes as well
+        stream.seek(part.stat().st_size // 2)
+        byte = stream.read(1)[0]
+        stream.seek(-1, os.SEEK_CUR)
+        stream.write(bytes([byte ^ 1]))
+    with pytest.raises(Wrong, match="changed while it was read"):
+        Contents(received).whole()
+    monkeypatch.setattr(folder, "_BLOCK_BYTES", 7)  # blocks that end anywhere
+    again = Received.at(str(releases["log"])).folder
+    assert isinstance(again, ReceivedFolder)
+    with again.open("statement.md") as stream:
+        data = stream.read(3) + stream.read()
+        assert (
+            stream.seek(-5, os.SEEK_END) and data == (releases["log"] / "statement.md").read_bytes()
+        )
+        assert stream.read() == data[-5:]
+
+
+@pytest.mark.parametrize("field", ["size", "values", "encoding"])
+def test_headers_of_pages_that_lie_are_refused(releases: dict[str, Path], field: str) -> None:
+    """Arrow believes them: a page of a gigabyte, more rows, texts that are made of others."""
+    data = (releases["graph"] / "dfg.parquet").read_bytes()
+    assert sum(batch.num_rows for batch in BoundedParquet(io.BytesIO(data)).batches())
+    at = footer_of(io.BytesIO(data)).metadata.row_group(0).column(0).data_page_offset
+    header, n_bytes = _thrift(data[at : at + 1000])
+    was, is_now = {
+        "size": (varint(header[2]), varint(1 << 30)),
+        "values": (b"\x2c\x15" + varint(header[5][1]), b"\x2c\x15" + varint(header[5][1] + 1)),
+        "encoding": (varint(header[5][2]) + b"\x15", varint(7) + b"\x15"),
+    }[field]
+    changed = data[at : at + n_bytes].replace(was, is_now, 1)
+    assert changed != data[at : at + n_bytes]
+    with pytest.raises((ValueError, IndexError)):
+        assert BoundedParquet(io.BytesIO(data[:at] + changed + data[at + n_bytes :])).n_rows
+
+
+@pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError, TimeoutError])
+def test_a_machine_that_is_too_small_fails_no_release(
+    releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def too_much(*_: object) -> None:
+        raise error("too much")
+
+    monkeypatch.setattr(VariantHistogram, "from_traces", too_much)
+    monkeypatch.setattr("tracecloak.pipelines.verification.log_forms.in_order", too_much)
+    found = verify(str(releases["log"]))
+    undecided = [finding for finding in found.findings if finding.state == "unsure"]
+    assert found.verdict == "unsure" and {"data", "numbers"} <= {f.check for f in undecided}
+    assert all(finding.sentence.startswith("Not checked") for finding in undecided)
+
+
+def test_who_judges_names_the_manifest(
+    releases: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release, log = releases["graph"], releases["graph"].parents[1] / "log.csv"
+    digest = digest_of(release / "manifest.json").decode()
+    for command in ("evaluate", "report"):
+        output = tmp_path / command
+        assert not as_typed(command, release, "--log", log, "--output", output, "--json")
+        assert json.loads(capsys.readouterr().out)["manifest_sha256"] == digest
+        assert not as_typed(command, release, "--log", log, "--output", output)
+        assert digest in capsys.readouterr().out
+    pages = [tmp_path / "evaluate.md", tmp_path / "evaluate.html", tmp_path / "report"]
+    assert all(digest in page.read_text() for page in pages)
+    assert json.loads((tmp_path / "evaluate.json").read_text())["manifest_sha256"] == digest
