@@ -474,6 +474,8 @@ def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, lengt
         (lambda: sensitivity.of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
         (lambda: sensitivity.of_steps(0), "max_trace_length must be at least 1, got 0"),
         (lambda: sensitivity.of_count(0), "a change must be an exact number above 0, got 0"),
+        (lambda: sensitivity.of_clipped_cells(0), "l2_clip must be at least 1, got 0"),
+        (lambda: sensitivity.of_clipped(0, 1, is_pure=False), "l2_clip must be at least 1, got 0"),
         (lambda: sensitivity.of_clipped_flows(1), "l2_clip must be at least 2 lattice units"),
         (lambda: sensitivity.of_distinct_cells(0), "n_cells must be at least 1"),
         (lambda: sensitivity.of_distinct_cells(3, 0), "max_cases must be at least 1"),

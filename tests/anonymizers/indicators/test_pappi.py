@@ -52,6 +52,17 @@ def test_the_noise_is_as_wide_as_the_paper_says(mechanism: str) -> None:
     assert np.mean(np.abs(off)) == pytest.approx(scale, rel=0.35)
 
 
+@pytest.mark.parametrize(("mechanism", "factor"), [("laplace", 1), ("interval", 2)])
+def test_an_interval_has_the_number_with_a_probability_of_95_percent(
+    mechanism: str, factor: int
+) -> None:
+    """Of noise with the scale b, |noise| < b ln 20 with a probability of 1 - 1 / 20."""
+    cases = ["AAB"] * 5_000 + ["AB"] * 5_000
+    share = rows(params(mechanism=mechanism), 0, *cases)[1]
+    half = math.log(20) * 2 * factor / len(cases)
+    assert (share.low, share.high) == pytest.approx((share.value - half, share.value + half))
+
+
 def test_a_case_in_place_of_another_moves_no_sum_by_more_than_its_range() -> None:
     counter = AggregatesOfCases(params())
     words = ["".join(w) for n in (1, 2, 3) for w in itertools.product("AB", repeat=n)]

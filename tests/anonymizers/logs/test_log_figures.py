@@ -19,7 +19,13 @@ import tracecloak.anonymizers.logs
 from tests.support.generators import answer_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.logs.estimates import Estimate, cases_of, figure_within
+from tracecloak.anonymizers.logs.estimates import (
+    OF_CORRECTION,
+    Estimate,
+    cases_of,
+    figure_within,
+    of_clipped,
+)
 from tracecloak.anonymizers.logs.flow_figures import flow_figures
 from tracecloak.anonymizers.logs.log_figures import figures_of_log, time_figures
 from tracecloak.anonymizers.noise.noting import Noting
@@ -60,6 +66,13 @@ def test_the_interval_is_that_of_the_estimate_and_reaches_to_the_released_number
     far = Estimate(100.0, 25.0).figure("cases", (), 150, "measured")
     assert (far.low, far.value, far.high) == (90, 150, 150)
     assert figure_within("cases", (), 0, (-8.0, 3.2), "measured").low == 0
+
+
+def test_of_cases_that_nothing_is_left_of_the_sum_says_what_it_says() -> None:
+    """Catches a division by what is left: nothing is if the clip is below every case."""
+    row = Measure(sums.EVENTS, (), 50.0, 6.0)
+    assert of_clipped(row, 8.0, 0.0).value == 50 and of_clipped(row, 8.0, 4.0).value == 100
+    assert of_clipped(row, 8.0, 0.0).variance == 6**2 + (OF_CORRECTION * 8) ** 2
 
 
 def test_of_two_estimates_the_more_precise_one_weighs_more() -> None:

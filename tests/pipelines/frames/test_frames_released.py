@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
 import random
 import subprocess
@@ -23,6 +25,7 @@ from tracecloak.pipelines.frames.doors import of_frame
 from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.schemas.errors import BudgetExhausted, InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.formats.registry import FILE_KEYS
 
 NAMES = ["Check", "Pay", "Register", "Reject"]
 GRAPH = {"method": "private-dfg", "epsilon": 2, "vocabulary": NAMES, "max_trace_length": 6}
@@ -216,11 +219,17 @@ def test_a_vocabulary_lists_what_a_frame_has() -> None:
         tracecloak.vocabulary(df, activity="step")
 
 
-@pytest.mark.parametrize("key", ["log", "delimiter", "runner", "query", "window"])
-def test_keys_of_files_are_refused_by_name(key: str) -> None:
+def test_keys_of_files_are_refused_by_name() -> None:
     """Catches a key that is taken and has no effect."""
-    with pytest.raises(UsageError, match=f"^{key} is for files"):
-        tracecloak.release(events(), **GRAPH, **{key: "x"})
+    calls: tuple[Callable[..., Any], ...] = (
+        functools.partial(tracecloak.release, **GRAPH),
+        functools.partial(tracecloak.plan, **GRAPH),
+        tracecloak.vocabulary,
+    )
+    of_files = ("log", "query", "database", "input_format", *FILE_KEYS, "runner", "schedule")
+    for call, key in itertools.product(calls, (*of_files, "window", "book", "book_key", "jobs")):
+        with pytest.raises(UsageError, match=f"^{key} is for files"):
+            call(events(), **{key: "x"})
     with pytest.raises(UsageError, match=r"^epsilon is given twice"):
         tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 

@@ -289,6 +289,16 @@ def in_page(release: Path, old: bytes, new: bytes) -> None:
     rewritten(release, "report.html", data.replace(old, new))
 
 
+def carried(release: Path, edit: Callable[[Any], object]) -> None:
+    """Changes the promise that a Parquet file carries."""
+    read = pq.read_table(release / PART)
+    body = json.loads(read.schema.metadata[b"tracecloak.release"])
+    edit(body)
+    sink = pa.BufferOutputStream()
+    pq.write_table(read.replace_schema_metadata({"tracecloak.release": json.dumps(body)}), sink)
+    rewritten(release, PART, sink.getvalue().to_pybytes())
+
+
 PART = "log/part-00000.parquet"
 LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a byte of a part": (lambda r: (r / PART).write_bytes(b"x"), {"files"}),
@@ -424,6 +434,19 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
         {"manifest"},
     ),
     "depth": (lambda r: (r / "manifest.json").write_text("[" * 10**6), {"manifest"}),
+    # Of params and randomness a file may carry less than the manifest has, and of nothing else.
+    "a promise in Parquet that leaves out what is not covered": (
+        lambda r: carried(r, lambda b: b["guarantee"].pop("not_covered")),
+        {"copies"},
+    ),
+    "a promise in Parquet of another parameter": (
+        lambda r: carried(r, lambda b: b["params"].update(k=50)),
+        {"copies"},
+    ),
+    "a promise in Parquet whose parameters are none": (
+        lambda r: carried(r, lambda b: b.update(params=5)),
+        {"copies"},
+    ),
     "a public key alone": (lambda r: (r / "manifest.json.pub").write_text("x"), {"signature"}),
 }
 

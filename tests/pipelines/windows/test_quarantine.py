@@ -148,6 +148,24 @@ def test_what_can_be_read_is_not_left_out(
     assert not list((lake.folder / "keys").rglob("left-out.json"))
 
 
+@pytest.mark.parametrize(
+    ("flags", "mend"),
+    [
+        (("--by", "", "--reason", "ticket 17"), "by is missing"),
+        (("--by", "A. Operator", "--reason", ""), "reason is missing"),
+        (("--reason", "ticket 17"), "by is missing"),
+        ((*DECIDED, "--readmit", "x"), "quarantine and readmit exclude each other"),
+    ],
+)
+def test_nobody_decides_nothing(
+    lake: Damaged, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], mend: str
+) -> None:
+    """Catches a decision that has no name or no reason, and one that is two."""
+    assert lake.quarantine("2026-02", *flags) == 2
+    assert mend in capsys.readouterr().err
+    assert not list((lake.folder / "keys").rglob("left-out.json"))
+
+
 def test_a_store_that_does_not_answer_makes_no_file_unreadable(
     lake: Damaged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

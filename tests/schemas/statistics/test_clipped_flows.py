@@ -21,10 +21,11 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_cells import (
     MAX_UNITS,
+    ClippedCells,
     _floored_roots,
     _floored_roots_of_any_size,
 )
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cells_of_flows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 Cell = tuple[str, str, int]
@@ -255,6 +256,13 @@ def test_parameters_out_of_range_are_refused(clip, units, edges, message):
     points = None if edges is None else np.array(edges)
     with pytest.raises(UsageError, match=message):
         ClippedFlows.from_traces(trace_batch({"c": "A"}), clip, units, points)
+
+
+@pytest.mark.parametrize("clip", [0, -1])
+def test_a_clip_of_nothing_is_refused(clip):
+    with pytest.raises(UsageError, match=f"l2_clip_units must be at least 1, got {clip}"):
+        ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), clip, 1)
+    ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), 1, 1)
 
 
 def test_a_clip_of_1_would_leave_nothing():

@@ -66,6 +66,19 @@ def test_a_number_and_its_interval_in_words(
         ([row(0.02, 0.015, 0.024, "share")], ["0 %", "0.5 %", "1 %", "1.5 %", "2 %", "2.5 %"]),
         ([row(20 * HOUR, 18 * HOUR, 22 * HOUR, "s")], ["0", "6 h", "12 h", "18 h", "24 h"]),
         ([row(6.8 * DAY, 5 * DAY, 9 * DAY, "s")], ["0", "2 d", "4 d", "6 d", "8 d", "10 d"]),
+        # Steps of days are for times: a count as large has those of numbers.
+        (
+            [row(6.8 * DAY, 5 * DAY, 9 * DAY)],
+            [f"{n},000" if n else "0" for n in range(0, 801, 200)],
+        ),
+        (
+            [row(250 * DAY, 2 * DAY, 450 * DAY, "s")],
+            ["0", "100 d", "200 d", "300 d", "400 d"],
+        ),
+        (
+            [row(900 * DAY, 9 * DAY, 990 * DAY, "s")],
+            ["0", "200 d", "400 d", "600 d", "800 d", "1,000 d"],
+        ),
         ([row(0, 0, 0)], ["0", "1"]),
         ([row(-3, -4, -2, "")], ["-4", "-3", "-2", "-1", "0"]),
     ],

@@ -207,6 +207,23 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
         source(f"delta:{table}@0")
 
 
+def test_deleted_rows_of_a_file_that_the_table_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a library that names a file otherwise there: its deleted rows would be read."""
+    write(table := tmp_path / "visits", ROWS)
+    delete_by_vector(table, 1, "parquet", [0])
+    path_of = delta.path_of
+
+    def with_a_part(uri: str) -> str:
+        return path_of(uri) + ("" if uri.startswith(str(tmp_path)) else "-2")
+
+    assert len(events_of(source(f"delta:{table}"))) == len(ROWS) - 1
+    monkeypatch.setattr(delta, "path_of", with_a_part)
+    with pytest.raises(InputSchemaError, match="deleted rows for 1 files that are not among"):
+        source(f"delta:{table}")
+
+
 def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

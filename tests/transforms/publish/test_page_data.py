@@ -20,6 +20,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
 from tracecloak.transforms.publish import map_data as map_module
+from tracecloak.transforms.publish import report
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
 from tracecloak.transforms.publish.figures_data import figures_data, folded_map
@@ -119,6 +120,19 @@ def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None
     variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
     [row] = variants_data(variants, [])["rows"]
     assert (row["codes"], row["n_events"], row["count"]) == ([0, 1, 0], 6, 2)
+
+
+@pytest.mark.parametrize(("most", "is_said"), [(1, True), (2, False), (3, False)])
+def test_a_page_says_that_it_has_not_all_variants_where_it_has_not(
+    monkeypatch: pytest.MonkeyPatch, most: int, is_said: bool
+) -> None:
+    monkeypatch.setattr(variants_module, "MAX_VARIANTS", most)
+    traces = log(("AB", 0), ("AB", 0), ("B", 0))
+    variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
+    shown = report._Shown()
+    shown._show_variants(variants, None, has_kinds=False)
+    sentence = f" This page has the first {most}." if is_said else ""
+    assert shown.variants_told == f"The release has 2 of them, the most frequent first.{sentence}"
 
 
 def test_the_graph_of_variants_is_that_of_their_cases() -> None:
