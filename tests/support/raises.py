@@ -102,6 +102,7 @@ def hook(folder: Path) -> None:
     import marshal
     from importlib.machinery import SourceFileLoader
 
+    os.makedirs(folder / "code", exist_ok=True)
     seen: set[str] = set()
     plain = SourceFileLoader.get_code
     floors = tuple(f"{floor}/" for floor in FLOORS)
@@ -144,7 +145,6 @@ def begin(folder: Path) -> None:
     import sysconfig
 
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "code").mkdir(parents=True)
     line = (
         f"import os; {VARIABLE!r} in os.environ and "
         f"exec(open({__file__!r}).read(), {{'__name__': 'raises', '__file__': {__file__!r}}})\n"

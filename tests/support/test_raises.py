@@ -36,7 +36,6 @@ def test_every_line_of_the_list_is_a_raise_with_a_reason() -> None:
 
 def test_what_is_reached_is_noted_also_by_a_process_that_is_killed(tmp_path: Path) -> None:
     """Catches a note that waits for the end of its process, and a statement that is moved."""
-    (tmp_path / "code").mkdir()
     program = _PROGRAM.format(file=raises.__file__)
     for _ in range(2):  # the second time from what the first has compiled
         done = subprocess.run(

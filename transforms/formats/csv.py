@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -247,9 +247,7 @@ _MARKS = "tracecloak.unreadable"
 
 
 def _marked(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return _UNREADABLE, error.end
+    return _UNREADABLE, cast(UnicodeDecodeError, error).end  # nothing is encoded so
 
 
 codecs.register_error(_MARKS, _marked)

@@ -36,7 +36,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from xml.parsers import expat
 
 import numpy as np
@@ -880,9 +880,7 @@ _BYTES_OF_CODE_UNITS = {
 
 
 def _marked(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
-    return _NO_CHARACTER, error.end
+    return _NO_CHARACTER, cast(UnicodeDecodeError, error).end  # nothing is encoded so
 
 
 codecs.register_error(_MARKS, _marked)

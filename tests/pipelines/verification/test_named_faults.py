@@ -1,0 +1,285 @@
+"""What `verify` says of each fault of a received release, by the check that must say it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.verification.test_verify import (
+    PART,
+    STEP,
+    graph_release,
+    log_release,
+    step,
+    stream_release,
+    table,
+    unlisted,
+    xes,
+)
+from tests.support.received import copied, edited, made, rewritten
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.verification import promise, received
+from tracecloak.pipelines.verification.promise import log_attributes
+from tracecloak.pipelines.verification.verify import verify
+from tracecloak.transforms.publish.log_files import GZIP_LEVEL
+
+__all__ = ["graph_release", "log_release", "stream_release"]  # fixtures of test_verify.py
+
+PARTS = (PART, "log/part-00001.parquet")
+
+
+def unmarked(release: Path) -> None:
+    """Takes the promise out of a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(release / PART).replace_schema_metadata(None), sink)
+    rewritten(release, PART, sink.getvalue().to_pybytes())
+
+
+def in_every_part(release: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    for part in PARTS:
+        table(release, part, change)
+
+
+def in_csv(release: Path, old: bytes, new: bytes) -> None:
+    data = gzip.decompress((release / "log.csv.gz").read_bytes())
+    assert old in data
+    rewritten(release, "log.csv.gz", gzip.compress(data.replace(old, new, 1), GZIP_LEVEL))
+
+
+def parquet_alone(release: Path) -> None:
+    for name in ("log.csv.gz", "log.xes.gz", "dfg.json"):
+        unlisted(release, name)
+
+
+def texts_alone_of_nobody(release: Path) -> None:
+    for part in PARTS:
+        unlisted(release, part)
+    edited(release, lambda b: b.update(method="nobody"))
+
+
+def beyond_the_end(release: Path) -> None:
+    """Adds a step after the last one, which is as one of the epoch is in all else."""
+    stream = json.loads((release / "manifest.json").read_text())["stream"]
+    number = stream["n_steps"] + 1
+    path = release / f"{STEP[:-6]}{number:06d}.json"
+    shutil.copy(release / f"{STEP}.json", path)
+    end_us = stream["start_us"] + (number + 1) * stream["period_us"]
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "step": number, "end_us": end_us, "n_steps_left": -2}))
+
+
+def without_steps(release: Path) -> None:
+    for path in release.glob("product=*/**/step-*"):
+        path.unlink()
+
+
+# Of which release, what is done to it, the check that says so, how it ends, and what it says.
+FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
+    "a statement in another encoding": (
+        "log",
+        lambda r: rewritten(r, "statement.md", b"\xff\xfe"),
+        "statement",
+        "failed",
+        "no text in UTF-8",
+    ),
+    "another column in one part": (
+        "log",
+        lambda r: table(r, PART, lambda t: t.append_column("x", t["activity"])),
+        "data",
+        "failed",
+        "has other columns than",
+    ),
+    "columns in another order": (
+        "log",
+        lambda r: in_every_part(r, lambda t: t.select(t.column_names[::-1])),
+        "data",
+        "failed",
+        "a log begins with the columns",
+    ),
+    "a column of another type": (
+        "log",
+        lambda r: in_every_part(
+            r, lambda t: t.append_column("x", pa.array([0] * len(t), pa.int8()))
+        ),
+        "data",
+        "failed",
+        "has a column of a type or name that no release has",
+    ),
+    "a record of CSV that is torn": (
+        "log",
+        lambda r: in_csv(r, b"\n", b"\n\xff,"),
+        "data",
+        "failed",
+        "log.csv.gz",
+    ),
+    "a promise that Parquet does not carry": (
+        "log",
+        unmarked,
+        "copies",
+        "failed",
+        "carries no promise",
+    ),
+    "a key of XES twice": (
+        "log",
+        lambda r: xes(
+            r,
+            b"\t<trace>",
+            b'\t<string key="x" value="1"/><string key="x" value="2"/>\n\t<trace>',
+        ),
+        "copies",
+        "failed",
+        "no XES that can be read",
+    ),
+    "one form alone": ("log", parquet_alone, "forms", "not applicable", "in two forms"),
+    "a log without types of a method that nobody knows": (
+        "log",
+        texts_alone_of_nobody,
+        "data",
+        "unsure",
+        "does not know the method nobody",
+    ),
+    "an inner version that is not here": (
+        "log",
+        lambda r: edited(r, lambda b: b.update(inner_versions={"x": 9})),
+        "method",
+        "unsure",
+        "version 9 of x",
+    ),
+    "a method that was removed": (
+        "log",
+        lambda r: edited(r, lambda b: b.update(method=min(METHODS.removed))),
+        "method",
+        "unsure",
+        "was removed from tracecloak",
+    ),
+    "other caveats of times": (
+        "log",
+        lambda r: edited(r, lambda b: b.update(time_caveats=["none"])),
+        "method",
+        "failed",
+        "time_caveats in",
+    ),
+    "a property that nobody verifies": (
+        "graph",
+        lambda r: edited(r, lambda b: b.update(verified=True)),
+        "property",
+        "failed",
+        "says that a property of the log was verified: none is",
+    ),
+    "a check that the method does not make": (
+        "graph",
+        lambda r: edited(r, lambda b: b.update(verified=True)),
+        "method",
+        "failed",
+        "verified in",
+    ),
+    "a graph in no Parquet": (
+        "graph",
+        lambda r: rewritten(r, "dfg.parquet", b"PAR1" + b"x" * 300 + b"PAR1"),
+        "data",
+        "failed",
+        "dfg.parquet is no Parquet file that can be read",
+    ),
+    "no part of the budget": (
+        "graph",
+        lambda r: edited(r, lambda b: b.update(spends=[])),
+        "budget",
+        "failed",
+        "no part of the budget is listed",
+    ),
+    "a part of the budget that contradicts itself": (
+        "graph",
+        lambda r: edited(r, lambda b: b["spends"][0]["blocks"][1].update(sensitivity="0")),
+        "budget",
+        "failed",
+        "its numbers contradict each other",
+    ),
+    "a step after the last one": (
+        "stream",
+        beyond_the_end,
+        "data",
+        "failed",
+        "the epoch has no step of this number",
+    ),
+    "a step of no kind": (
+        "stream",
+        lambda r: step(r, cells=5),
+        "data",
+        "failed",
+        "is no release of a step",
+    ),
+    "a table of a step that is none": (
+        "stream",
+        lambda r: (r / f"{STEP}.parquet").write_bytes(b"PAR1" + b"x" * 300 + b"PAR1"),
+        "data",
+        "failed",
+        "no Parquet file that can be read",
+    ),
+    "a table of a step with a row less": (
+        "stream",
+        lambda r: pq.write_table(
+            pq.read_table(r / f"{STEP}.parquet").slice(1), r / f"{STEP}.parquet"
+        ),
+        "data",
+        "failed",
+        "says something else than",
+    ),
+    "no step yet": ("stream", without_steps, "data", "not applicable", "No step has been"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_by_its_check(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
+    """Catches a guard that lets its fault through to another check, or to none."""
+    kind, change, check, state, said = FAULTS[name]
+    release = copied(request.getfixturevalue(f"{kind}_release"), tmp_path)
+    change(release)
+    [found] = [f for f in verify(str(release)).findings if f.check == check]
+    assert (found.state, said in found.sentence) == (state, True), found.sentence
+
+
+def test_parameters_of_another_version_may_be_sound(
+    log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = copied(log_release, tmp_path)
+    edited(release, lambda b: b["params"].update(zeal=1))
+    monkeypatch.setattr(received, "TOOL_VERSION", "99.0")
+    [found] = [f for f in verify(str(release)).findings if f.check == "method"]
+    assert found.state == "unsure" and "parameters are of another version" in found.sentence
+
+
+def test_a_shared_script_that_is_not_what_it_is_named_after_is_found(tmp_path: Path) -> None:
+    """Catches a script of somebody else in the folder that the pages of releases share."""
+    release = made(tmp_path, "private-dfg", 3, page="shared")
+    shared = min((release.parent / "_static").iterdir())
+    shared.write_text("alert()")
+    [found] = [f for f in verify(str(release)).findings if f.check == "page"]
+    assert found.state == "unsure" and f"{shared.name} beside the release" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"<lag/>", "no log"),
+        (b'<log><a key="x" value="1"/><a key="x" value="1"/></log>', "a key stands there twice"),
+        (b'<!DOCTYPE log [<!ENTITY a "b">]><log/>', "a DOCTYPE"),
+        (b"<log>" + b" " * 200_000, "too long"),
+    ],
+)
+def test_a_head_of_xes_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, said: str
+) -> None:
+    monkeypatch.setattr(promise, "_LARGEST_HEAD", 100_000)
+    with pytest.raises(ValueError, match=said):
+        log_attributes(io.BytesIO(head), is_gzipped=False)
