@@ -1,0 +1,85 @@
+"""What parameters and kernels refuse that no test of their own file provokes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.keys import release_key
+from tracecloak.anonymizers.accounting.intervals import smallest
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
+from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.schemas.errors import TracecloakError
+
+NAMES = ("A1", "A2", "B1")
+MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
+RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
+STREAM = {"epsilon": "1", "vocabulary": NAMES, "max_trace_length": 5, "horizon": 3}
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "randomness in a pickle": (
+        lambda: pickle.dumps(Randomness(release_key(1), "r", "p", "d")),
+        "does not pickle",
+    ),
+    "a property that no number has": (
+        lambda: smallest(lambda n: False, 1, "threshold"),
+        "no threshold below 2",
+    ),
+    "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
+    **{
+        f"{name}: {said}": (lambda name=name, given=given: params(name, **given), said)
+        for name, given, said in (
+            ("private-log", {"groups": {"A1": "A"}, "group_separator": "_", "group_depth": 1},
+             "exclude each other"),
+            ("private-log", {"groups": {"A1": "A"}, "vocabulary": None}, "groups are of declared"),
+            ("private-log", {"group_separator": "_"}, "go together"),
+            ("private-log", {"groups": {"A1": "A"}, "delta": "0", "max_trace_length": 5},
+             "groups need a delta"),
+            ("private-log", {"groups": {"A1": " "}}, "has no name"),
+            ("private-log", {"groups": {"A1": "B1", "B1": "C"}}, "name of an activity"),
+            ("private-log", {"vocabulary": MANY}, "activities"),
+            ("process-tree", {"vocabulary": MANY}, "activities"),
+            ("dpim", {"vocabulary": MANY}, "activities"),
+            ("sapa", {"vocabulary": MANY, "delta": None}, "activities"),
+            ("sacofa", {"vocabulary": MANY, "delta": None}, "activities"),
+        )
+    },
+    **{
+        f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
+        for name, given, said in (
+            ("dfg", {"guarantee": "w_event", "w_event_steps": 2}, "is for individuals"),
+            ("dfg", {"vocabulary": MANY}, "activities"),
+            ("dfg", {"delta": "0.4", "l2_clip": "5", "allow_large_delta": True}, "delta"),
+            ("log", {"max_cases_per_individual": 2}, "must be 1 for product log"),
+            ("log", {"delta": "1e-6", "groups": {"A1": "A"}}, "groups cannot be released"),
+            ("log", {"attributes": {"x": {"values": ["1", "2"]}}}, "attributes cannot be carried"),
+        )
+    },
+}  # fmt: skip
+
+
+def stream(name: str, **changes: Any) -> Any:
+    product = STREAM_PRODUCTS[name]
+    return product(product.Params(**{**STREAM, **changes}))
+
+
+def params(name: str, **changes: Any) -> Any:
+    method = method_named(name)
+    known = method.Params.model_fields
+    given = {**METHODS[name].examples[0], **RIGOROUS, **changes}
+    given = {key: value for key, value in given.items() if key in known and value is not None}
+    return method.Params(**given)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_by_what_is_public(name: str) -> None:
+    """Catches a guard that is gone: what it keeps out would fail late, or not at all."""
+    call, said = REFUSED[name]
+    with pytest.raises((TracecloakError, ValueError, TypeError), match=said):
+        call()

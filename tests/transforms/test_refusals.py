@@ -1,0 +1,249 @@
+"""What readers, stores and tables of plug-ins refuse that no test of their own file provokes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tracecloak.pipelines.commands import table as commands
+from tracecloak.schemas.errors import (
+    InputSchemaError,
+    NoSuchFile,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.formats import avro, pieces, registry
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.formats.registry_avro import AvroSchemas
+from tracecloak.transforms.inputs import query_result, stores
+from tracecloak.transforms.inputs.databases import check_database, connected
+from tracecloak.transforms.inputs.elsewhere import _expression_of_beam
+from tracecloak.transforms.inputs.object_reader import _ObjectReader
+from tracecloak.transforms.inputs.query_result import query_text, write_result
+from tracecloak.transforms.inputs.s3_store import S3Store
+from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.lakes import tables
+from tracecloak.transforms.models.dfg_svg import write_svg
+from tracecloak.transforms.publish import products
+from tracecloak.transforms.services import kafka_tokens
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.properties import read_properties
+from tracecloak.transforms.sources import SourceFormat, named
+
+UNKNOWN_TYPE = {"type": "record", "name": "a", "fields": [{"name": "x", "type": "b"}]}
+
+
+def schema_of_a_type_that_is_not_there() -> None:
+    schemas = AvroSchemas()
+    schemas.rewritten(json.dumps(UNKNOWN_TYPE))
+    schemas.judge()
+
+
+def long(number: int) -> bytes:
+    """A number as Avro writes it."""
+    zigzag, written = (number << 1) ^ (number >> 63), b""
+    while zigzag > 0x7F:
+        written, zigzag = written + bytes([zigzag & 0x7F | 0x80]), zigzag >> 7
+    return written + bytes([zigzag])
+
+
+def block(n_records: int, n_bytes: int) -> avro._Source:
+    return avro._Source(io.BytesIO(long(n_records) + long(n_bytes)), goes_on=True)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a block of Avro with fewer than no records": (
+        lambda: block(-1, avro.BLOCK_BYTES + 1)._next_head(),
+        ValueError,
+        "a record takes a byte at least",
+    ),
+    "a block of Avro with more records than bytes": (
+        lambda: block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._next_head(),
+        ValueError,
+        "a record takes a byte at least",
+    ),
+    "a length of Avro without an end": (
+        lambda: avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._next_head(),
+        ValueError,
+        "no length of a block",
+    ),
+    "a type of Avro that is not there": (
+        schema_of_a_type_that_is_not_there,
+        ValueError,
+        "a type is not there",
+    ),
+    "a message with its time in two fields": (
+        lambda: MessageFormat(mapping=ColumnMapping(timestamp=("day", "time"))),
+        UsageError,
+        "takes each time from one field",
+    ),
+    "a file that became shorter": (
+        lambda: pieces._window(io.BytesIO(b"a\nb"), pieces.Piece(2, 9, 1, 7, 2)).read(),
+        RetryLater,
+        "was changed after it was listed",
+    ),
+    "a format that nothing writes": (
+        lambda: registry.Format(("x",), "module:reader").open_writer(io.BytesIO(), None),
+        ValueError,
+        "nothing writes files",
+    ),
+    "a format of a plug-in that is none": (
+        lambda: registry._checked("x"), TypeError, "a file format is a Format"
+    ),
+    "a table of a plug-in that is none": (
+        lambda: tables._checked("x"), TypeError, "a kind of table is a TableKind"
+    ),
+    "a product of a plug-in that is none": (
+        lambda: products._checked("x"), TypeError, "a kind of product is a ProductKind"
+    ),
+    "a product of no kind": (lambda: products.kind_of("x"), TypeError, "is no product"),
+    "a command of a plug-in that is none": (
+        lambda: commands._checked("x"), TypeError, "a command is a"
+    ),
+    "a database that is none": (
+        lambda: check_database("visits.db"), UsageError, "neither a URI nor leads to one"
+    ),
+    "a database of another kind": (
+        lambda: check_database("zeal://host/x"), UsageError, "must begin with one of"
+    ),
+    "a database that is not there": (
+        lambda: connected("sqlite:///none.db"), NoSuchFile, "a file that is not there"
+    ),
+    "a query in a file that is not there": (
+        lambda: query_text("@none.sql"), UsageError, "cannot be read .FileNotFoundError"
+    ),
+    "a query of nothing": (lambda: query_text(" \n"), UsageError, "query is empty"),
+    "a pattern that no store understands": (
+        lambda: _expression_of_beam("x://[z-a]", "x://[z-a]"), UsageError, "cannot be listed"
+    ),
+    "a pattern of any length": (
+        lambda: match_files(["x" * 100_000]), UsageError, "a path or a glob has"
+    ),
+    "a place before an object": (
+        lambda: _ObjectReader("x://y", "1", 5).seek(-1), ValueError, "before the first byte"
+    ),
+    "a topic without a name": (
+        lambda: KafkaTopic.parse("kafka://broker:9092/"), UsageError, "a topic of Kafka is"
+    ),
+    "properties that are not there": (
+        lambda: read_properties("kafka_properties", "none.txt"), UsageError, "cannot be read"
+    ),
+    "a picture without edges": (
+        lambda: write_svg(None, "", "", max_edges=0), ValueError, "at least 1"
+    ),
+    "a table that cannot be written": (
+        lambda: tables.address_of("delta:/t@3").append, UsageError, "has no version"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_by_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a guard that is gone: what it keeps out would fail late, or not at all."""
+    monkeypatch.chdir(tmp_path)
+    call, kind, said = REFUSED[name]
+    with pytest.raises(kind, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("query", "broken", "kind"),
+    [
+        ("SELECT secret-of-somebody", None, InputSchemaError),
+        ("SELECT 1 AS a", OSError(28, "No space left on device"), OSError),
+        ("SELECT 1 AS a", OSError("secret-of-somebody"), InputSchemaError),
+    ],
+)
+def test_a_result_that_cannot_be_written_is_not_there_and_quotes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    broken: OSError | None,
+    kind: type[Exception],
+) -> None:
+    sqlite3.connect(tmp_path / "x.db").close()
+    if broken is not None:
+
+        def fail(*_: object) -> None:
+            raise broken
+
+        monkeypatch.setattr(query_result.os, "fsync", fail)
+    (tmp_path / "x.db").write_bytes(b"")
+    with pytest.raises(kind) as raised:
+        write_result(f"sqlite:////{tmp_path}/x.db", query, tmp_path / "out" / "result")
+    assert "secret-of-somebody" not in str(raised.value)
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_an_object_that_may_not_be_looked_at_is_not_one_that_is_not_there(status: int) -> None:
+    """Catches a file that is left out of a log, as this machine may not read it."""
+    refused = Exception()
+    refused.response = {"ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
+
+    def head_object(**_: object) -> None:
+        raise refused
+
+    store = S3Store.__new__(S3Store)
+    store._client = SimpleNamespace(head_object=head_object)
+    with nullcontext() if status == 404 else pytest.raises(Exception):
+        assert store.looked_up("s3://bucket/key") is None
+
+
+def test_an_object_that_comes_shorter_is_asked_for_again_and_then_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def read(path: str, *_: object) -> bytes:
+        asked.append(path)
+        return b"ab"
+
+    monkeypatch.setattr(stores, "_store_of", lambda path: SimpleNamespace(read=read))
+    assert stores.read_version("s3://b/k", "1", 0, 2) == b"ab"
+    with pytest.raises(RetryLater, match="came shorter than it is"):
+        stores.read_version("s3://b/k", "1", 0, 3)
+    assert len(asked) > 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "said"),
+    [
+        (RetryLater("s3://b/x.csv changed"), RetryLater, "^s3://b/x.csv changed$"),
+        (RetryLater("it changed"), RetryLater, "^s3://b/x.csv: it changed$"),
+        (FileNotFoundError("secret"), NoSuchFile, "was deleted after it was listed"),
+        (PermissionError("secret"), InputSchemaError, "this user may not read it"),
+    ],
+)
+def test_an_error_about_a_file_has_its_name_once(
+    raised: Exception, kind: type[Exception], said: str
+) -> None:
+    file = SourceFile(0, "s3://b/x.csv", 5)
+    with pytest.raises(kind, match=said) as told, named(file, SourceFormat("csv")):
+        raise raised
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("raised", [RetryLater("no answer"), KeyError("secret")])
+def test_a_token_that_does_not_come_quotes_nothing(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(kafka_tokens, "TOKENS", SimpleNamespace(named=lambda name: fail))
+    with pytest.raises(TracecloakError, match="kafka_token msk") as told:
+        kafka_tokens.token_of("msk", "broker:9092", "")
+    assert type(told.value) is (RetryLater if isinstance(raised, RetryLater) else UsageError)
+    assert "secret" not in str(told.value) and os.linesep not in str(told.value)
