@@ -27,6 +27,7 @@ from tracecloak.transforms.formats import avro, pieces, registry
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry_avro import AvroSchemas
 from tracecloak.transforms.inputs import query_result, stores
+from tracecloak.transforms.inputs.azure_store import AzureStore
 from tracecloak.transforms.inputs.databases import check_database, connected
 from tracecloak.transforms.inputs.elsewhere import _expression_of_beam
 from tracecloak.transforms.inputs.object_reader import _ObjectReader
@@ -189,16 +190,20 @@ def test_a_result_that_cannot_be_written_is_not_there_and_quotes_nothing(
 @pytest.mark.parametrize("status", [403, 404])
 def test_an_object_that_may_not_be_looked_at_is_not_one_that_is_not_there(status: int) -> None:
     """Catches a file that is left out of a log, as this machine may not read it."""
-    refused = Exception()
-    refused.response = {"ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
 
-    def head_object(**_: object) -> None:
-        raise refused
+    class Refused(Exception):  # noqa: N818 - as libraries of stores raise
+        status_code = status
 
-    store = S3Store.__new__(S3Store)
-    store._client = SimpleNamespace(head_object=head_object)
-    with nullcontext() if status == 404 else pytest.raises(Exception):
-        assert store.looked_up("s3://bucket/key") is None
+    def refuse(*_: object, **__: object) -> None:
+        raise Refused
+
+    s3, azure = S3Store.__new__(S3Store), AzureStore.__new__(AzureStore)
+    s3._client = SimpleNamespace(head_object=refuse)
+    azure._client = SimpleNamespace(get_blob_client=refuse)
+    azure._parts = lambda path: ("account", "container", "key")  # type: ignore[method-assign]
+    for store, path in ((s3, "s3://bucket/key"), (azure, "azfs://account/container/key")):
+        with nullcontext() if status == 404 else pytest.raises(Refused):
+            assert store.looked_up(path) is None
 
 
 def test_an_object_that_comes_shorter_is_asked_for_again_and_then_later(

@@ -286,6 +286,12 @@ def test_a_type_that_cannot_be_text_is_refused_by_name(values, part):
 # --- numbering and rejects ------------------------------------------------------------------------
 
 
+def test_individuals_that_are_needed_are_mapped():
+    """Catches a cap on the cases of individuals whom nothing names."""
+    with pytest.raises(UsageError, match="needs_individual is for a mapping that has"):
+        ColumnMapping(needs_individual=True)
+
+
 def test_the_first_thing_missing_is_named():
     missing = log(
         case_id=["", "c", "c", "", "", "c", "c"],

@@ -11,6 +11,7 @@ import pytest
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.published.step_indicators import StepIndicators
 
 OTHERS = {
     "release_id": "ward",
@@ -118,6 +119,8 @@ def test_a_step_without_cells_is_a_release() -> None:
 def test_what_is_no_release_is_refused(data: bytes) -> None:
     with pytest.raises(UsageError, match="no release of a step"):
         StepRelease.from_json(data)
+    with pytest.raises(UsageError, match="no step of indicators"):
+        StepIndicators.from_json(data)
 
 
 def test_cells_twice_or_counts_too_few_are_refused() -> None:

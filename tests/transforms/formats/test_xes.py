@@ -441,6 +441,14 @@ def test_an_endless_trace_is_refused(monkeypatch):
     assert stream.given < 4 * MIB
 
 
+def test_a_long_trace_that_ends_is_refused_as_well(monkeypatch):
+    """Catches a limit that holds only where a piece of the file ends within the trace."""
+    monkeypatch.setattr("tracecloak.transforms.formats.xes._TRACE_BYTES", 1_000)
+    data = f"<log>{trace('1', *['a'] * 100)}{trace('2', 'a')}</log>".encode()
+    with pytest.raises(InputSchemaError, match="a trace takes more than 512 MiB"):
+        list(XesReader().read(io.BytesIO(data), [CASE], [CASE], 1_000))
+
+
 def test_much_xml_without_events_is_no_long_trace(monkeypatch):
     monkeypatch.setattr("tracecloak.transforms.formats.xes._TRACE_BYTES", 1 * MIB)
     blocks = [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support import lake_tables
 from tests.support.lake_tables import (
     TYPED_VALUES,
     data_files,
@@ -24,10 +26,13 @@ from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.scalars import texts
+from tracecloak.transforms.lakes import iceberg
 from tracecloak.transforms.lakes.tables import VersionGoneError
 from tracecloak.transforms.sources import EventSource
 
 pytest.importorskip("pyiceberg")
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
 
 ROWS = log_rows(4)
 NAME = "lake.hospital.visits"
@@ -79,6 +84,35 @@ def test_what_is_not_honoured_is_refused() -> None:
     delete_by_list(table, data_files(table)[0], [0], "equality")
     with pytest.raises(InputSchemaError, match=r"iceberg:.*equality deletes.*rewrite_data_files"):
         source(f"iceberg:{NAME}")
+
+
+def test_a_list_of_deleted_rows_of_another_file_is_not_taken_for_that_of_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches deleted rows that are read, as the list is said to be of this file and is not."""
+    whole = lake_tables._puffin
+    monkeypatch.setattr(lake_tables, "_puffin", lambda path, places: whole(f"{path}-2", places))
+    table = iceberg_table(NAME, ROWS)
+    delete_by_list(table, data_files(table)[0], [0], "puffin")
+    with pytest.raises(InputSchemaError, match="deleted rows that are not honoured"):
+        source(f"iceberg:{NAME}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "said"), [("ORC", None, "files of ORC"), ("PARQUET", b"k", "encrypted files")]
+)
+def test_files_of_another_kind_are_refused(kind: str, key: bytes | None, said: str) -> None:
+    file = SimpleNamespace(file_format=SimpleNamespace(value=kind), key_metadata=key)
+    with pytest.raises(InputSchemaError, match=said):
+        iceberg._check_file(file, NAME)
+
+
+def test_a_default_for_older_files_is_refused() -> None:
+    """Catches a column that is null where the table says that it has a value."""
+    field = NestedField(1, "ward", StringType(), required=False, initial_default="A")
+    table = SimpleNamespace(name_mapping=lambda: None)
+    with pytest.raises(InputSchemaError, match="a default for older files, 'ward'"):
+        list(iceberg._columns(table, Schema(field), NAME))
 
 
 def test_files_without_ids_of_fields_need_a_mapping_of_names(tmp_path: Path) -> None:
