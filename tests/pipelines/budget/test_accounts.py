@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.ledgers import account
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account, load_accounts
 from tracecloak.pipelines.ledger.entries import parse_decimal
@@ -103,6 +104,14 @@ def test_what_can_be_misread_is_refused(tmp_path: Path, text: str, told: str) ->
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load_accounts(tmp_path / "none.yaml")
+
+
+def test_who_pays_is_in_the_file_and_no_cap_is_below_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    with pytest.raises(UsageError, match=r"account 'zeal' is not in .*; name one of"):
+        load_accounts(path, "zeal")
+    with pytest.raises(UsageError, match="epsilon must be at least 0, got -1"):
+        account("-1")
 
 
 @given(numerator=st.integers(0, 10**30), twos=st.integers(0, 60), fives=st.integers(0, 60))

@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,21 @@ def execute(path: Path, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement)
     connection.close()
+
+
+@pytest.mark.parametrize("epsilon", ["x", "-1", "1e"])
+def test_numbers_that_no_ledger_wrote_are_no_balance(ledger: Ledger, epsilon: str) -> None:
+    """Catches a balance that leaves out what it cannot read, in a charge or in a cap."""
+    ledger.reserve(reservation(1))
+    ledger.declare_account(account("2"), "an officer", "asked to")
+    charge, cap = ledger.entries()
+    assert ledger.balance_in([charge, cap], "a").spent_epsilon == Fraction(1, 10)
+    for entries in (
+        [replace(charge, epsilon=epsilon), cap],
+        [charge, replace(cap, epsilon=epsilon)],
+    ):
+        with pytest.raises(LedgerError, match="ledger verify"):
+            ledger.balance_in(entries, "a")
 
 
 # What is spent

@@ -23,6 +23,8 @@ from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.units import unit_book
+from tracecloak.pipelines.units.addressed import AddressedFiles
 from tracecloak.pipelines.units.unit_book import BookError, UnitBook, scope_of, units_to_count
 from tracecloak.schemas.errors import UsageError
 
@@ -213,6 +215,45 @@ def test_individuals_without_a_cap_are_refused_but_where_their_price_adds_up(fol
     assert world.claim(2, "2026-12", individuals("p1", "p2"), adds_up=True).weight == 2
     with pytest.raises(UsageError, match="at least 1"):
         UnitBook(str(folder), KEY, world.ledger, 0)
+
+
+def test_a_claim_of_a_release_that_is_ended_meanwhile_counts_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a release that goes on with units which the ledger does not know as its own."""
+    monkeypatch.setattr(UnitBook, "frozen", lambda *_: None)
+    with pytest.raises(UsageError, match=r"was ended in .* while it claimed its units"):
+        world.claim(1, "2026-11", units(["c1"]))
+
+
+def test_a_file_is_of_the_window_that_the_ledger_names_it_for(world: World) -> None:
+    """Catches a file of another window in the place of one, and what is no file of the book."""
+    world.claim(1, "2026-11", units(["c1"]))
+    [file] = world.files()
+    data = file.read_bytes()
+    own = unit_book._File.from_bytes(data)
+    assert world.book._parsed("0" * 64, data, (own.scope, own.label)).label == "2026-11"
+    with pytest.raises(BookError, match=r"is of window 2026-11 of scope .* names it for window x"):
+        world.book._parsed("0" * 64, data, (own.scope, "x"))
+    for wrong in (b"", b"{}\n", b"[]", data.partition(b"\n")[2]):
+        with pytest.raises(BookError, match="is no file of a book of counted units"):
+            world.book._parsed("0" * 64, wrong, (own.scope, own.label))
+    with pytest.raises(BookError, match="names no units"):
+        unit_book._sha256(None)
+
+
+def test_a_book_that_cannot_be_written_claims_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a claim in the ledger of units that no file has."""
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(AddressedFiles, "write", fail)
+    with pytest.raises(BookError, match=r"cannot be written: .*run again"):
+        world.claim(1, "2026-11", units(["c1"]))
+    assert world.ledger.entries()[-1].action == "reserve"
 
 
 # All that can happen in small worlds
