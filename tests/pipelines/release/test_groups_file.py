@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tracecloak.pipelines.configuration import groups_file
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.groups_file import read_groups
 from tracecloak.schemas.errors import UsageError
@@ -60,6 +61,12 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes("activity,group\nÄ,A\n".encode("latin-1"))
     with pytest.raises(UsageError, match="save the file as UTF-8"):
         read_groups(str(tmp_path / "latin.csv"))
+
+
+def test_a_file_of_groups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups_file, "_MAX_BYTES", 10)
+    with pytest.raises(UsageError, match="has more than 0 MiB"):
+        read_groups(written(tmp_path, "activity,group\nA1,A\n"))
 
 
 def test_the_flag_names_the_file_and_the_operator_is_told_of_names_that_do_not_match(

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
+from tracecloak.pipelines.configuration import model_file
 from tracecloak.pipelines.configuration.model_file import read_model_rules
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.models import petri_net
 from tracecloak.schemas.models.petri_net import net_of_tree
 from tracecloak.schemas.models.process_tree import parse_tree
 
@@ -95,6 +97,7 @@ def test_models_written_by_hand_are_read(tmp_path: Path) -> None:
     assert found == rules_of("->( *( 'A', tau ), 'B' )")
 
 
+FINAL = '<finalmarkings><marking><place idref="r"/></marking></finalmarkings>'
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><pnml><net>&b;</net></pnml>'
 
 
@@ -114,6 +117,14 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><pnml><net>&b;</net
             PNML.replace('target="r"/>', 'target="r"><arctype><text>reset</text></arctype></arc>'),
             "type 'reset' is not understood",
         ),
+        ("m.pnml", PNML.replace("</net>", f"{FINAL}{FINAL}</net>"), "must have one final marking"),
+        ("m.pnml", PNML.replace("</net>", '<place id="s"/></net>'), "or one place that no arc"),
+        (
+            "m.pnml",
+            PNML.replace("</net>", f"{FINAL}</net>".replace('"r"/></m', '"a"/></m')),
+            "no way",
+        ),
+        ("m.bpmn", BPMN.replace("</b:definitions>", "<b:process/></b:definitions>"), "got 2"),
         ("m.bpmn", BPMN.replace("b:userTask", "b:subProcess"), "<subProcess> of BPMN is not"),
         ("m.bpmn", BPMN.replace("parallelGateway", "inclusiveGateway"), "<inclusiveGateway> of"),
         ("m.bpmn", BPMN.replace('sourceRef="s"', ""), "<sequenceFlow> lacks sourceRef"),
@@ -141,6 +152,17 @@ def test_what_is_no_model_is_refused_by_name(
         read_model_rules(path)
     assert told in str(raised.value) and "model" in str(raised.value)
     assert path in str(raised.value)
+
+
+def test_a_model_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a public model that takes all memory, as a file or by its states."""
+    path = written(tmp_path, "m.tree", "+( 'A', 'B', 'C', 'D' )")
+    monkeypatch.setattr(petri_net, "MAX_STATES", 10)
+    with pytest.raises(UsageError, match="more than 10 states: simplify it"):
+        read_model_rules(path)
+    monkeypatch.setattr(model_file, "_MAX_BYTES", 10)
+    with pytest.raises(UsageError, match="has more than 0 MiB"):
+        read_model_rules(path)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
