@@ -65,87 +65,57 @@ def block(n_records: int, n_bytes: int) -> avro._Source:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a block of Avro with fewer than no records": (
-        lambda: block(-1, avro.BLOCK_BYTES + 1)._next_head(),
-        ValueError,
-        "a record takes a byte at least",
-    ),
+        lambda: block(-1, avro.BLOCK_BYTES + 1)._next_head(), ValueError,
+        "a record takes a byte at least"),
     "a block of Avro with more records than bytes": (
-        lambda: block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._next_head(),
-        ValueError,
-        "a record takes a byte at least",
-    ),
+        lambda: block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._next_head(), ValueError,
+        "a record takes a byte at least"),
     "a length of Avro without an end": (
-        lambda: avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._next_head(),
-        ValueError,
-        "no length of a block",
-    ),
-    "a type of Avro that is not there": (
-        schema_of_a_type_that_is_not_there,
-        ValueError,
-        "a type is not there",
-    ),
+        lambda: avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._next_head(), ValueError,
+        "no length of a block"),
+    "a type of Avro that is not there": (schema_of_a_type_that_is_not_there, ValueError,
+        "a type is not there"),
     "a message with its time in two fields": (
-        lambda: MessageFormat(mapping=ColumnMapping(timestamp=("day", "time"))),
-        UsageError,
-        "takes each time from one field",
-    ),
+        lambda: MessageFormat(mapping=ColumnMapping(timestamp=("day", "time"))), UsageError,
+        "takes each time from one field"),
     "a file that became shorter": (
         lambda: pieces._window(io.BytesIO(b"a\nb"), pieces.Piece(2, 9, 1, 7, 2)).read(),
-        RetryLater,
-        "was changed after it was listed",
-    ),
+        RetryLater, "was changed after it was listed"),
     "a format that nothing writes": (
-        lambda: registry.Format(("x",), "module:reader").open_writer(io.BytesIO(), None),
-        ValueError,
-        "nothing writes files",
-    ),
-    "a format of a plug-in that is none": (
-        lambda: registry._checked("x"), TypeError, "a file format is a Format"
-    ),
-    "a table of a plug-in that is none": (
-        lambda: tables._checked("x"), TypeError, "a kind of table is a TableKind"
-    ),
-    "a product of a plug-in that is none": (
-        lambda: products._checked("x"), TypeError, "a kind of product is a ProductKind"
-    ),
+        lambda: registry.Format(("x"), "module:reader").open_writer(io.BytesIO(), None),
+        ValueError, "nothing writes files"),
+    "a format of a plug-in that is none": (lambda: registry._checked("x"), TypeError,
+        "a file format is a Format"),
+    "a table of a plug-in that is none": (lambda: tables._checked("x"), TypeError,
+        "a kind of table is a TableKind"),
+    "a product of a plug-in that is none": (lambda: products._checked("x"), TypeError,
+        "a kind of product is a ProductKind"),
     "a product of no kind": (lambda: products.kind_of("x"), TypeError, "is no product"),
-    "a command of a plug-in that is none": (
-        lambda: commands._checked("x"), TypeError, "a command is a"
-    ),
-    "a database that is none": (
-        lambda: check_database("visits.db"), UsageError, "neither a URI nor leads to one"
-    ),
-    "a database of another kind": (
-        lambda: check_database("zeal://host/x"), UsageError, "must begin with one of"
-    ),
-    "a database that is not there": (
-        lambda: connected("sqlite:///none.db"), NoSuchFile, "a file that is not there"
-    ),
-    "a query in a file that is not there": (
-        lambda: query_text("@none.sql"), UsageError, "cannot be read .FileNotFoundError"
-    ),
+    "a command of a plug-in that is none": (lambda: commands._checked("x"), TypeError,
+        "a command is a"),
+    "a database that is none": (lambda: check_database("visits.db"), UsageError,
+        "neither a URI nor leads to one"),
+    "a database of another kind": (lambda: check_database("zeal://host/x"), UsageError,
+        "must begin with one of"),
+    "a database that is not there": (lambda: connected("sqlite:///none.db"), NoSuchFile,
+        "a file that is not there"),
+    "a query in a file that is not there": (lambda: query_text("@none.sql"), UsageError,
+        "cannot be read .FileNotFoundError"),
     "a query of nothing": (lambda: query_text(" \n"), UsageError, "query is empty"),
-    "a pattern that no store understands": (
-        lambda: _expression_of_beam("x://[z-a]", "x://[z-a]"), UsageError, "cannot be listed"
-    ),
-    "a pattern of any length": (
-        lambda: match_files(["x" * 100_000]), UsageError, "a path or a glob has"
-    ),
-    "a place before an object": (
-        lambda: _ObjectReader("x://y", "1", 5).seek(-1), ValueError, "before the first byte"
-    ),
-    "a topic without a name": (
-        lambda: KafkaTopic.parse("kafka://broker:9092/"), UsageError, "a topic of Kafka is"
-    ),
-    "properties that are not there": (
-        lambda: read_properties("kafka_properties", "none.txt"), UsageError, "cannot be read"
-    ),
-    "a picture without edges": (
-        lambda: write_svg(None, "", "", max_edges=0), ValueError, "at least 1"
-    ),
-    "a table that cannot be written": (
-        lambda: tables.address_of("delta:/t@3").append, UsageError, "has no version"
-    ),
+    "a pattern that no store understands": (lambda: _expression_of_beam("x://[z-a]", "x://[z-a]"),
+        UsageError, "cannot be listed"),
+    "a pattern of any length": (lambda: match_files(["x" * 100_000]), UsageError,
+        "a path or a glob has"),
+    "a place before an object": (lambda: _ObjectReader("x://y", "1", 5).seek(-1), ValueError,
+        "before the first byte"),
+    "a topic without a name": (lambda: KafkaTopic.parse("kafka://broker:9092/"), UsageError,
+        "a topic of Kafka is"),
+    "properties that are not there": (lambda: read_properties("kafka_properties", "none.txt"),
+        UsageError, "cannot be read"),
+    "a picture without edges": (lambda: write_svg(None, "", "", max_edges=0), ValueError,
+        "at least 1"),
+    "a table that cannot be written": (lambda: tables.address_of("delta:/t@3").append, UsageError,
+        "has no version"),
 }  # fmt: skip
 
 
