@@ -34,6 +34,7 @@ from tracecloak.transforms.publish.log_files import GZIP_LEVEL
 
 __all__ = ["graph_release", "log_release", "stream_release"]  # fixtures of test_verify.py
 
+NO_PARQUET = b"PAR1" + b"x" * 300 + (5).to_bytes(4, "little") + b"PAR1"
 PARTS = (PART, "log/part-00001.parquet")
 
 
@@ -115,7 +116,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
         ),
         "copies",
         "failed",
-        "no XES that can be read",
+        "log.xes.gz cannot be read",
     ),
     "one form alone": ("log", parquet_alone, "forms", "not applicable", "in two forms"),
     "a log without types of a method that nobody knows": ("log", texts_alone_of_nobody, "data",
@@ -135,8 +136,8 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
     "a check that the method does not make": ("graph",
         lambda r: edited(r, lambda b: b.update(verified=True)), "method", "failed", "verified in"),
     "a graph in no Parquet": ("graph",
-        lambda r: rewritten(r, "dfg.parquet", b"PAR1" + b"x" * 300 + b"PAR1"), "data", "failed",
-        "dfg.parquet is no Parquet file that can be read"),
+        lambda r: rewritten(r, "dfg.parquet", NO_PARQUET), "data", "failed",
+        "dfg.parquet cannot be read"),
     "no part of the budget": ("graph", lambda r: edited(r, lambda b: b.update(spends=[])),
         "budget", "failed", "no part of the budget is listed"),
     "a part of the budget that contradicts itself": ("graph",
@@ -147,8 +148,8 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
     "a step of no kind": ("stream", lambda r: step(r, cells=5), "data", "failed",
         "is no release of a step"),
     "a table of a step that is none": ("stream",
-        lambda r: (r / f"{STEP}.parquet").write_bytes(b"PAR1" + b"x" * 300 + b"PAR1"), "data",
-        "failed", "no Parquet file that can be read"),
+        lambda r: (r / f"{STEP}.parquet").write_bytes(NO_PARQUET), "data",
+        "failed", "step-000002.parquet cannot be read"),
     "a table of a step with a row less": (
         "stream",
         lambda r: pq.write_table(
