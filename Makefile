@@ -7,7 +7,7 @@ DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 3600
 SOAK_SOURCE ?= pubsub
 
-.PHONY: demo stream-demo lake-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
+.PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench bench-scale board schema oldest lock check-wheel release clean
 
 # `tracecloak/` is installed as it lies here, so a file that comes or goes needs nothing.
@@ -51,21 +51,15 @@ demo: $(CORE)
 	  --log demo/hospital.xes.gz --output demo/evaluation-graph.json
 	$(BIN)/tracecloak evaluate demo/releases/run_id=log \
 	  --log demo/hospital.xes.gz --output demo/evaluation-log.json
-	@$(BIN)/python -m tracecloak.examination.demo.demo_summary demo
+	@echo "Open this first, in a browser: file://$(CURDIR)/demo/releases/run_id%3Dlog/report.html"
 
 # The same hospital in fast motion: its events go to a topic, the graph of all cases so far is
 # published step by step, and a page on this machine shows it. The Pub/Sub server is Google's test
 # server where Go can build it, and the double of tests/support elsewhere.
 stream-demo: .venv/pubsub $(CORE)
 	rm -rf build/stream-demo
-	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tracecloak.examination.demo.stream_demo \
+	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh any $(BIN)/python -m tests.benchmarks.stream_demo \
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
-
-# Thirteen weeks of the hospital's data lake, released for the price of one week: with a day that is
-# late, a file that is cut off, a process that is killed, and weeks that are forgotten.
-lake-demo: $(CORE)
-	rm -rf build/lake-demo
-	$(BIN)/python -m tracecloak.examination.demo.lake_demo --output build/lake-demo
 
 # The stream at a steady rate for an hour; fails if its memory grows. Google's test server keeps all
 # messages that it ever had, so the double serves; with SOAK_SOURCE=kafka it is a broker of Kafka.

@@ -1,1 +1,1 @@
-"""A synthetic hospital: its log, its feed, a live page of its stream."""
+"""A synthetic hospital: its log, its lake, a live page of its stream."""

@@ -20,15 +20,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tracecloak.examination.demo.hospital import ACTIVITIES
-from tracecloak.examination.demo.hospital_feed import HospitalFeed, send
-from tracecloak.examination.demo.stream_demo import (
+from tests.benchmarks.hospital_feed import HospitalFeed, send
+from tests.benchmarks.stream_demo import (
     Demo,
     StreamProcess,
     Summary,
     run,
     stream_flags,
 )
+from tracecloak.examination.demo.hospital import ACTIVITIES
 
 # Totals keep the counts of all steps, 12 KiB a step with the demo's vocabulary: with steps of ten
 # seconds that is four MiB in an hour, within the margin.

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.benchmarks.hospital_feed import HospitalFeed, Sending, Sent, send
 from tracecloak.examination.demo.hospital import END_ACTIVITIES, hospital_log
-from tracecloak.examination.demo.hospital_feed import HospitalFeed, Sending, Sent, send
-from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.messages import MessageFormat
 
 BEGIN = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
@@ -63,18 +62,6 @@ def test_the_events_are_those_of_the_sample_but_for_ends_that_never_come(
     assert 9 <= len(endless) <= 91
 
 
-def test_events_of_one_moment_have_times_in_their_order(sendings: list[Sending]) -> None:
-    """Tests of one sample of blood have one stamp in the hospital, and an order."""
-    events, _ = decoded([s for s in sendings if s.kind == "event"])
-    cases: dict[str, list[tuple[int, int]]] = {}
-    for event in events:
-        number = int(event["event_id"][1:])
-        cases.setdefault(event["case_id"], []).append((event["timestamp"], number))
-    for both in cases.values():
-        times = [time for time, _ in sorted(both, key=lambda one: one[1])]
-        assert all(earlier < later for earlier, later in itertools.pairwise(times))
-
-
 def test_some_messages_come_twice_and_some_cannot_be_read(sendings: list[Sending]) -> None:
     kinds = Counter(s.kind for s in sendings)
     n = kinds["event"]
@@ -86,26 +73,6 @@ def test_some_messages_come_twice_and_some_cannot_be_read(sendings: list[Sending
     malformed = [s for s in sendings if s.kind == "malformed"]
     assert len({s.data for s in malformed}) == 4
     assert decoded(malformed) == ([], len(malformed))
-
-
-def test_both_formats_are_sent(sendings: list[Sending]) -> None:
-    events = [s.data[:1] == b"{" for s in sendings if s.kind == "event"]
-    assert sum(events) == pytest.approx(len(events) / 2, rel=0.1)
-
-
-def test_the_feed_is_the_same_every_time_and_has_no_end(sendings: list[Sending]) -> None:
-    n = 5000
-    endless = itertools.islice(HospitalFeed(cases_per_second=50.0).sendings(BEGIN), n)
-    assert list(endless) == sendings[:n]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("cases_per_second", 0.0), ("speed", float("inf")), ("endless", 1.5), ("malformed", -0.1)],
-)
-def test_a_number_out_of_range_is_named(name: str, value: float) -> None:
-    with pytest.raises(UsageError, match=f"{name} must be .*, got {value}"):
-        HospitalFeed(**{name: value})
 
 
 class _Publisher:
@@ -133,11 +100,3 @@ def test_messages_are_sent_when_they_are_due() -> None:
     delays = [at - s.due_us / 1e6 for (at, _), s in zip(publisher.taken, due, strict=True)]
     assert -0.06 < min(delays)
     assert sorted(delays)[len(delays) // 2] < 5
-
-
-def test_a_feed_is_stopped() -> None:
-    stop = threading.Event()
-    stop.set()
-    begun = time.monotonic()
-    send(FEED, _Publisher(), "projects/p/topics/t", 60.0, stop, Sent())
-    assert time.monotonic() - begun < 10

@@ -9,13 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.hospital_feed import HospitalFeed
 from tests.benchmarks.soak import MARGIN, allowed, growth
-from tests.support.releasing import tracecloak
-from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.examination.demo.hospital_feed import HospitalFeed
-from tracecloak.examination.demo.live_figures import total_of
-from tracecloak.examination.demo.live_page import PublishedSteps
-from tracecloak.examination.demo.stream_demo import (
+from tests.benchmarks.stream_demo import (
     EMULATOR,
     EPOCH,
     RELEASE_ID,
@@ -26,6 +22,10 @@ from tracecloak.examination.demo.stream_demo import (
     run,
     stream_flags,
 )
+from tests.support.releasing import tracecloak
+from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
+from tracecloak.examination.demo.live_figures import total_of
+from tracecloak.examination.demo.live_page import PublishedSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -118,15 +118,6 @@ def test_a_stream_that_ends_by_itself_is_told_with_what_it_said(tmp_path: Path) 
     with pytest.raises(TracecloakError, match=f"(?s)the stream ended with {code}.*\ntracecloak: "):
         stream.check()
     assert stream.stop() == code == 2
-
-
-def test_a_page_needs_a_port_that_is_free(server: None, tmp_path: Path) -> None:
-    """Whatever has been started by then is stopped."""
-    from tracecloak.examination.demo.live_page import LivePage
-
-    with LivePage(PublishedSteps(tmp_path, "x", "1"), "x") as taken:
-        port = int(taken.address.rstrip("/").rpartition(":")[2])
-        assert main(["--output", str(tmp_path / "o"), "--port", str(port), "--seconds", "1"]) == 2
 
 
 # --- The measure of the soak ------------------------------------------------------------------

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.benchmarks.hospital_feed import HospitalFeed, Sent, send
 from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.examination.demo.hospital_feed import HospitalFeed, Sent, send
 from tracecloak.examination.demo.live_figures import total_of
 from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, command_of
 from tracecloak.schemas.errors import TracecloakError, UsageError

@@ -27,7 +27,6 @@ import pyarrow as pa
 
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, TIMESTAMP
 
 _BATCH_CASES = 256
@@ -66,9 +65,6 @@ class HospitalFeed:
         endless: Share of the cases whose last event never comes.
         duplicated: Share of the messages that are sent twice.
         malformed: Share of the messages beside which one comes that cannot be read.
-
-    Raises:
-        UsageError: A number is out of range.
     """
 
     cases_per_second: float = 20.0
@@ -76,14 +72,6 @@ class HospitalFeed:
     endless: float = 0.05
     duplicated: float = 0.05
     malformed: float = 0.01
-
-    def __post_init__(self) -> None:
-        for name in ("cases_per_second", "speed"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("endless", "duplicated", "malformed"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
 
     def sendings(self, begin_us: int, n_cases: int = _FOREVER) -> Iterator[Sending]:
         """Yields the messages in the order in which they are due.
