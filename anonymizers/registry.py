@@ -45,9 +45,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         ),
         "process-tree": "tracecloak.anonymizers.trees.process_tree_miner:ProcessTreeMiner",
         "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
-        "variant-histogram": (
-            "tracecloak.anonymizers.variants.stability_histogram:VariantHistogramMethod"
-        ),
+        "variant-histogram": ("tracecloak.anonymizers.variants.method:VariantHistogramMethod"),
         "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
         "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
@@ -56,18 +54,18 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
         "laplace-levels": "tracecloak.anonymizers.queries.laplace_levels:LaplaceLevels",
         "private-log": "tracecloak.anonymizers.logs.private_log:PrivateLog",
-        "amun-rigorous": "tracecloak.anonymizers.logs.amun_rigorous:AmunRigorous",
-        "laplace-variants": "tracecloak.anonymizers.queries.laplace_variants:LaplaceVariants",
+        "amun-rigorous": "tracecloak.anonymizers.logs.presets:AmunRigorous",
+        "laplace-variants": "tracecloak.anonymizers.queries.prefix_method:LaplaceVariants",
         "sacofa": "tracecloak.anonymizers.queries.sacofa:Sacofa",
-        "laplace-dfg": "tracecloak.anonymizers.queries.laplace_dfg:LaplaceDfg",
+        "laplace-dfg": "tracecloak.anonymizers.queries.pair_query:LaplaceDfg",
         "sapa": "tracecloak.anonymizers.queries.sapa:Sapa",
         "pripel": "tracecloak.anonymizers.pripel.method:Pripel",
-        "pripel-rigorous": "tracecloak.anonymizers.logs.pripel_rigorous:PripelRigorous",
+        "pripel-rigorous": "tracecloak.anonymizers.logs.presets:PripelRigorous",
         "k-anonymous-variants": (
             "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousVariants"
         ),
         "k-anonymous-subtraces": (
-            "tracecloak.anonymizers.tlkc.k_anonymous_subtraces:KAnonymousSubtraces"
+            "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousSubtraces"
         ),
         "tlkc": "tracecloak.anonymizers.tlkc.method:Tlkc",
         "pretsa": "tracecloak.anonymizers.pretsa.method:Pretsa",

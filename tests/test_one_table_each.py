@@ -33,8 +33,7 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog
-from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
 from tracecloak.transforms.publish.products import kind_of
 from tracecloak.transforms.stream import step_files
 

@@ -261,10 +261,6 @@ OTHERWISE_ON_ANOTHER = {
     ),
     "anonymizers/variants/reweight.py": ({"@"}, "a sparse matrix"),
     "transforms/models/graph_layout.py": (
-        {"scipy.optimize.linprog"},
-        "HiGHS does without BLAS",
-    ),
-    "transforms/models/graph_net.py": (
         {"scipy.optimize.linprog", "scipy.optimize.isotonic_regression"},
         "HiGHS does without BLAS, and means are sums",
     ),
@@ -323,7 +319,7 @@ RULES: dict[Rule, list[tuple[str, str]]] = {
         ),
     ],
     goes_through_a_door: [
-        ("schemas/arrays/a.py", "from tracecloak.schemas.statistics.trie import Trie"),
+        ("schemas/arrays/a.py", "from tracecloak.schemas.statistics.dafsa import Trie"),
         ("anonymizers/noise/a.py", "from tracecloak.anonymizers import accounting"),
         ("anonymizers/amun/a.py", "def f():\n    import tracecloak.anonymizers.pretsa.method"),
         ("pipelines/budget/a.py", "from tracecloak.pipelines.commands.main import main"),

@@ -13,9 +13,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.input_digest import CaseSketch, InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
@@ -25,14 +24,12 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.lengths import TraceLengths
 from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 

@@ -1,32 +1,233 @@
 """An epsilon that the parts of a release keep together, smaller than the sum that is claimed.
 
-It is computed from their privacy loss distributions; the sum is in `composition`.
+It is computed from their privacy loss distributions; the sum is in `composition`. It is computed
+anew for what a release says it spent, from its manifest alone; and so is what some of an
+individual's cases cost, where noise was made for all that it may have.
+
+Where an individual has at most m cases, a release pays (epsilon, delta) for m cases. It *divides by
+case* if j of these cases cost at most (j/m epsilon, j/m delta), for every j from 0 to m.
+Then releases of several windows cost an individual no more than the dearest of them, however its m
+cases are divided among the windows: with j_w cases in window w basic composition gives sum_w j_w/m
+(epsilon_w, delta_w), which is at most the largest epsilon and the largest delta, as the j_w add up
+to m at most (Dwork, Kenthapadi, McSherry, Mironov, Naor 2006). That holds whatever methods and
+parameters the windows have, as long as m is the same, and adaptively.
+
+What must hold of a method: its statistics are sums over cases, or follow from such sums so that one
+case moves them by at most D, whatever the others are; its noise is made for m D. Then j cases,
+added one after the other, move them by at most j D in every norm, j/m of what the noise is made
+for. What is decided before and chosen by noisy numbers (a vocabulary, a clip, a question) is an
+output of the same release, and does not matter here. It does not hold where an individual's cases
+are bounded together: of a vector that is clipped for the individual as a whole, one case can move
+as much as m.
+
+*Pure parts.* Laplace noise of scale b on counts that j cases change by j D in total loses at most j
+D / b, which is j/m of m D / b. A choice by scores which j cases move by j D, and anything else that
+is e-DP for m cases because one case costs e / m of any log, loses at most j/m of e: epsilons of
+pure mechanisms add along the cases.
+
+*One Gaussian budget* (`accounting.joint`). Let v = 1 / s^2 be the square of mu for m cases, and S
+the sum of the choices' losses, each -e_i or e_i by randomised response. With t = j/m, the blocks
+have t mu and the choices t e_i. Let f(t) be the Gaussian's delta at t e with t mu. Then f(0) = 0,
+and with phi(t mu / 2 - e / mu) = e^(t e) phi(t mu / 2 + e / mu)
+
+    f'(t) = mu phi(t mu / 2 - e / mu) (1 - e / mu R(t mu / 2 + e / mu)), R(x) = Phi(-x) / phi(x).
+
+R falls, and is less than 1/x, so the second factor is positive and grows; so does the first while t
+mu / 2 <= e / mu. Hence f is convex on [0, 1] and f(t) <= t f(1) if e >= v / 2. In the mean over the
+choices, e is epsilon less S; so let
+
+    epsilon - sum e_i >= v / 2.
+
+The deltas do not fall with S, and randomised response at t e_i has its upper loss with a chance
+e^(t e_i) / (1 + e^(t e_i)) that grows with t. So the mean of f(t) over the signs with the chances
+of t is at most that with the chances of 1, which is at most t times the delta of m cases.
+
+Noise is discrete. What that loses, 2 d eta (see `gaussian_scale`), does not fall with t, so
+at t epsilon the proof needs e - 2 d eta / t in place of e. `COORDINATES_LOSS`, which was taken from
+epsilon, is more than 1,000 times 2 d eta, and m is 1,000 at most.
+
+*Cells that nobody declared*, with noise of a Gaussian budget. Each of n = m l cells that a unit of
+m cases can have passes with probability delta_t / n, when it has as much as m cases can bring. Of j
+cases it has at most j l new ones, none of which has more: they pass with probability x t delta_t if
+there are x j l of them, and leave 1 - x of the block's t^2 f, by the same count as for m cases with
+j in place of m. So in every situation t times what m cases lose is enough, by the convexity above.
+The other direction follows from the first where e >= v / 2 + 2 q (see `joint`); for t of a unit it
+needs t e >= t^2 v / 2 + 2 t q, which is weaker.
+
+*Thresholds of Laplace noise* are made for it: `thresholds.stability_threshold` and
+`thresholds.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
+
+*Something in place of all blocks* (`composition.Way`) divides by case if both ways do: they make
+the same choices, at t e_i, and what is done follows from these. The larger of their two deltas does
+not fall with S, as neither does, and is t times as large at most.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tracecloak.anonymizers.accounting.composition import Spend, total
+from tracecloak.anonymizers.accounting.composition import Block, Spend, Way, total
 from tracecloak.anonymizers.accounting.gaussian_loss import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
     continuous_deviation,
     gaussian_delta,
 )
+from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta
 from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import (  # type: ignore[import-untyped]
         PrivacyLossDistribution,
     )
+
+
+def divides_by_case(parts: Iterable[Spend]) -> bool:
+    """Returns whether the arithmetic of a release's parts divides by case; see the module.
+
+    That j cases move each count, score and sum by at most j/m of what its noise is made for is not
+    looked at: a method that says so has proved it. Only a Gaussian budget with a delta far above
+    1e-5 beside a small epsilon does not divide.
+
+    Args:
+        parts: All of them.
+    """
+    return all(_divides(part) for part in parts)
+
+
+def _divides(part: Spend) -> bool:
+    squared = Fraction(0)
+    if part.mechanism == "joint":
+        squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
+    elif part.mechanism == "discrete_gaussian" and part.scale and part.sensitivity:
+        sigma = Fraction(*part.scale)
+        if sigma <= ROUNDING_DEVIATION:
+            return False
+        squared = (Fraction(part.sensitivity) / continuous_deviation(sigma)) ** 2
+    if not squared:  # pure but for thresholds, which are made for it
+        return True
+    left = part.epsilon - COORDINATES_LOSS - sum((e for _, e in part.choices), Fraction(0))
+    return left >= squared / 2
+
+
+# The part of delta by which a recomputed delta may be off: sensitivities are rounded up where they
+# are written, so the numbers that are read prove a little less than the release did.
+_SLACK = Fraction(1, 10**4)
+# A joint mechanism's situations double with each threshold, and its losses with each choice.
+_MOST_UNSEEN = _MOST_CHOICES = 8
+
+
+def spend_of_json(body: Mapping[str, Any]) -> Spend:
+    """Returns the part that `Spend.to_json` wrote.
+
+    Raises:
+        UsageError: The part is impossible: noise of its scale has a larger epsilon, for example.
+        KeyError, TypeError, ValueError: The body is no such part.
+    """
+    sensitivity = body["sensitivity"]
+    return Spend(
+        body["what"],
+        body["mechanism"],
+        Fraction(body["epsilon"]),
+        Fraction(body["delta"]),
+        None if body["scale"] is None else _pair(body["scale"]),
+        None if sensitivity is None else Fraction(sensitivity),
+        tuple(
+            Block(
+                block["what"],
+                _pair(block["scale"]),
+                Fraction(block["sensitivity"]),
+                block["units"],
+                block["is_per_clip"],
+                Fraction(block["delta"]),
+            )
+            for block in body.get("blocks", ())
+        ),
+        _named(body.get("choices", ())),
+        tuple(
+            Way(way["what"], _named(way["parts"]), Fraction(way["delta"]))
+            for way in body.get("instead", ())
+        ),
+    )
+
+
+def is_accounted_for(part: Spend) -> bool | None:
+    """Returns whether the noise of a part is enough for its epsilon and delta.
+
+    Discrete Laplace noise is looked at when a `Spend` is made: its scale is at least sensitivity by
+    epsilon. Gaussian noise is, by the exact delta of its epsilon (Balle and Wang 2018; Canonne,
+    Kamath, Steinke 2020), and a joint mechanism in every situation that `accounting.joint` proves
+    to be enough, every block with a threshold taken as new for the unit as a whole. That the
+    sensitivities are those of the method is not looked at.
+
+    Returns:
+        None where nothing says what the noise was (`pure`, `approximate`), or where a joint
+        mechanism has more choices or thresholds than can be gone through.
+    """
+    if part.mechanism == "discrete_laplace":
+        return True
+    if part.mechanism == "discrete_gaussian" and part.scale and part.sensitivity:
+        sigma, sensitivity = Fraction(*part.scale), Fraction(part.sensitivity)
+        if sigma > ROUNDING_DEVIATION:
+            deviation = continuous_deviation(sigma) / sensitivity
+            needed_delta = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
+            if needed_delta.is_at_most(_with_slack(part.delta)):
+                return True
+        if sensitivity != 1:
+            return False
+        return discrete_gaussian_delta(part.scale, 1, part.epsilon) <= _with_slack(part.delta)
+    if part.mechanism == "joint":
+        return _is_joint_enough(part)
+    return None
+
+
+def _is_joint_enough(part: Spend) -> bool | None:
+    squared = [block.squared_loss for block in part.blocks]
+    whole = sum(squared, Fraction(0))
+    unseen = [
+        Unseen(squared_loss / whole, block.delta)
+        for squared_loss, block in zip(squared, part.blocks, strict=True)
+        if block.delta
+    ]
+    choices = tuple(epsilon for _, epsilon in part.choices)
+    if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES:
+        return None
+    unit = 10**12
+    deviation = Fraction(unit, _root_above(whole * unit**2))
+    most = _with_slack(part.delta)
+    epsilon = Interval.of(part.epsilon - COORDINATES_LOSS)
+    instead = max((way.delta for way in part.instead), default=Fraction(0))
+    return all(
+        joint_delta(deviation, s.left, epsilon, choices, s.passing, instead).is_at_most(most)
+        is True
+        for s in situations(unseen)
+    )
+
+
+def _root_above(value: Fraction) -> int:
+    return math.isqrt(math.ceil(value)) + 1
+
+
+def _with_slack(delta: Fraction) -> Fraction:
+    return delta * (1 + _SLACK)
+
+
+def _pair(text: str) -> tuple[int, int]:
+    value = Fraction(text)
+    return value.numerator, value.denominator
+
+
+def _named(parts: Any) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((part["what"], Fraction(part["epsilon"])) for part in parts)
+
 
 # Losses are rounded up to multiples of an interval. It is at most the first of these, and so small
 # that the smallest epsilon of a part is a thousand of it, unless all losses together would then

@@ -10,7 +10,7 @@ from tracecloak.anonymizers.accounting.intervals import Interval
 # Discrete Gaussian noise is accounted for as rounded continuous noise, whose variance is smaller by
 # the square of this deviation. `anonymizers.accounting.gaussian_scale` proves that this costs at
 # most 2 d eta. The second number is a thousand times that, rounded up, since a thousandth of a unit
-# loses 2 d eta just as all of it does (`anonymizers.accounting.by_case`).
+# loses 2 d eta just as all of it does (`anonymizers.accounting.composed`).
 ROUNDING_DEVIATION = 2
 COORDINATES_LOSS = Fraction(1, 10**21)
 # Beyond this deviation the hockey-stick sum has too many terms and the continuous bound is used.

@@ -19,7 +19,7 @@ epsilon minus the sum of the choices' losses.
 
 What is done may also be decided by the choices: the blocks, or in their place something that is
 (epsilon - c, delta')-DP, where c is the sum of the choices' epsilons. All choices then come before
-the first block, which `rigorous.parts.budget_of_parts` asserts. Given an outcome of the
+the first block, which `rigorous.parts_method.budget_of_parts` asserts. Given an outcome of the
 choices of loss l, the delta at epsilon is that of what is then done at epsilon - l: that of the
 blocks, or delta' at most, since l <= c. Let Q be the law of the choices without the unit and r the
 factor e^l of an outcome. Then r max(delta of the blocks, delta') is a largest of sums that are

@@ -35,7 +35,7 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
     sum j_v <= m = max_units: one key m times, m keys once, or anything between. The result is the
     smallest t with which a unit of j <= m cases costs at most (epsilon j / m, delta j / m), so that
     the whole histogram is (epsilon, delta)-DP, and so are several of them among which a unit's m
-    cases are divided (`anonymizers.accounting.by_case`).
+    cases are divided (`anonymizers.accounting.composed`).
 
     Proof. Let the unit have j <= m cases and add k in total to keys that occur without it, and
     j_1, …, j_r to keys that do not, with k + j_1 + … + j_r <= j. The common part of the histogram
@@ -104,7 +104,7 @@ def truncated_noise_bound(
     one key, and (epsilon, delta) holds if T(m) <= delta. It is necessary, for a new key of m cases
     is published with probability T(m). A unit of j cases loses no more than T(j) <= j T(m) / m, by
     convexity, at ratios of e^(epsilon j / m): j of m cases cost j/m of epsilon and delta at most
-    (`anonymizers.accounting.by_case`). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
+    (`anonymizers.accounting.composed`). Multiplied out: a^(k+1) (a^-m - 1 + 2 delta) <= delta
     (1 + a).
 
     Args:

@@ -43,12 +43,12 @@ from tracecloak.anonymizers.amun.params import (
     CompressionDecision,
     DafsaDecision,
     FilterDecision,
+    Released,
     SamplingDecision,
     SelectionDecision,
     kept_cases,
     ticks_of,
 )
-from tracecloak.anonymizers.amun.release import Released
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RangeOfStarts
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids

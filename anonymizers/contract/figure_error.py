@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracecloak.schemas.published.figure import Grade, grade_of, wider_ends
+from tracecloak.schemas.published.figures import Grade, grade_of, wider_ends
 from tracecloak.schemas.published.indicators import SHARE
 
 

@@ -240,9 +240,9 @@ class Anonymizer(Protocol):
         This must hold for epsilon and for delta, and for every j up to m, which is the
         `max_cases_per_individual` of `bounds`. Then an individual's cases may be in several
         releases that pay for m cases each, and all of them together cost what the dearest one costs
-        (`anonymizers.accounting.by_case`). A method returns True only if this is proved and tested;
-        one that bounds or clips an individual's cases together cannot. It does not matter where an
-        individual has one case, or where the unit is the case.
+        (`anonymizers.accounting.composed`). A method returns True only if this is proved and
+        tested; one that bounds or clips an individual's cases together cannot. It does not matter
+        where an individual has one case, or where the unit is the case.
         """
         return False
 

@@ -23,8 +23,7 @@ import numpy as np
 from tracecloak.anonymizers.graphs.count_intervals import TWO_SIDED, reach_of_noise
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, expected_hidden
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import DERIVED
-from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.figures import DERIVED, Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 # Of a sum of Laplace noises of variance 1, at most: that of a single one, which has most of it.

@@ -41,7 +41,7 @@ import numpy as np
 from tracecloak.anonymizers.graphs.count_intervals import intervals_of_shown, quantile_of_one
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import wider_ends
+from tracecloak.schemas.published.figures import wider_ends
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 if TYPE_CHECKING:

@@ -67,15 +67,13 @@ from tracecloak.anonymizers.rigorous.clips import (
 )
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
-from tracecloak.anonymizers.rigorous.parts import Given, Part, budget_of_parts
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
-from tracecloak.schemas.statistics.clipped_flows import cells_of_flows
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells, cells_of_flows
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
 # clip takes away.

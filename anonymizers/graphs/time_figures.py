@@ -18,8 +18,7 @@ from tracecloak.anonymizers.graphs.graph_figures import quantile_of
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.durations import ReleasedDurations
-from tracecloak.schemas.published.figure import DERIVED
-from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.figures import DERIVED, Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 # Times of the last bin, which has no upper border, are said to be below so many times its lower

@@ -46,7 +46,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.grouping import Grouping, Groups
 from tracecloak.anonymizers.rigorous.markov_sums import largest_sums, lattice_units
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, released
 from tracecloak.anonymizers.variants.joint_variants import (
     SCATTERED,
     JointVariants,
@@ -62,7 +62,6 @@ from tracecloak.anonymizers.variants.markov_chain import (
     rows_of,
     visits_of,
 )
-from tracecloak.anonymizers.variants.stable_variants import released
 from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published import measures

@@ -23,14 +23,16 @@ from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_nam
 from tracecloak.anonymizers.indicators.summands import numbers_counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+    NAME_UNITS,
     ActivitiesOfCases,
+    changed_names,
     choose_vocabulary,
+    likely_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Choice, Means, Sums
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS, changed_names, likely_names
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.time_range import time_range_part
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import is_case_attribute

@@ -35,7 +35,6 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
     Cases,
@@ -45,14 +44,14 @@ from tracecloak.anonymizers.indicators.declared import (
     Throughput,
     Timed,
 )
-from tracecloak.anonymizers.indicators.params import Known
+from tracecloak.anonymizers.indicators.params import AskedParams, Known
 from tracecloak.anonymizers.indicators.summands import RANGE, summand_of
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figure import MEASURED
+from tracecloak.schemas.published.figures import MEASURED
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import CONDENSED, Operation

@@ -1,29 +1,198 @@
-"""Parameters of `private-indicators`, and what follows from them before any data is read."""
+"""Parameters of `private-indicators`, and what follows from them before any data is read.
+
+What is asked for, in the parameters of a release and of a stream, and what follows from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 from pydantic import Field, PrivateAttr
 
-from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.declared import (
+    ACTIVITY,
     MAX_GROUPS,
+    MAX_INDICATORS,
     PERIODS,
+    Amount,
     Group,
     Indicator,
+    OneIndicator,
     Timed,
     Working,
     Workload,
 )
-from tracecloak.anonymizers.indicators.populations import Groups, Population, periods_of
+from tracecloak.anonymizers.indicators.summands import Groups, Population, periods_of
+from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.calendar.local_time import zone_of
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import (
+    MAX_ATTRIBUTES,
+    TAKEN_NAMES,
+    Declaration,
+    check_names,
+)
+from tracecloak.schemas.events.vocabulary import OTHER
+
+MAX_STEPS = 200
+"""Activities or pairs that one indicator is told apart by."""
+
+# How parts begin that are of no indicator alone.
+_TAKEN = ("number of cases", "groups by ", TIME_RANGE)
+# What the sums and choices of an indicator are called, after its name.
+_OF_TITLES = ("sum", "cases", "bins", "events", "windows", "longest time")
+
+
+class AskedParams(RigorousParams):
+    """Parameters that ask for indicators.
+
+    Attributes:
+        chooses_quantiles: Whether a quantile can be chosen on the exact counts; else all are read
+            from running sums.
+    """
+
+    chooses_quantiles: ClassVar[bool] = True
+
+    indicators: tuple[OneIndicator, ...] = Field(
+        max_length=MAX_INDICATORS, json_schema_extra={"minItems": 1}
+    )
+    """What is asked for, such as cases, or throughput of=mean at_most=90d; each a text or a mapping
+    of keys. Everything in it is public, and each has its share of the budget."""
+
+    @pydantic.field_validator("indicators", mode="before")
+    @classmethod
+    def _one_text(cls, indicators: Any) -> Any:
+        return [indicators] if isinstance(indicators, str) else indicators
+
+    @pydantic.model_validator(mode="after")
+    def _check_indicators(self) -> AskedParams:
+        if not self.indicators:
+            raise ValueError("indicators needs one at least, such as cases")
+        titles = [indicator.title for indicator in self.indicators]
+        taken = {f"{title}, {what}" for title in titles for what in _OF_TITLES}
+        for place, (indicator, title) in enumerate(zip(self.indicators, titles, strict=True)):
+            at = f"indicators.{place}: "
+            if titles.index(title) < place:
+                raise ValueError(f"{at}{title!r} is there twice: give one of them another name")
+            if title.startswith(_TAKEN):
+                raise ValueError(f"{at}the name {title!r} is taken: begin another way")
+            if title in taken:
+                raise ValueError(f"{at}the name {title!r} is taken: give it another one")
+            self._check_names(at, indicator)
+        self._check_populations()
+        self._check_attributes()
+        return self
+
+    def _check_populations(self) -> None:
+        """Two numbers of cases that are called alike would have the same noise."""
+        by_words: dict[str, Population] = {}
+        for place, indicator in enumerate(self.indicators):
+            own = Population.of(indicator)
+            if by_words.setdefault(own.words, own) != own:
+                raise ValueError(
+                    f"indicators.{place}: others{own.words} have other groups: declare the same "
+                    "groups, in the same order, for all that are told apart alike"
+                )
+
+    def _check_attributes(self) -> None:
+        declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
+        if len(declared) > MAX_ATTRIBUTES:
+            raise ValueError(
+                f"indicators read {len(declared)} attributes, and {MAX_ATTRIBUTES} are the most"
+            )
+        for name in declared.keys() & set(TAKEN_NAMES):
+            raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
+        check_names(declared)
+
+    def _check_names(self, at: str, indicator: Indicator) -> None:
+        steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
+        if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
+            raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
+        for name in indicator.activities if self.vocabulary is not None else ():
+            if name not in (self.vocabulary or ()):
+                raise ValueError(
+                    f"{at}activity {name!r} is not in the vocabulary: correct it, or add it there"
+                )
+
+    @property
+    def public_range(self) -> TimeRange | None:
+        """The declared range of dates by which periods are told apart; by default none."""
+        return None
+
+    def periods(self, period: str, span: TimeRange) -> Groups:
+        """Returns the periods of a range of dates."""
+        raise NotImplementedError(f"{type(self).__name__} has no periods")
+
+    def column_of(self, attribute: str) -> str | None:
+        """Returns the source column of an attribute, if it is not its name."""
+        return None
+
+    def steps_of(self, indicator: Indicator) -> tuple[Group, ...] | None:
+        """Returns the activities, pairs or values that it is about; None: they are bought.
+
+        Empty where it is about none. Activities that are not named are those of the vocabulary.
+        """
+        if isinstance(indicator, Workload):
+            return indicator.groups
+        if indicator.is_by_steps and indicator.groups is None:
+            return self.vocabulary if indicator.by == ACTIVITY else None
+        return indicator.steps_of
+
+    def n_steps_of(self, indicator: Indicator) -> int:
+        """Returns how many these are at most, or 1 where it is about none."""
+        steps = self.steps_of(indicator)
+        return max(self.bought_groups[str(indicator.by)] if steps is None else len(steps), 1)
+
+    @cached_property
+    def bought_groups(self) -> Mapping[str, int]:
+        """By what indicators are told apart whose groups are bought, and how many at most."""
+        wanted: dict[str, int] = {}
+        for indicator in self.indicators:
+            by = indicator.by
+            if by is None or not indicator.is_bought:
+                continue
+            of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
+            if of_steps and self.steps_of(indicator) is not None:
+                continue
+            wanted[by] = max(wanted.get(by, 0), indicator.n_groups)
+        return wanted
+
+    @cached_property
+    def of_bought_times(self) -> tuple[Timed, ...]:
+        """The indicators whose longest time is chosen on the log."""
+        return tuple(i for i in self.indicators if isinstance(i, Timed) and i.at_most is None)
+
+    @cached_property
+    def declared_attributes(self) -> tuple[Attribute, ...]:
+        """What is read of the attributes, with all values and bounds that are declared."""
+        values: dict[str, list[str]] = {}
+        bounds: dict[str, tuple[float, float]] = {}
+        for indicator in self.indicators:
+            for name in indicator.attributes:
+                values.setdefault(name, [])
+            where, by = indicator.where, indicator.by
+            if where is not None and where.attribute is not None and where.equals is not None:
+                values[where.attribute].append(where.equals)
+            if isinstance(indicator, Workload) or by in values:
+                of_by = values.setdefault(str(by), [])
+                of_by += [str(group) for group in indicator.groups or ()]
+            if isinstance(indicator, Amount):
+                low, high = indicator.bounds
+                bounds[indicator.attribute] = float(low), float(high)
+        attributes = []
+        for name, texts in values.items():
+            domain: dict[str, Any] = {"values": tuple(dict.fromkeys(texts)) or (OTHER,)}
+            if name in bounds:
+                domain = {"bounds": bounds[name]}
+            declaration = Declaration(**domain, column=self.column_of(name))
+            attributes.append(Attribute(name, declaration))
+        return tuple(attributes)
 
 
 class IndicatorParams(AskedParams):

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.indicators.declared import Working, Workload
+from tracecloak.anonymizers.indicators.figures import parts_of, unfolded
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.parts import parts_of, unfolded
-from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, PartsMethod
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 if TYPE_CHECKING:

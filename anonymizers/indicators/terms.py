@@ -25,12 +25,14 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.indicators.declared import Group, Indicator, Measured, Workload
-from tracecloak.anonymizers.indicators.populations import Groups, Population, value_places
 from tracecloak.anonymizers.indicators.summands import (
     RANGE,
+    Groups,
+    Population,
     Summand,
     cases_of_events,
     summand_of,
+    value_places,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clip_by_rank import (

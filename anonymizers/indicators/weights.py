@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.declared import (
     Cases,
     Frequency,
@@ -15,8 +14,9 @@ from tracecloak.anonymizers.indicators.declared import (
     Throughput,
     Workload,
 )
-from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.params import AskedParams
 from tracecloak.anonymizers.indicators.quantiles import rank_half_width
+from tracecloak.anonymizers.indicators.summands import Population
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
     CasesOf,

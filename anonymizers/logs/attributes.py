@@ -12,7 +12,7 @@ Sensitivity, for adding or removing a unit of m cases, each cut at L events:
 
 Event attributes, delta above 0. A case is the vector of its counts over the cells, brought to an L2
 norm of at most C steps of a lattice of 1/1024 occurrence (`value_clip` says which C), floored entry
-by entry (`schemas.statistics.clipped_cells.clipped_counts`, without a rounding of the norm). The
+by entry (`schemas.statistics.clipped_flows.clipped_counts`, without a rounding of the norm). The
 sums change by the sum of m such vectors, so by at most m C in L2, and by exactly that if all its
 events share one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, Steinke
 2020).
@@ -47,13 +47,13 @@ from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 
 @dataclass(frozen=True)

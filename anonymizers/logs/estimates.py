@@ -56,7 +56,7 @@ class Estimate:
             name: See `ReleasedFigures.figures`.
             of: What it is of.
             released: What the released log says.
-            kind: See `schemas.published.figure`.
+            kind: See `schemas.published.figures`.
         """
         half = Z95 * math.sqrt(self.variance)
         # An estimate below 0 has the upper end of a 0: a lower one would say more than is known.
@@ -93,7 +93,7 @@ def figure_within(
         of: What it is of.
         released: What the released log says.
         ends: Of the interval; no end below 0 is shown.
-        kind: See `schemas.published.figure`.
+        kind: See `schemas.published.figures`.
     """
     value = round(released)
     low, high = (min(max(end, 0.0), _LARGEST) for end in ends)

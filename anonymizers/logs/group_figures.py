@@ -1,6 +1,6 @@
 """The graph of groups of activities: as the released log has it, with what was counted beside it.
 
-As of arcs of activities (`flow_figures`), the sum of a step between groups is over cases that were
+As of arcs of activities (`log_figures`), the sum of a step between groups is over cases that were
 scaled down, and is raised by what its step has in the released log before and after that.
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.logs.estimates import Z95, figure_within, of_clipped
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.figure import MEASURED, wider_ends
+from tracecloak.schemas.published.figures import MEASURED, wider_ends
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.schemas.published.measures import ReleasedMeasures

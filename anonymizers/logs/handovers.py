@@ -19,6 +19,8 @@ share one cell and are at least C / 1024. Discrete Gaussian noise.
 
 Delta 0. A case has at most L - 1 steps, each in one cell, so the sums change by at most m (L - 1)
 in L1: discrete Laplace noise. Where L is 1 nothing changes, and any noise will do.
+
+The values of attributes in a log that was drawn.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.attributes import (
     AttributeDecision,
     CellLaws,
+    attribute_of_traces,
     part_name,
     values_of_events,
     words_of_values,
@@ -48,13 +51,14 @@ from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabula
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import clipped_need
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.time_bins import estimated_shares, largest_noise
 from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 
 def most_names_of_handovers(attribute: Attribute) -> int:
@@ -319,3 +323,34 @@ def handovers_part(attribute: Attribute, params: TimedParams, share: Fraction) -
 def handovers_name(attribute: Attribute) -> str:
     """Returns the name of the part of an attribute's handovers."""
     return f"handovers {attribute.name}"
+
+
+def generated_values(
+    attributes: Sequence[Attribute],
+    drawn: Mapping[str, Any],
+    traces: TraceBatch,
+    classes: CaseClasses,
+    cases: np.ndarray,
+    randomness: Randomness,
+) -> dict[str, pa.Array]:
+    """Returns the values of every event, by attribute.
+
+    Args:
+        attributes: The declared ones.
+        drawn: What their parts, and those of handovers, decided, by name.
+        traces: The released cases, with their times.
+        classes: Of the released cases.
+        cases: int64[n_cases], their numbers among all released ones.
+        randomness: The release's.
+    """
+    values = {}
+    for attribute in attributes:
+        decision, given = drawn[part_name(attribute)], (cases, randomness)
+        if attribute.has_handovers:
+            following = drawn[handovers_name(attribute)]
+            values[attribute.name] = handed_over(following, decision, attribute, traces, *given)
+        else:
+            values[attribute.name] = attribute_of_traces(
+                decision, attribute, traces, classes, *given
+            )
+    return values

@@ -19,12 +19,11 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.group_params import GroupedParams
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE, VOCABULARY_SHARE, Exact
-from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
-from tracecloak.anonymizers.times.case_spans import spans_part
+from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
+from tracecloak.anonymizers.times.case_spans import granularity_part, spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail, times_by
-from tracecloak.anonymizers.times.granularity import granularity_part
 from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.step_durations import (
     durations_part,
@@ -54,7 +53,7 @@ GENERATORS: Plugins[VariantGenerator] = Plugins(
     "variants",
     "tracecloak.generators",
     {
-        "variant-histogram": "tracecloak.anonymizers.variants.stable_variants:StableVariants",
+        "variant-histogram": "tracecloak.anonymizers.variants.generator:StableVariants",
         "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
         "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",

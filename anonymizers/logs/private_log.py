@@ -27,12 +27,10 @@ from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
-from tracecloak.anonymizers.rigorous.parts import Given, PartsDecision
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, PartsDecision, PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
-from tracecloak.anonymizers.times.fitted_times import fitted
-from tracecloak.anonymizers.times.generated_times import Timing, timed
+from tracecloak.anonymizers.times.fitted_times import Timing, fitted, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
@@ -293,7 +291,7 @@ class PrivateLog(PartsMethod):
         stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
         traces = replace(traces, times=stamps, attributes={})
         if params.declared:
-            from tracecloak.anonymizers.logs.generated_values import generated_values
+            from tracecloak.anonymizers.logs.handovers import generated_values
 
             classes = CaseClasses.of(variants, traces.vocabulary)
             values = generated_values(params.declared, drawn, traces, classes, cases, randomness)

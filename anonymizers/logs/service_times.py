@@ -1,7 +1,7 @@
 """How long events are worked on: noisy histograms and sums by activity, and draws of starts.
 
 For logs whose events have starts. The time between two completions of a case is divided into
-waiting and service (`schemas.statistics.service_times`). Each event counts by its activity and by
+waiting and service (`schemas.statistics.log_times`). Each event counts by its activity and by
 what its service time is: not known; none, as no time has passed; or a coarse bin of it, in ticks of
 the grid of stamps. Where it is a bin, the event counts once more, by the bin of its gap, and adds
 to a sum how far within its bin its time is, from 0 to 1 in sixteenths. So means are kept although
@@ -35,7 +35,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_o
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means
 from tracecloak.anonymizers.rigorous.clips import clipped_need
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.time_bins import (
     estimated_shares,
     largest_noise,
@@ -47,8 +47,8 @@ from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-from tracecloak.schemas.statistics.service_times import IntervalTimes
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.log_times import IntervalTimes
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams

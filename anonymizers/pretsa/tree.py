@@ -40,8 +40,8 @@ from tracecloak.anonymizers.pretsa.nearest import targets_of
 from tracecloak.anonymizers.variants.distance import VariantDistance
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.statistics.dafsa import Trie
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.trie import Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 

@@ -42,8 +42,7 @@ from tracecloak.anonymizers.pripel.enrichment import (
     enriched,
     pair_groups,
 )
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
-from tracecloak.anonymizers.queries.prefix_method import LevelMethod, LevelParams
+from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants, LevelMethod, LevelParams
 from tracecloak.anonymizers.queries.sacofa import Sacofa
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.schemas.arrays.ranks import CaseRanks

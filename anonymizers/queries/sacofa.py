@@ -58,7 +58,7 @@ from tracecloak.anonymizers.queries.sacofa_params import (
     TOO_MANY_ACTIVITIES,
     SacofaParams,
 )
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch

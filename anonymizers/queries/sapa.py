@@ -71,7 +71,7 @@ from tracecloak.anonymizers.queries.pair_query import (
     noise_of,
 )
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.merging import offsets_of
@@ -79,7 +79,7 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import most_frequent_first
-from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.relations import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Arcs in all: it bounds time, to about 20 s, and memory, to about 2 GB.

@@ -19,7 +19,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     noisy_cases_from,
 )
 from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.lengths import TraceLengths

@@ -1,7 +1,22 @@
-"""The activities that a method chooses on the log, and pays for with a part of the budget."""
+"""The activities that a method chooses on the log, and pays for with a part of the budget.
+
+A case of j distinct activities, at most k, adds sqrt(k / j) to each of them: a vector of norm
+sqrt(k) whatever j is, where to count each once would leave the norm of most cases far below what
+the noise covers. An activity of cases with few others stands out of the noise as if k were their
+number of activities, so k can be generous.
+
+The threshold for an activity that one unit alone has is hardly higher than with counts. With m
+cases a unit adds m sqrt(k) to a name at most, and has m k names at most; so each of its new names
+passes with probability delta / (m k) at most. The rest of the unit has no more of the block's norm
+than `joint.Unseen` says of m k cells: if a_c of the j_c names of its case c are new, what
+is left of the case's vector has a squared norm of k (1 - a_c / j_c) <= k - a_c, what is left of all
+has one of at most m sum (k - a_c) by Cauchy and Schwarz, and that is at most (m k - a) / (m k) of
+m^2 k, since the number a of all new names is at most sum a_c.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -9,25 +24,73 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
-)
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import distinct_activities
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Sums
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.weighted_names import (
-    NAME_UNITS,
-    changed_names,
-    likely_names,
-    weights_of_names,
-)
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+
+NAME_UNITS = 1 << 10
+"""Lattice steps of a weight of 1."""
+
+
+def weights_of_names(cases: np.ndarray, max_activities: int) -> np.ndarray:
+    """Returns int64[n], what each name of a case adds to its sum, in lattice steps, rounded down.
+
+    Args:
+        cases: int64[n], sorted, the case of each of its distinct names; of no case more than
+            `max_activities` (see `contract.bounding.distinct_activities`).
+        max_activities: k.
+    """
+    n_names = np.bincount(cases, minlength=1)[cases]
+    squared = NAME_UNITS**2 * max_activities
+    of_number = [0, *(math.isqrt(squared // j) for j in range(1, max_activities + 1))]
+    return np.array(of_number, np.int64)[n_names]
+
+
+def changed_names(max_activities: int, max_units: int) -> Sensitivity:
+    """Returns by how much a unit changes the sums, in lattice steps.
+
+    In total most where a case has k activities, of norm sqrt(k) whatever it has, and in one of them
+    most where it has no other.
+
+    Args:
+        max_activities: k.
+        max_units: Cases of one unit.
+    """
+    k = max_activities
+    alone = math.isqrt(NAME_UNITS**2 * k)
+    return Sensitivity(k, NAME_UNITS * k, NAME_UNITS**2 * k, alone, NAME_UNITS).of_cases(max_units)
+
+
+def likely_names(allowance: Allowance, max_activities: int, max_units: int) -> str:
+    """Returns which activities are likely to be chosen, in words.
+
+    Args:
+        allowance: What the choice may spend.
+        max_activities: Distinct activities of a case that count.
+        max_units: Cases of one unit.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    changed = changed_names(max_activities, max_units)
+    least = allowance.threshold(changed, NAME_UNITS) / NAME_UNITS
+    few = max(max_activities // 4, 1)
+    text = f"activities of about {math.ceil(least):,} cases or more"
+    if few == max_activities:
+        return text
+    fewer = math.ceil(least * math.sqrt(few / max_activities))
+    return (
+        f"{text} where a case has {max_activities} distinct ones, and of {fewer:,} where it has "
+        f"{few}"
+    )
 
 
 @dataclass(frozen=True)
@@ -47,7 +110,7 @@ class VocabularyDecision(contract.Decision):
 class ActivitiesOfCases:
     """The weights of cases by activity, each case counting for at most so many of its activities.
 
-    In lattice steps, see `weighted_names`.
+    In lattice steps, see `weights_of_names`.
     """
 
     max_activities: int

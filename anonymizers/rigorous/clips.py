@@ -26,7 +26,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     noisy_cases_from,
     place_of_rank,
 )
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms

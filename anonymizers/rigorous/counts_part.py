@@ -16,7 +16,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 # Larger noisy counts are lowered to this, so that the sum of all fits 64 bits.

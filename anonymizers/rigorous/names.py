@@ -49,7 +49,7 @@ class ListedParams(RigorousParams, ABC):
         """
         if self.vocabulary is not None or self.buy_vocabulary:
             return
-        from tracecloak.anonymizers.rigorous.weighted_names import likely_names
+        from tracecloak.anonymizers.rigorous.bought_vocabulary import likely_names
 
         try:
             allowance = self.spending.means["vocabulary"]

@@ -3,7 +3,7 @@
 Windows of a schedule hold different cases, so where the case is the unit all of them together cost
 what the dearest one costs. An individual may have cases in several windows, and at most m in all of
 them together. That costs it no more either if j of m cases cost at most j/m of what a window pays
-(`anonymizers.accounting.by_case`); else the windows add up for it.
+(`anonymizers.accounting.composed`); else the windows add up for it.
 """
 
 from __future__ import annotations

@@ -19,11 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.indicators.asked import AskedParams
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
-from tracecloak.anonymizers.indicators.params import Known
+from tracecloak.anonymizers.indicators.params import AskedParams, Known
 from tracecloak.anonymizers.indicators.ratios import Measuring
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.indicators.weights import weighed_terms

@@ -21,8 +21,7 @@ from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.evidence import is_noise_laplace, laplace_scales
-from tracecloak.schemas.published.figure import grades
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
 

@@ -42,8 +42,7 @@ from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.arrays.sequences import decode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figure import DERIVED
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.figures import DERIVED, Figure, ReleasedFigures
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

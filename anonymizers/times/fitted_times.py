@@ -2,26 +2,35 @@
 
 Some cases are made like those that will be released. What the drawn times of their steps come to,
 times the factors of their pairs, says how long each takes compared with others. That time is
-divided among the steps (`split_times`), and the time that goes by at each pair of activities is
-compared with the noisy sums (`pair_times`): the factor of a pair that has too little is raised,
-that of one with too much is lowered, again and again, as in iterative proportional fitting (Deming
-and Stephan 1940). As the made cases are clipped like those that were counted, the clip biases
-nothing.
+divided among the steps, and the time that goes by at each pair of activities is compared with the
+noisy sums (`pair_times`): the factor of a pair that has too little is raised, that of one with too
+much is lowered, again and again, as in iterative proportional fitting (Deming and Stephan 1940). As
+the made cases are clipped like those that were counted, the clip biases nothing.
+
+Stamps of a generated case are a drawn start, and times of steps added up in working time. Each step
+has a time that was drawn from the histogram of its pair of activities, and each pair a factor. A
+step gets its share of the time of the case in proportion to the product of the two. So a step that
+takes no time still takes none, steps that are drawn to take long get most, and the times of a case
+add up to what the case takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.times.case_spans import spans_at
+from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
 from tracecloak.anonymizers.times.case_times import (
+    CaseTimes,
     NoisySums,
     decide_times,
     log_factors,
@@ -30,22 +39,177 @@ from tracecloak.anonymizers.times.case_times import (
     wide_bins_at,
 )
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
-from tracecloak.anonymizers.times.split_times import (
-    LARGEST_LOG,
-    PairFactors,
-    divided,
-    sums_of_steps,
-    weights_of,
-)
-from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import sums_by_class_and_bin
+from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
+from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of, sums_by_class_and_bin
 from tracecloak.anonymizers.variants.generator import log_of
+from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.measures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
+
+LARGEST_LOG = 10.0
+"""Factors go from e^-10 to e^10."""
+
+# A step that was drawn to take no time, of a pair of which some do, counts as this part of a tick:
+# nothing, unless the factor of its pair says that such steps take most of the time.
+_OF_A_TICK = 0.25
+# Weights are whole numbers of parts of a tick, and so small that a million of them fit 64 bits.
+_PARTS, _LARGEST_WEIGHT = 1 << 8, float(1 << 42)
+
+
+@dataclass(frozen=True)
+class PairFactors(contract.Decision):
+    """By what the drawn times of each pair's steps are multiplied.
+
+    Attributes:
+        logs: float64[n n], the logarithm, at most LARGEST_LOG in size; only differences matter.
+        is_idle: bool[n n], the pairs whose steps take no time.
+    """
+
+    wire_name: ClassVar[str] = "pair-factors"
+
+    logs: np.ndarray
+    is_idle: np.ndarray
+
+
+def weights_of(taken: np.ndarray, steps: Steps, factors: PairFactors) -> np.ndarray:
+    """Returns int64[m], drawn times multiplied by the factors of their pairs, in parts of a tick.
+
+    Those of pairs whose steps take no time are 0.
+
+    Args:
+        taken: int64[m], drawn times, in ticks.
+        steps: The steps.
+        factors: Of all pairs.
+    """
+    times = np.where(factors.is_idle[steps.pairs], 0.0, np.maximum(taken, _OF_A_TICK))
+    products = times * _PARTS * elementary.exp(factors.logs)[steps.pairs]
+    return np.floor(np.minimum(products, _LARGEST_WEIGHT)).astype(np.int64)
+
+
+def divided(wanted: np.ndarray, weights: np.ndarray, steps: Steps) -> np.ndarray:
+    """Divides the times of cases among their steps, in proportion to weights.
+
+    A case all of whose steps have the weight 0 takes no time, whatever is wanted. Of what rounding
+    leaves the step with the largest weight gets all.
+
+    Args:
+        wanted: int64[n_cases], how long each case takes, in ticks.
+        weights: int64[m], of its steps, not negative.
+        steps: The steps.
+
+    Returns:
+        int64[m], in ticks; those of a case add up to its time.
+    """
+    sums = sums_of_steps(weights, steps, len(wanted))
+    shares = weights / np.maximum(sums, 1)[steps.own]
+    times = np.floor(wanted[steps.own] * shares).astype(np.int64)
+    left = np.where(sums > 0, wanted, 0) - sums_of_steps(times, steps, len(wanted))
+    largest = largest_of_cases(weights, steps.own)
+    times[largest] += left[steps.own[largest]]
+    return times
+
+
+def sums_of_steps(values: np.ndarray, steps: Steps, n_cases: int) -> np.ndarray:
+    """Returns int64[n_cases], the exact sums of values of the steps of each case."""
+    sums = np.zeros(n_cases, np.int64)
+    begins = np.flatnonzero(np.diff(steps.own, prepend=-1))
+    if len(begins):
+        sums[steps.own[begins]] = np.add.reduceat(values, begins)
+    return sums
+
+
+def largest_of_cases(values: np.ndarray, case_of: np.ndarray) -> np.ndarray:
+    """Returns int64[n_cases], the place of each case's largest value, the first of equal ones.
+
+    Args:
+        values: Of some steps.
+        case_of: int64[m], the case of each, ascending.
+    """
+    begins = np.flatnonzero(np.diff(case_of, prepend=-1))
+    if not len(begins):
+        return begins
+    highest = np.maximum.reduceat(values, begins)
+    places = np.flatnonzero(values == np.repeat(highest, np.diff(begins, append=len(values))))
+    return places[np.flatnonzero(np.diff(case_of[places], prepend=-1))]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What stamps are drawn from; all of one release.
+
+    Attributes:
+        grid: The range in which the others were decided.
+        classes: The classes of cases.
+        starts: When cases start.
+        periods: Parts of the range.
+        spans: How long cases take.
+        times: In which period cases of each class start, and how long they take.
+        durations: How long steps take.
+        sums: What the times of such steps come to, by class, then by wide bin.
+        factors: By what the times of the steps of each pair are multiplied.
+    """
+
+    grid: TimeGrid
+    classes: CaseClasses
+    starts: StartsDecision
+    periods: Periods
+    spans: SpansDecision
+    times: CaseTimes
+    durations: DurationsDecision
+    sums: StepSums
+    factors: PairFactors
+
+
+def timed(
+    traces: TraceBatch, case_numbers: np.ndarray, timing: Timing, randomness: Randomness
+) -> TraceBatch:
+    """Returns the same cases with stamps on the grid, in its range and in its working time.
+
+    A case's class decides in which period it begins, and with it in which wide bin its time lies;
+    of the cases of a class that whose steps come to the most takes longest, and so on, and likewise
+    within a bin of those of all classes (`step_sums`). That time is divided among its steps
+    (`split_times`), by which the events follow each other. All is added up in working time, so
+    stamps do not decrease within a case. A case that would outlast the range begins as much
+    earlier.
+
+    A case's stamps depend on its number and its activities alone, not on the other cases of the
+    batch.
+
+    Args:
+        traces: Generated cases over the vocabulary of the release; their times are not looked at.
+        case_numbers: int64[n_cases], distinct over the release.
+        timing: What from.
+        randomness: The release's.
+    """
+    grid = timing.grid
+    classes = timing.classes.of_cases(traces)
+    steps = Steps.of(traces, case_numbers, timing.classes, classes)
+    taken = sample_durations(timing.durations, steps, randomness)
+    is_single = traces.lengths == 1
+    periods = sample_periods(timing.times, classes, is_single, case_numbers, randomness)
+    weights = weights_of(taken, steps, timing.factors)
+    sums = sums_of_steps(weights, steps, traces.n_cases)
+    ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
+    bins = wide_bins_at(timing.times, classes, periods, ranks)
+    of_bins = len(timing.times.spans) + bins  # they come after the classes
+    places = ranks_of(timing.sums, sums, of_bins, case_numbers, randomness, IN_BIN)
+    ranks = ranks_among_all(timing.spans, bins, places)
+    wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
+    taken = divided(wanted, weights, steps)
+    since_start = np.zeros(traces.n_events, np.int64)
+    since_start[steps.events] = taken
+    reached = np.cumsum(since_start)  # may wrap around, its differences do not
+    since_start = reached - np.repeat(reached[traces.offsets[:-1]], traces.lengths)
+    within = timing.periods.ranks[periods], timing.periods.ranks[periods + 1]
+    begun = grid.ticks(sample_starts(timing.starts, case_numbers, randomness, within))
+    begun = np.minimum(begun, grid.n_ticks - 1 - since_start[traces.offsets[1:] - 1])
+    return replace(traces, times=grid.at_us(np.repeat(begun, traces.lengths) + since_start))
+
 
 SpansOf = Callable[[np.ndarray], np.ndarray]
 """How long cases take, by what the weights of their steps come to."""

@@ -35,9 +35,9 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_o
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.calendar.time_grid import GRID_US
@@ -45,7 +45,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.measures import TIME_OF_PAIR
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells, clipped_counts
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells, clipped_counts
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ variant is one of those that are classes (`case_classes`), its steps count a thi
 place in the variant and bin: how long work waits can depend on what came before.
 
 With delta the vector of both is scaled down to a public or privately chosen L2 norm, on a lattice
-and exactly (schemas.statistics.clipped_cells), and gets discrete Gaussian noise. Without, cases
+and exactly (schemas.statistics.clipped_flows), and gets discrete Gaussian noise. Without, cases
 have at most `max_trace_length` events, n, hence n - 1 steps that count up to 3 each: a case changes
 the sums by at most 3 (n - 1) in L1, and they get discrete Laplace noise. Where n is 1 there is no
 step, nothing changes, and any noise will do. Canonne, Kamath and Steinke (NeurIPS 2020) for the
@@ -41,9 +41,14 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
-from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.times.case_classes import (
+    BY_ACTIVITY,
+    MOST_VARIANTS,
+    NO_CLASSES,
+    CaseClasses,
+    Detail,
+)
 from tracecloak.anonymizers.times.time_bins import (
     bins_text,
     estimated_shares,
@@ -58,8 +63,7 @@ from tracecloak.schemas.arrays.guided_search import n_at_most
 from tracecloak.schemas.calendar.time_grid import TimeGrid
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, CaseNorms, ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.times.timed_params import TimedParams

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import CountsByKey, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us

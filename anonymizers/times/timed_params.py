@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Protocol
 
-from tracecloak.anonymizers.times.detail import Detail
+from tracecloak.anonymizers.times.case_classes import Detail
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 

@@ -1,8 +1,8 @@
 """Times of cases that are all alike, so that counts of lengths and the sum of all times agree.
 
-Where times are not counted by activity (`detail`), cases begin and take as long as those of the log
-do, whatever their variant, and those with more events rather take longer. All is computed from
-noisy numbers.
+Where times are not counted by activity (`case_classes`), cases begin and take as long as those of
+the log do, whatever their variant, and those with more events rather take longer. All is computed
+from noisy numbers.
 
 A bin of times can reach from a week to a month, and where in it cases lie is not counted. What all
 their times come to says it: within each bin longer times are made likelier, or shorter ones, by one
@@ -18,12 +18,17 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.times.case_classes import Detail
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
-from tracecloak.anonymizers.times.detail import Detail
-from tracecloak.anonymizers.times.fitted_times import ranks_in, some_of
+from tracecloak.anonymizers.times.fitted_times import (
+    PairFactors,
+    ranks_in,
+    some_of,
+    sums_of_steps,
+    weights_of,
+)
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision
-from tracecloak.anonymizers.times.split_times import PairFactors, sums_of_steps, weights_of
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import sums_by_class_and_bin
 from tracecloak.schemas.arrays import elementary
@@ -83,7 +88,7 @@ def agreeing_spans(
     Args:
         spans: Noisy counts by bin.
         measured: The noisy sum of the times of cases, as that of the one pair of activities that
-            there is; see `detail`.
+            there is; see `case_classes`.
         n_cases: Released cases of more than one event.
     """
     ranks = (np.arange(_TIMES) + 0.5) / _TIMES

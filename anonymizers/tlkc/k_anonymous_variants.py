@@ -5,6 +5,21 @@ Somebody is taken to know everything of a case: the sequence of its elements, an
 where these are meant to be known. A variant is all of that, and one that fewer than k cases have is
 not released. Where each case is its own variant, as in the paper's Table 3, nothing would be left,
 and nothing is released.
+
+k-anonymity of variants by leaving events out: Baseline-2 of the TLKC paper.
+
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 5.1.
+Each variant that fewer than k cases have is mapped to the most similar subtrace that k or more have
+after all are mapped, by removing events; one for which there is none is removed. Others stay. Known
+are a case's sequence of elements and, if so declared, its relative times, as in
+`anonymizers.tlkc.k_anonymous_variants`.
+
+The paper does not say how the subtraces are found, and to remove the fewest events is a clustering
+problem, for which a greedy way is taken here; see `anonymizers.tlkc.subtrace_groups`. On the
+paper's Table 3 it removes as few events as can be: 10 for k = 2 and 18 for k = 4, where the paper
+removes 12 and 18.
+
+What the k-anonymity family does with traces: counts them as known, and releases what is left.
 """
 
 from __future__ import annotations
@@ -12,28 +27,172 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.tlkc.known_cases import (
-    KnownCaseCounter,
-    Suppressing,
-    released,
-    syntactic,
-)
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams
+from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
+from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import VariantRequirement, verify_k_anonymity
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.statistics.background_knowledge import CaseTable, KnownCases
+from tracecloak.schemas.published.guarantee import Kind as GuaranteeKind
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
+from tracecloak.schemas.statistics.background_knowledge import (
+    UNIT_US,
+    CaseTable,
+    Kind,
+    Knowledge,
+    KnownCases,
+    cells_of,
+    distinct,
+)
+
+
+@dataclass(frozen=True)
+class KnownCaseCounter:
+    """Counts the distinct cases as they can be known.
+
+    Attributes:
+        knowledge: What is seen of the events.
+        sensitive: The attributes of cases whose cells are counted with them.
+    """
+
+    knowledge: Knowledge
+    sensitive: tuple[Attribute, ...] = ()
+    kind: ClassVar[type[KnownCases]] = KnownCases
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> KnownCases:
+        """Counts a batch."""
+        first = traces.offsets[:-1]
+        cells = [cells_of(traces, attribute)[first] for attribute in self.sensitive]
+        return KnownCases.from_cases(
+            traces.offsets,
+            self.knowledge.words(traces),
+            np.stack(cells, axis=1) if cells else np.zeros((traces.n_cases, 0), np.int32),
+        )
+
+
+class Suppressing(contract.Anonymizer):
+    """What the methods of the family share: in one round it is decided which events go."""
+
+    guarantee_kind: ClassVar[GuaranteeKind] = "syntactic"
+    log: ClassVar[Literal["transformed"]] = "transformed"
+    operations: ClassVar[tuple[Operation, ...]] = (
+        Operation("suppression", "event", "event"),
+        Operation("suppression", "case", "case"),
+        Operation("generalization", "event", "time:timestamp"),
+        Operation("substitution", "event", "time:timestamp"),
+        SUPPRESSED_STARTS,
+    )
+    exact_noise: ClassVar[bool] = True
+    verifies: ClassVar[bool] = True
+
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the one round, in which everything is decided."""
+        return ("suppression",)
+
+
+def syntactic(
+    claim: str, not_covered: tuple[str, ...], params: KnowledgeParams, kind: Kind
+) -> Guarantee:
+    """Returns the guarantee of a method of the family.
+
+    Args:
+        claim: The property of the released log.
+        not_covered: What this method leaves open beside what all of them do.
+        params: What may be known of events.
+        kind: How it is put together.
+    """
+    also = []
+    if kind != "relative":
+        also.append(
+            f"Times since the first event are released to the {params.time_unit[:-1]}, and nothing "
+            "holds for who knows them."
+        )
+    if params.perspective == "resource":
+        also.append("The activities are released, and nothing holds for who knows them.")
+    return Guarantee(
+        kind="syntactic",
+        unit="case",
+        adjacency="add_remove",
+        epsilon=None,
+        delta=None,
+        claim=claim,
+        reality=(
+            "The property is one of the released log alone. No finite epsilon holds: what is "
+            "suppressed depends on every case, and nothing is noised."
+        ),
+        not_covered=(
+            *not_covered,
+            *also,
+            "All k cases that are alike can be those of one individual.",
+            "Two releases of the same or of overlapping logs, seen together, can break it.",
+            "The names of activities are the input's own, and what is absent was rare.",
+        ),
+    )
+
+
+def released(
+    traces: TraceBatch,
+    is_kept: np.ndarray,
+    params: KnowledgeParams,
+    sensitive: tuple[Attribute, ...],
+    randomness: Randomness,
+) -> TraceBatch:
+    """Returns the cases with the events that are kept, without those that have none.
+
+    Ids are new. Times are cut to the unit and count from the first event kept, which is at the
+    initial time. Of the attributes there are the resource and then the sensitive ones, each
+    value as its declaration has it: of a bin of numbers its lower end.
+
+    Args:
+        traces: Of the source.
+        is_kept: bool[n_events].
+        params: What is known of events, and the released accuracy.
+        sensitive: Attributes of the case.
+        randomness: The release's.
+
+    Raises:
+        GuaranteeError: A case lasts longer than there is time after the initial one.
+    """
+    before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
+    lengths = np.diff(before[traces.offsets])
+    filled = np.flatnonzero(lengths)
+    lengths, events = lengths[filled], np.flatnonzero(is_kept)
+    offsets = offsets_of(lengths)
+    units = traces.times[events] // UNIT_US[params.time_unit]
+    since = units - np.repeat(units[offsets[:-1]], lengths)
+    initial = (params.initial_time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    if len(since) and int(since.max()) > (MAX_TIME_US - initial) // UNIT_US[params.time_unit]:
+        raise GuaranteeError(
+            f"initial_time={params.initial_time.isoformat()} puts released times beyond the year "
+            "9999, which no file can hold; take an earlier one"
+        )
+    ids = randomness.identify("case", traces.case_ids.take(pa.array(filled)))
+    attributes = {}
+    for attribute in (*declared(params.resources), *sensitive):
+        cells = cells_of(traces, attribute)[events]
+        attributes[attribute.name] = attribute.values_of(cells, np.zeros(len(cells)))
+    return TraceBatch(
+        hex_ids(randomness.words("k-anonymity/case-id", ids)),
+        offsets,
+        traces.activities[events],
+        initial + since * UNIT_US[params.time_unit],
+        traces.vocabulary,
+        attributes=attributes,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +301,7 @@ class KAnonymous(Suppressing):
         params: KAnonymousParams,
         randomness: Randomness,
     ) -> TraceBatch:
-        """Leaves the decided events out of one batch; see `known_cases.released`."""
+        """Leaves the decided events out of one batch; see `released`."""
         decided: EventsDecision = decisions["suppression"]
         words = params.knowledge(params.knowledge_kind).words(traces)
         nothing = np.zeros((traces.n_cases, 0), np.int64)
@@ -190,3 +349,84 @@ class KAnonymousVariants(KAnonymous):
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """None of them."""
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)
+
+
+# Characters that stand for elements: all but the surrogates, which no text may have.
+_SURROGATES = 0xD800, 0x800
+_MAX_CHARACTERS = 0x110000 - _SURROGATES[1] - 1
+
+
+class KAnonymousSubtraces(KAnonymous):
+    """The method; see the module."""
+
+    name: ClassVar[str] = "k-anonymous-subtraces"
+    summary: ClassVar[str] = "cuts rare variants to subtraces that k or more cases have"
+
+    def explain(self, params: KAnonymousParams) -> tuple[str, ...]:
+        """Returns one sentence for the round."""
+        return (
+            f"suppression: counts the variants, and leaves events of those of fewer than "
+            f"{params.k} cases out until each is that of {params.k} cases; where there is no way, "
+            "the case goes",
+        )
+
+    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+        """Which events of the rare variants stay."""
+        lengths = np.diff(cases.offsets)
+        begin = offsets_of(lengths[rare])
+        is_kept = np.zeros(int(begin[-1]), bool)
+        texts = _Texts.of(cases, rare)
+        groups = [Group(texts.rare[i], int(cases.counts[rare[i]]), [i]) for i in range(len(rare))]
+        for group in grouped(groups, texts.frequent, k):
+            for member in group.members:
+                places = texts.places[member]
+                at = -1
+                for character in group.text:
+                    at = texts.rare[member].index(character, at + 1)
+                    is_kept[begin[member] + places[at]] = True
+        return is_kept
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Variants as texts of the elements that at least two variants have; the others go anyway.
+
+    `places` says where each character of a rare variant is in it; `frequent` are the variants that
+    stay, the most frequent first.
+    """
+
+    rare: list[str]
+    places: list[np.ndarray]
+    frequent: list[str]
+
+    @classmethod
+    def of(cls, cases: CaseTable, rare: np.ndarray) -> _Texts:
+        lengths = np.diff(cases.offsets)
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        elements, items = np.unique(cases.words, return_inverse=True)
+        pairs = distinct(row * max(len(elements), 1) + items)
+        n_rows = np.bincount(pairs % max(len(elements), 1), minlength=len(elements))
+        # The most common elements come first, so that only rare ones can be without a character.
+        order = np.argsort(-n_rows, kind="stable")
+        rank = np.empty(len(elements), np.int64)
+        rank[order] = np.arange(len(elements))
+        shared = (n_rows > 1) & (rank < _MAX_CHARACTERS)
+        character = rank + 1
+        character[character >= _SURROGATES[0]] += _SURROGATES[1]
+
+        def text_of(i: int, has_all: bool) -> tuple[str, np.ndarray]:
+            codes = items[cases.offsets[i] : cases.offsets[i + 1]]
+            places = np.flatnonzero(shared[codes])
+            if has_all and len(places) < len(codes):
+                return "", places
+            return character[codes[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
+
+        rare_texts = [text_of(i, False) for i in rare.tolist()]
+        others = np.setdiff1d(np.arange(len(lengths)), rare)
+        others = others[np.argsort(-cases.counts[others], kind="stable")][:BLOCK]
+        frequent = [text_of(i, True)[0] for i in others.tolist()]
+        return cls(
+            [text for text, _ in rare_texts],
+            [places for _, places in rare_texts],
+            [t for t in frequent if t],
+        )

@@ -26,7 +26,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.tlkc.known_cases import (
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     KnownCaseCounter,
     Suppressing,
     released,
@@ -157,7 +157,7 @@ class Tlkc(Suppressing):
         params: TlkcParams,
         randomness: Randomness,
     ) -> TraceBatch:
-        """Suppresses the elements in one batch; see `known_cases.released`."""
+        """Suppresses the elements in one batch; see `k_anonymous_variants.released`."""
         decided: SuppressionDecision = decisions["suppression"]
         words = params.knowledge(params.knowledge_kind).words(traces)
         offsets, left = traces.offsets, np.arange(traces.n_events)

@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Literal
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.rigorous.bought import known_vocabulary
-from tracecloak.anonymizers.rigorous.parts import Given, Part
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.anonymizers.trees.process_tree_parts import TREE, ProcessTreeParams, parts_of_tree
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.published.tree import ReleasedTree

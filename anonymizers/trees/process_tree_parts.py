@@ -37,7 +37,7 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, clipped_pairs, numbers_of_pairs
 from tracecloak.anonymizers.trees.cuts import Relation, Rules, build_tree, top_pairs
 from tracecloak.anonymizers.trees.fitness import (

@@ -45,7 +45,7 @@ from tracecloak.anonymizers.variants.expected_distance import (
     Profile,
     expected_distances,
 )
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, released, stable_variants
 from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
 from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
@@ -54,7 +54,6 @@ from tracecloak.anonymizers.variants.markov_chain import (
     walks_beside,
 )
 from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram

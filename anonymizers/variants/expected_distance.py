@@ -26,9 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracecloak.anonymizers.rigorous.budget import Allowance
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import CLEARLY_SHOWN, Domain, numbered_cases
 from tracecloak.anonymizers.variants.joint_variants import pair_deviations
-from tracecloak.anonymizers.variants.stable_variants import CLEARLY_SHOWN, numbered_cases
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 HISTOGRAM, JOINT, TREE = "histogram", "joint", "tree"

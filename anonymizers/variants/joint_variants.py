@@ -49,7 +49,7 @@ from tracecloak.anonymizers.rigorous.markov_sums import (
     lattice_units,
     sums_sensitivity,
 )
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, released, stable_variants
 from tracecloak.anonymizers.variants.markov_chain import (
     Chain,
     KnownEnds,
@@ -58,13 +58,12 @@ from tracecloak.anonymizers.variants.markov_chain import (
     walks_beside,
 )
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
-from tracecloak.anonymizers.variants.stable_variants import released, stable_variants
 from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published.measures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.case_marginals import MarginalCells
-from tracecloak.schemas.statistics.clipped_cells import clipped_counts
+from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

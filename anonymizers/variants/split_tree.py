@@ -21,7 +21,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
-from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.dafsa import Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Children of all splits together. They bound the memory at a few hundred megabytes and the time at

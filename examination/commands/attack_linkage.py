@@ -18,10 +18,10 @@ from tracecloak.examination.evaluation.as_released import as_released
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.linkage.growing import attack_pairs
 from tracecloak.examination.linkage.knowledge import Settings
+from tracecloak.examination.linkage.logs import Making, making_of
 from tracecloak.examination.linkage.pair_of_releases import pairs_of
 from tracecloak.examination.linkage.report import GrowingReport, LinkageReport
 from tracecloak.examination.linkage.run import link
-from tracecloak.examination.linkage.supposed import Making, making_of
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.commands.flags import add_log_flags, file_to_write, listed
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the releases, of their log and of what is known."""
     from tracecloak.examination.linkage import knowledge as linkage_knowledge
-    from tracecloak.examination.linkage import supposed as linkage_supposed
+    from tracecloak.examination.linkage import logs as linkage_supposed
     from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
     parser.add_argument(

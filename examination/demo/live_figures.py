@@ -18,8 +18,7 @@ from tracecloak.schemas.published.evidence import evidence_of
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.publish.figures_data import mark_grades
-from tracecloak.transforms.publish.map_data import map_data
+from tracecloak.transforms.publish.figures_data import map_data, mark_grades
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,7 @@ from tracecloak.examination.demo.live_figures import (
 from tracecloak.pipelines.stream.operator_port import Port, PortHandler
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE
-from tracecloak.schemas.published.figure import LEGEND
+from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import Page, policy_of, rendered

@@ -25,7 +25,7 @@ from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.paid_once import check_not_elsewhere
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.transforms.files import is_on_this_machine, require_file_system, require_writable
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 _FOLDERS = ("releases", "ledgers", "units", "book", "operator")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO

@@ -14,7 +14,6 @@ from tracecloak.examination.doctor import (
     places,
     sample,
     sources,
-    states,
 )
 from tracecloak.examination.doctor.setting import Said, Setting, Status
 from tracecloak.pipelines.runners.failures import reason_of, section_of
@@ -37,7 +36,7 @@ CHECKS: dict[str, Look] = {
     "clock": places.look_at_clock,
     "release": keys.look_at_release_id,
     "budget": keys.look_at_budget,
-    "state": states.look_at_state,
+    "state": sources.look_at_state,
     "on call": due.look_at_operators_side,
 }
 """By name what looks at one thing; it raises the error with which a run would end."""

@@ -29,7 +29,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.stamps import UNITS_US
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.services.kafka_messages import KafkaMessages
+from tracecloak.transforms.services.kafka_reader import KafkaMessages
 
 # Units of numbers lie a factor of 1,000 apart, so times of another one lie decades away.
 _NEAR_US = 10 * 366 * 86_400 * 1_000_000

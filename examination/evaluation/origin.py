@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.contract.input_digest import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.cases.noted_cases import SHARED, NotedCases, share_text
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -24,7 +24,7 @@ from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 _DAY_US = 24 * 3_600_000_000
 

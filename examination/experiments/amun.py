@@ -33,11 +33,13 @@ from tracecloak.examination.experiments.amun_epsilons import (
 )
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
-from tracecloak.examination.experiments.shown import Lines, Section, Table
 from tracecloak.examination.experiments.table import (
     NOTHING,
     THE_LOG,
     Figures,
+    Lines,
+    Section,
+    Table,
     median_of,
     quartiles_shown,
     shown,

@@ -21,7 +21,7 @@ import numpy as np
 from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_counts
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.amun.params import DAY_US, AmunParams, ticks_of
-from tracecloak.anonymizers.amun.release import Released as ReleasedByAmun
+from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.in_memory import decide
 from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
 from tracecloak.schemas.events.traces import TraceBatch

@@ -3,7 +3,7 @@
 `papers/NAME.toml` says which methods and flags there are, what is shown of the rows, and what the
 paper states of its results. A subclass of `Paper` has what cannot be said there: which releases a
 setting of the flags makes of a log (`cells`), what is measured of one (`figures`), and sections of
-a kind that only one paper has. `examination.experiments.run` runs any of them, `shown.py` makes
+a kind that only one paper has. `examination.experiments.run` runs any of them, `table.py` makes
 sections of a page of the rows, `statements.py` judges the statements.
 
 What the experiments on the k-anonymity family measure of a release, in all its perspectives.
@@ -26,9 +26,14 @@ import numpy as np
 
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.log import Log
-from tracecloak.examination.experiments.shown import Section, sections_of
 from tracecloak.examination.experiments.statements import Statement, stated
-from tracecloak.examination.experiments.table import THE_LOG, THE_PAPER, Figures
+from tracecloak.examination.experiments.table import (
+    THE_LOG,
+    THE_PAPER,
+    Figures,
+    Section,
+    sections_of,
+)
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.behaviour_measures import (
     behavioural_appropriateness,

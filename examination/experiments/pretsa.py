@@ -20,8 +20,7 @@ from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released, figures_of
-from tracecloak.examination.experiments.shown import Section, Table
-from tracecloak.examination.experiments.table import Figures
+from tracecloak.examination.experiments.table import Figures, Section, Table
 from tracecloak.examination.measure.behaviour_measures import edges_of
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError

@@ -21,9 +21,8 @@ from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments.networks import Network, draw
 from tracecloak.examination.experiments.run import Experiment, rows_of
-from tracecloak.examination.experiments.shown import Boxes, Lines, Section, Table, Tree
 from tracecloak.examination.experiments.statements import Statement, counted
-from tracecloak.examination.experiments.table import THE_LOG
+from tracecloak.examination.experiments.table import THE_LOG, Boxes, Lines, Section, Table, Tree
 from tracecloak.schemas.errors import of_extra
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
 from tracecloak.transforms.pages.page import Page, rendered

@@ -17,8 +17,7 @@ import numpy as np
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
-from tracecloak.examination.experiments.shown import Section, Table
-from tracecloak.examination.experiments.table import Figures
+from tracecloak.examination.experiments.table import Figures, Section, Table
 from tracecloak.examination.measure.quality import sequence_entropy
 from tracecloak.schemas.errors import UsageError
 

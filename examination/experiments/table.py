@@ -1,12 +1,17 @@
-"""The rows of one log as a table: a figure by what was released (arm) and at which level."""
+"""The rows of one log as a table: a figure by what was released (arm) and at which level.
+
+Of these rows the sections of a page are made, as the file of a paper says: tables and charts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tracecloak.examination.comparison.compare import Row, quartiles
+from tracecloak.examination.experiments.networks import Network
 
 NOTHING = "-"
 # The arms of the log itself, and of what a paper prints of it.
@@ -126,3 +131,222 @@ def median_of(values: Iterable[float | None]) -> float | None:
     """Returns the median of what is known, or None."""
     spread = quartiles(values)
     return None if spread is None else spread[0]
+
+
+# With more levels than this, and than arms, levels are the rows of a table.
+_MOST_COLUMNS = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        header: Names of the columns.
+        rows: Texts, as many a row as columns.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Boxes of repeated figures, side by side in groups.
+
+    Attributes:
+        y: What is on the vertical axis.
+        x: What the groups are.
+        groups: Their names, from left to right.
+        values: Figures by (arm, group); an arm lacks the groups where it was not run.
+        line: The log's own figure, or None.
+        is_log: Whether the vertical axis is logarithmic.
+        marks: Further figures to be drawn as lines, by what they are.
+    """
+
+    y: str
+    x: str
+    groups: Sequence[str]
+    values: Mapping[tuple[str, str], Sequence[float]]
+    line: float | None = None
+    is_log: bool = False
+    marks: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def arms(self) -> list[str]:
+        """What is compared, in order."""
+        return list(dict.fromkeys(arm for arm, _ in self.values))
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines over a common axis.
+
+    Attributes:
+        x: What is on the horizontal axis.
+        y: What is on the vertical axis.
+        places: float64[n], the horizontal places.
+        values: n figures by line.
+    """
+
+    x: str
+    y: str
+    places: Sequence[float]
+    values: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A process model.
+
+    Attributes:
+        text: Its text form (schemas.models.process_tree).
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure or a table of the paper, for one log.
+
+    Attributes:
+        title: Its heading.
+        text: What it shows, or an empty text.
+        parts: Tables, charts, and graphs that stand side by side in one drawing.
+        file: What its images are called, without an ending.
+    """
+
+    title: str
+    text: str
+    parts: Sequence[Table | Boxes | Lines | Tree | Sequence[Network]]
+    file: str
+
+
+def sections_of(
+    spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]
+) -> Iterator[Section]:
+    """Yields a section for each value of `each`, or one.
+
+    Args:
+        spec: `title`, `file` and `text`, in which `{}` is that value, `{title}` the first figure's
+            and `{log}` the log's own; `figures`, a table each; `prefix` of their names; `arms`,
+            patterns of what is shown (all), and `also`, of what the tables alone show; `at`, the
+            levels. `chart`: the first figure is drawn as well, by `is_log` with a logarithmic axis;
+            `log`: with a line that is the log's own figure. `is_wide`: there is one table, a column
+            a figure, `from` an arm whose figures are subtracted; its chart has `marks`. `is_tree`:
+            models are drawn, each in a section of its own, whose title has `{arm}` and `{level}`.
+        table: The figures.
+        words: Values of the flags by name.
+    """
+    for one in expanded(spec, words):
+        names = [spec.get("prefix", "") + name.format(one) for name in spec.get("figures", ())]
+        titles = [table.title(name.format(one)) for name in spec.get("figures", ())]
+        figures = dict(zip(names, titles, strict=True))
+        arms = table.matching([arm.format(one) for arm in spec.get("arms", ["*"])])
+        levels = table.levels_at(spec, table.levels)
+        text = spec.get("text", "")
+        if spec.get("is_tree"):
+            yield from _trees(spec, table, arms, levels)
+            continue
+        if spec.get("is_wide"):
+            parts = _wide(spec, table, figures, arms, levels)
+        else:
+            also = table.matching(spec.get("also", []))
+            line = table.median(names[0], THE_LOG, "") if spec.get("log") else None
+            chart = _chart(spec, table, names[0], titles[0], arms, line)
+            parts = [chart] if chart is not None else []
+            parts += [by_level(table, *named, [*arms, *also]) for named in figures.items()]
+            text = text.format(log=shown(line))
+        fields = {**words, "title": titles[0] if titles else ""}
+        yield Section(
+            spec["title"].format(one, **fields), text, parts, spec["file"].format(one, **fields)
+        )
+
+
+def by_level(table: Figures, figure: str, title: str, arms: Sequence[str]) -> Table:
+    """Returns quartiles of a figure: a row an arm, a column a level; or the other way round."""
+    levels = table.levels
+    rows = []
+    for arm in arms:
+        cells = [quartiles_shown(table.values(figure, arm, level)) for level in levels]
+        if arm in table.models:  # it has none, so its figure stands once
+            cells[1:] = [NOTHING] * (len(levels) - 1)
+        if arm in (*table.models, *table.arms) and {*cells} != {NOTHING}:
+            rows.append((arm, *cells))
+    header = (table.spec["axis"] or title, *levels)
+    if len(levels) > max(_MOST_COLUMNS, len(rows)) and rows:
+        header, *rows = zip(header, *rows, strict=True)
+    return Table(header, rows)
+
+
+def _chart(
+    spec: Mapping[str, Any],
+    table: Figures,
+    figure: str,
+    title: str,
+    arms: Sequence[str],
+    line: float | None,
+) -> Boxes | None:
+    """A group a level and a box an arm; or, if `is_grouped`, a group a level and a part of it."""
+    values: dict[tuple[str, str], Sequence[float]] = {}
+    levels = table.charted[: table.spec.get("most_charted")]
+    for level in levels:
+        for arm in arms:
+            known = table.values(figure, arm, level) if arm in table.arms else []
+            if known and table.spec.get("is_grouped"):
+                method, part = arm.split(", ")[:2]
+                values[method, f"{part}\n{level}"] = known
+            elif known:
+                values[arm, level] = known
+    if not values or not spec.get("chart"):
+        return None
+    groups = list(dict.fromkeys(group for _, group in values))
+    marks = {arm: table.median(figure, arm, "") for arm in arms if arm in table.models}
+    known_marks = {arm: mark for arm, mark in marks.items() if mark is not None}
+    axis = table.spec["axis"]
+    return Boxes(title, axis, groups, values, line, spec.get("is_log", False), known_marks)
+
+
+def _wide(
+    spec: Mapping[str, Any],
+    table: Figures,
+    figures: Mapping[str, str],
+    arms: Sequence[str],
+    levels: Sequence[str],
+) -> list[Table | Boxes]:
+    """A row an arm and level, a column a figure; its chart has the figures as groups."""
+    beside = {name: table.median(name, spec.get("from", ""), "") for name in figures}
+    rows, values = [], {}
+    for arm in arms:
+        for level in levels if arm in table.arms else [""]:
+            cells = []
+            for name, title in figures.items():
+                known, less = table.values(name, arm, level), beside[name]
+                if "from" in spec:
+                    known = [] if less is None else [value - less for value in known]
+                if known:
+                    values[arm, title] = known
+                cells.append(quartiles_shown(known))
+            if {*cells} != {NOTHING}:
+                rows.append((arm, level, *cells))
+    header = ("", table.spec["axis"], *figures.values())
+    if not any(row[1] for row in rows):
+        header, *rows = ((one, *others) for one, _, *others in (header, *rows))
+    shown_as = Table(header, rows)
+    if not spec.get("chart") or not values:
+        return [shown_as]
+    return [Boxes(spec["y"], "", list(figures.values()), values, marks=spec["marks"]), shown_as]
+
+
+def _trees(
+    spec: Mapping[str, Any], table: Figures, arms: Sequence[str], levels: Sequence[str]
+) -> Iterator[Section]:
+    for arm in arms:
+        for level in levels if arm in table.arms else [""]:
+            for tree in table.values("tree", arm, level)[:1]:
+                fields = {"arm": arm, "level": level}
+                yield Section(
+                    spec["title"].format(**fields), spec.get("text", ""), [Tree(str(tree))],
+                    spec["file"].format(**fields).lower(),
+                )  # fmt: skip

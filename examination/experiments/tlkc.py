@@ -35,8 +35,7 @@ from tracecloak.examination.experiments.paper import (
     measure,
     perspectives_of,
 )
-from tracecloak.examination.experiments.shown import Section, Table
-from tracecloak.examination.experiments.table import Figures
+from tracecloak.examination.experiments.table import Figures, Section, Table
 from tracecloak.examination.linkage.logs import sensitive_columns
 from tracecloak.examination.measure.perspectives import RESOURCE, only_common
 from tracecloak.schemas.errors import UsageError

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecloak.schemas.published.indicators import IndicatorRow
-from tracecloak.transforms.charts.axes import in_words, interval_words, value_words
+from tracecloak.transforms.charts.charts import in_words, interval_words, value_words
 from tracecloak.transforms.models.plain_names import plain_name
 
 _MAX_ROWS = 1_000

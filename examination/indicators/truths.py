@@ -46,7 +46,7 @@ from tracecloak.anonymizers.indicators.declared import (
 )
 from tracecloak.schemas.events.attributes import numbers_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.service_times import IntervalTimes, has_step
+from tracecloak.schemas.statistics.log_times import IntervalTimes, has_step
 
 _SECOND_US = 1_000_000
 _ARROW = " → "

@@ -4,7 +4,7 @@ Correspondence attacks (Fung, Wang, Fu, Pei, EDBT 2008) with the knowledge of ev
 and van der Aalst give them (Privacy-Preserving Continuous Event Data Publishing, 2021). Somebody
 knows some elements of a case, as in `examination.linkage.run`, and looks for the cases that match
 in two releases. Which of these can be of one case follows from what is supposed of the releases
-(`examination.linkage.supposed`); how many candidates that leaves is counted by
+(`examination.linkage.logs`); how many candidates that leaves is counted by
 `examination.linkage.pair_of_releases`.
 
 Who knows that a case is in both releases knows of it what had happened by the earlier one. Known
@@ -31,6 +31,7 @@ from tracecloak.examination.linkage.knowledge import (
     Settings,
     places_of,
 )
+from tracecloak.examination.linkage.logs import DEFAULT_K
 from tracecloak.examination.linkage.matching import PADDING, MatchIndex
 from tracecloak.examination.linkage.pair_of_releases import (
     Classes,
@@ -40,7 +41,6 @@ from tracecloak.examination.linkage.pair_of_releases import (
     left,
 )
 from tracecloak.examination.linkage.run import ATTACKS
-from tracecloak.examination.linkage.supposed import DEFAULT_K
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
     Kind,

@@ -1,6 +1,6 @@
 """Two releases of a growing log as correspondence attacks look at them: which cases can be one.
 
-See `examination.linkage.supposed` for what is taken for granted, and `.correspondence` for what
+See `examination.linkage.logs` for what is taken for granted, and `.correspondence` for what
 follows. Exact counts of private data; no randomness.
 
 How many cases can still be somebody's if two releases of a growing log are laid side by side.
@@ -39,8 +39,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tracecloak.examination.linkage.knowledge import LinkedLog, canonical_rows, elements_of
-from tracecloak.examination.linkage.logs import ReleasedLog, coded, texts_of
-from tracecloak.examination.linkage.supposed import Making, Supposed
+from tracecloak.examination.linkage.logs import Making, ReleasedLog, Supposed, coded, texts_of
 from tracecloak.examination.measure.perspectives import Elements, has_resources
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import UsageError

@@ -20,7 +20,7 @@ from scipy.stats import wasserstein_distance
 
 from tracecloak.examination.measure.utility import case_durations_us, total_variation
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.service_times import IntervalTimes
+from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 N_TOP = 10

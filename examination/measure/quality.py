@@ -30,7 +30,7 @@ from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError, of_extra
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.dafsa import Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Mined models -----------------------------------------------------------------------------

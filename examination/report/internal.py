@@ -43,7 +43,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.files import open_raw
 from tracecloak.transforms.pages.page import Page, rendered
-from tracecloak.transforms.publish.map_data import MAX_PATHS, graph_of_log, map_data
+from tracecloak.transforms.publish.figures_data import MAX_PATHS, graph_of_log, map_data
 from tracecloak.transforms.publish.names import DFG_NAME
 from tracecloak.transforms.publish.promise import Promise
 from tracecloak.transforms.publish.times_data import NO_TIMES, times_data

@@ -28,7 +28,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.transforms.publish.map_data import graph_of_log, graph_of_variants
+from tracecloak.transforms.publish.figures_data import graph_of_log, graph_of_variants
 
 _LOG = logging.getLogger("tracecloak")
 REPETITIONS = 3

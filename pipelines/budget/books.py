@@ -18,7 +18,7 @@ from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation, windo
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fingerprint_of
 
 _LOG = logging.getLogger("tracecloak")

@@ -1,6 +1,6 @@
 """What a ledger notes of the cases that releases read, so that a copy of a log is recognised.
 
-Each release that draws noise leaves a sketch of its cases (`anonymizers.contract.case_sketch`) in a
+Each release that draws noise leaves a sketch of its cases (`contract.input_digest`) in a
 table of its own beside the ledger. No hash chains its rows, so that they can be erased, and each is
 erased after its day. Where releases of two accounts read the same cases, no cap sees what both
 spent on them, so the operator is told. No release is refused for it, as a refusal would say what
@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.contract.input_digest import CaseSketch
 from tracecloak.pipelines.keys.receipts import today
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import Database, LedgerError, required_columns

@@ -41,7 +41,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 Output = Literal["rows", "batches"]
 RELEASED = "released"

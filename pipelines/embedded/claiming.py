@@ -42,7 +42,7 @@ from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import join, read_if_there, write_anew
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 

@@ -31,7 +31,7 @@ from tracecloak.transforms.files import (
     read_if_there,
     write_anew,
 )
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 # What a stream on this machine knows, in the folder of its operator.
 STREAM_STATE = "state.sqlite"

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.pipelines.planning.levers import changed_params, shortfall_at
+from tracecloak.pipelines.planning.verdict import changed_params, shortfall_at
 from tracecloak.pipelines.planning.worth import Kind, ends_at, in_words, unknown, worth_at
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.promise import caution

@@ -41,7 +41,7 @@ from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.near_equal import spellings
 from tracecloak.schemas.events.tally import POINT_KEY
-from tracecloak.schemas.published.figure import LEGEND
+from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.indicators import SHARE
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas

@@ -57,7 +57,7 @@ def unusable(config: ReleaseConfig) -> Verdict | None:
 
 def with_mends(config: ReleaseConfig, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
-    from tracecloak.pipelines.planning.levers import mends_of
+    from tracecloak.pipelines.planning.verdict import mends_of
 
     method, params = method_named(config.method), config.method_params
     return replace(verdict, mends=mends_of(method, params, verdict))

@@ -12,7 +12,7 @@ from tracecloak.pipelines.release.values import Concern, Run
 
 if TYPE_CHECKING:
     from tracecloak.transforms.batch.job import Job
-    from tracecloak.transforms.keys.reference import KeyReference
+    from tracecloak.transforms.keys.wrapping import KeyReference
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -30,7 +30,7 @@ class SketchConcern(Concern):
         Raises:
             UsageError: There is no key where one is named.
         """
-        from tracecloak.transforms.keys.reference import KeyReference
+        from tracecloak.transforms.keys.wrapping import KeyReference
 
         named = run.config.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
         if named is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.yields import Yield
     from tracecloak.transforms.batch.dead_letter import DeadLetter
     from tracecloak.transforms.batch.job import Job
-    from tracecloak.transforms.keys.reference import KeyReference
+    from tracecloak.transforms.keys.wrapping import KeyReference
     from tracecloak.transforms.publish.release_folder import ReleaseFolder
     from tracecloak.transforms.sources import EventSource
 

@@ -33,7 +33,7 @@ from tracecloak.transforms.files import (
     require_file_system,
     write_anew,
 )
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 _UNITS = "units"

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
-    from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.schemas.published.graph import LogCounts
     from tracecloak.transforms.batch.job import Job, ReleaseSpec
 
 
@@ -369,7 +369,7 @@ def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
 def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch], workers: Workers) -> None:
     if spec.sketch is None:
         return
-    from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+    from tracecloak.anonymizers.contract.input_digest import CaseSketch
 
     deployment = spec.sketch.key.resolve()
     sketch = Pieces(CaseSketch)

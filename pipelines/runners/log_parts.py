@@ -15,7 +15,7 @@ from tracecloak.schemas.arrays.merging import PiecesByThread
 from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import LogCounts
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows

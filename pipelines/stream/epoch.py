@@ -44,7 +44,7 @@ from tracecloak.schemas.calendar.time_texts import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, remove_folder, require_writable
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.places import check_places

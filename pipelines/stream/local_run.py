@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecloak.anonymizers.noise.randomness import text_digest
-from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.keys.attempts import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger

@@ -36,7 +36,7 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.health import Health
-from tracecloak.pipelines.stream.meanwhile import meanwhile
+from tracecloak.pipelines.stream.stuck import meanwhile
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.standing import Standing

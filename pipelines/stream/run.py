@@ -27,7 +27,6 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.flink_job import cancel, stop_with_savepoint
 from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
-from tracecloak.pipelines.stream.meanwhile import noting
 from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import (
@@ -37,6 +36,7 @@ from tracecloak.pipelines.stream.services import (
     is_begun,
     step_sinks,
 )
+from tracecloak.pipelines.stream.stuck import noting
 from tracecloak.schemas.errors import UsageError, of_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock

@@ -27,7 +27,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import LogCounts
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED, has_times
 from tracecloak.schemas.published.product import ReleasedProduct
 from tracecloak.schemas.published.rows import traces_of_rows

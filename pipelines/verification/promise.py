@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
+from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
-from tracecloak.anonymizers.accounting.reaccounting import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import strict_json

@@ -31,7 +31,7 @@ from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.publish.report import facts_of
-from tracecloak.transforms.publish.wording import printable, shortened
+from tracecloak.transforms.publish.statement import printable, shortened
 
 _OF_MANIFEST = (
     "files",

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import codes_of_ends, kind_columns, without_kinds
+from tracecloak.schemas.published.figures import codes_of_ends, kind_columns, without_kinds
 from tracecloak.schemas.published.product import ReleasedProduct
 
 

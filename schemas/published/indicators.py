@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.published.figure import GRADES, Scale, grade_columns, grade_of
+from tracecloak.schemas.published.figures import GRADES, Scale, grade_columns, grade_of
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -31,7 +31,7 @@ class IndicatorRow:
         high: Upper end.
         unit: `share`, `cases`, `events`, `occurrences`, `s` for seconds, or empty for what an
             attribute is in.
-        kind: `measured` or `derived`, see `schemas.published.figure`.
+        kind: `measured` or `derived`, see `schemas.published.figures`.
         grade: How sure it is, see there. Empty gives that of a share or an amount without a
             declared range.
     """

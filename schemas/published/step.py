@@ -16,8 +16,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figure import kind_columns
-from tracecloak.schemas.published.figures import ReleasedFigures
+from tracecloak.schemas.published.figures import ReleasedFigures, kind_columns
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]

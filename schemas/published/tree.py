@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
-from tracecloak.schemas.published.figure import MEASURED, Grade, grade_of
+from tracecloak.schemas.published.figures import MEASURED, Grade, grade_of
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 
@@ -55,7 +55,7 @@ class ReleasedTree:
 
     @property
     def fitness_grade(self) -> Grade:
-        """How sure the fitness is, a share; see `schemas.published.figure`."""
+        """How sure the fitness is, a share; see `schemas.published.figures`."""
         ends = self.fitness_low or 0.0, self.fitness_high or 0.0
         return grade_of(self.fitness or 0.0, *ends, "share")
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.distinct import distinct_places, stable_order
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.counted import longest_of, named, unclear_share
-from tracecloak.schemas.published.figure import MODELLED, kind_columns, wider_ends, without_kinds
+from tracecloak.schemas.published.figures import MODELLED, kind_columns, wider_ends, without_kinds
+from tracecloak.schemas.published.graph import longest_of, named, unclear_share
 from tracecloak.schemas.published.product import Key
 from tracecloak.schemas.published.yields import Yield
 

@@ -32,7 +32,7 @@ class Yield:
         max_events: Events of the longest case, of a log or of variants.
         longest_share: Of the cases, the share that has so many events.
         unclear_share: Of the sum of all released counts, the share of those that are noise, see
-            `schemas.published.figure`; of figures, the share of those that are.
+            `schemas.published.figures`; of figures, the share of those that are.
         n_figures: Figures with intervals that are released in a list.
     """
 

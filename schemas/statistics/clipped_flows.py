@@ -1,23 +1,207 @@
 """Directly-follows counts in which every case weighs at most so much: exact, in integers.
 
-The statistic behind a private directly-follows graph: schemas.statistics.clipped_cells over arcs. A
+The statistic behind a private directly-follows graph: schemas.statistics.clipped_flows over arcs. A
 case is the vector of the numbers of times that it takes each arc, START and END included. With
 public bin edges an arc's occurrences fall into bins of the time since the predecessor, the vector
 is over pairs of arc and bin, and the sum over an arc's bins is the arc's own.
+
+Sums over cases of vectors of counts in which every case weighs at most so much: in integers.
+
+A case is a vector of counts over cells, whatever these are: arcs, durations of arcs, values of
+attributes. One long case could move the sums by as much as it is long, so its vector is scaled
+down to a public L2 norm before it is added. Sums of floats would not keep that norm (Casacuberta,
+Shoemate, Vadhan, Wagaman: Widespread Underestimation of Sensitivity in Differentially Private
+Libraries, CCS 2022), so the vector is scaled on a lattice of `units` parts of an occurrence and
+floored; see `clipped_counts`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import CountsByKey
+from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
+from tracecloak.schemas.arrays.merging import CountsByKey, OfArrays, sum_by_key, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+
+# Finer lattices gain nothing, and totals of 2^40 occurrences still fit int64.
+MAX_UNITS = 1 << 20
+
+_INT64_MAX = 2**63 - 1
+# Entries that are clipped at once.
+_PIECE = 1 << 15
+
+
+@dataclass(frozen=True)
+class CaseCells:
+    """The vectors of some cases, one after the other.
+
+    Attributes:
+        cases: int64[n], case of each entry, ascending.
+        keys: int64[n], its cell, ascending within the case.
+        counts: int64[n], its occurrences, positive.
+        squares: int64[n_cases], the sum of each case's squared counts; 0 of a case without any.
+        n_keys: Number of cells that there can be.
+    """
+
+    cases: np.ndarray
+    keys: np.ndarray
+    counts: np.ndarray
+    squares: np.ndarray
+    n_keys: int
+
+    @classmethod
+    def of(cls, cases: np.ndarray, keys: np.ndarray, n_cases: int, n_keys: int) -> CaseCells:
+        """Counts occurrences.
+
+        Args:
+            cases: int64[n_occurrences], whose each one is, from 0 to `n_cases` - 1, in any order.
+            keys: int64[n_occurrences], its cell, from 0 to `n_keys` - 1.
+            n_cases: Number of cases.
+            n_keys: Number of cells that there can be.
+        """
+        names = None
+        if n_cases * n_keys > _INT64_MAX:  # only the cells that occur are numbered
+            names, keys = distinct_places(keys)
+        width = n_keys if names is None else len(names)
+        entries, counts = distinct_counts(cases * width + keys)
+        case, key = np.divmod(entries, max(width, 1))
+        # At most the square of the occurrences, which fits whatever fits memory.
+        squares = sum_groups(case, counts**2, n_cases)
+        return cls(case, key if names is None else names[key], counts, squares, n_keys)
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedCells(OfArrays):
+    """The cells that some case's clipped vector reaches, sorted, with the sums over the cases.
+
+    Does not hold the clip, the lattice or what the cells mean: they are public and the same for all
+    pieces.
+
+    Attributes:
+        keys: int64[n_cells].
+        values: int64[n_cells], sums in lattice units, all positive.
+    """
+
+    wire_name: ClassVar[str] = "clipped-cells"
+
+    keys: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of_cases(cls, cells: CaseCells, l2_clip_units: int, units: int) -> Self:
+        """Adds up the clipped vectors of cases.
+
+        Args:
+            cells: The vectors.
+            l2_clip_units: Largest L2 norm of one case's contribution, in lattice units, at least 1.
+            units: Lattice units of one occurrence, from 1 to MAX_UNITS.
+
+        Raises:
+            UsageError: A parameter is out of its range.
+        """
+        if l2_clip_units < 1:
+            raise UsageError(f"l2_clip_units must be at least 1, got {l2_clip_units}")
+        if not 1 <= units <= MAX_UNITS:
+            raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
+        squares = cells.squares[cells.cases]
+        values = clipped_counts(cells.counts, squares, int(l2_clip_units), int(units))
+        return cls._collapse(cells.keys, values, cells.n_keys)
+
+    @classmethod
+    def _collapse(cls, keys: np.ndarray, values: np.ndarray, n_keys: int) -> Self:
+        if n_keys <= len(keys):
+            totals = sum_groups(keys, values, n_keys)
+            distinct = np.flatnonzero(totals)
+            return cls(distinct, totals[distinct])
+        distinct, totals = sum_by_key(keys, values)
+        # A cell that every case was floored to 0 in is no different from one that no case reached.
+        reached = totals > 0
+        return cls(distinct[reached], totals[reached])
+
+    @classmethod
+    def merge(cls, pieces: Sequence[Self]) -> Self:
+        """Returns the sums over the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
+        values = np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)])
+        return cls._collapse(keys, values, int(keys.max(initial=0)) + 1)
+
+    def dense(self, domain: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the sums of the given cells.
+
+        Args:
+            domain: int64[n], ascending; every cell that a case can have is in it.
+        """
+        sums = np.zeros(len(domain), np.int64)
+        sums[np.searchsorted(domain, self.keys)] = self.values
+        return sums
+
+
+def clipped_counts(counts: np.ndarray, squares: np.ndarray, clip: int, units: int) -> np.ndarray:
+    """Scales the entries of vectors to a norm of at most `clip`, floored on the lattice.
+
+    Args:
+        counts: int64[n], entries x, each positive.
+        squares: int64[n], the sum S of the squares of all entries of the entry's vector.
+        clip: Largest norm C of a scaled vector in lattice units.
+        units: Lattice units u of one occurrence.
+
+    Returns:
+        int64[n], w = floor(min(u, C / sqrt(S)) * x), exactly.
+
+    The squares of a vector's w add up to at most C^2, without a rounding anywhere. Where u^2 S <=
+    C^2, w = u x and the sum is u^2 S. Elsewhere w is the largest integer with w^2 S <= C^2 x^2, so
+    the sum is at most C^2 (sum of x^2) / S = C^2.
+    """
+    values = np.empty(len(counts), np.int64)
+    for begin in range(0, len(counts), _PIECE):
+        piece = slice(begin, begin + _PIECE)
+        values[piece] = _clipped(counts[piece], squares[piece], clip, units)
+    return values
+
+
+def _clipped(counts: np.ndarray, squares: np.ndarray, clip: int, units: int) -> np.ndarray:
+    """The same of so many entries that all that is computed beside them fits the cache."""
+    fits = squares <= min(clip**2 // units**2, _INT64_MAX)  # u^2 S <= C^2, as S is an integer
+    values = counts * units
+    beyond = np.flatnonzero(~fits)
+    if len(beyond) == 0:
+        return values
+    x, s = counts[beyond], squares[beyond]
+    # (w + 1)^2 S <= (C x + sqrt(S))^2 <= (C + 1)^2 S, as x^2 <= S: where this is below 2^62 no
+    # product of the comparison overflows.
+    small = s <= min((1 << 62) // (clip + 1) ** 2, _INT64_MAX)
+    if small.any():
+        values[beyond[small]] = _floored_roots(x[small], s[small], clip)
+    if not small.all():  # long cases under a fine lattice
+        values[beyond[~small]] = _floored_roots_of_any_size(x[~small], s[~small], clip)
+    return values
+
+
+def _floored_roots(counts: np.ndarray, squares: np.ndarray, clip: int) -> np.ndarray:
+    """int64[n], the largest w with w^2 S <= C^2 x^2, where (C + 1)^2 S is at most 2^62."""
+    # Below 2^31 and few roundings in the 53rd place: far less than 1 off, so the floor is at most
+    # 1 off, and the integers tell which way.
+    w = np.floor(clip * counts / np.sqrt(squares.astype(np.float64))).astype(np.int64)
+    limit = clip**2 * counts**2
+    w -= w**2 * squares > limit
+    w += (w + 1) ** 2 * squares <= limit
+    return w
+
+
+def _floored_roots_of_any_size(counts: np.ndarray, squares: np.ndarray, clip: int) -> list[int]:
+    """The same in integers of any size; one computation for equal entries."""
+    pairs, inverse = np.unique(np.stack([counts, squares], axis=1), axis=0, return_inverse=True)
+    roots = [math.isqrt(clip**2 * x**2 // s) for x, s in pairs.tolist()]
+    return [roots[i] for i in inverse.tolist()]
 
 
 @dataclass(frozen=True, eq=False)

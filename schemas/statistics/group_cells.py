@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import ranges, sum_groups
-from tracecloak.schemas.statistics.clipped_cells import clipped_counts
+from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 PARTS = 16

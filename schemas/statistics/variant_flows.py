@@ -18,7 +18,7 @@ import numpy as np
 
 from tracecloak.schemas.arrays.distinct import distinct_counts
 from tracecloak.schemas.arrays.merging import ranges, sum_groups
-from tracecloak.schemas.statistics.clipped_cells import clipped_counts
+from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.

@@ -31,9 +31,8 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.indicators.beside import judged_rows
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.counted import LogCounts
-from tracecloak.schemas.published.figure import grades
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram

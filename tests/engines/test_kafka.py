@@ -25,8 +25,7 @@ from tracecloak.transforms.services.kafka_identity import (
     log_since,
     look_at,
 )
-from tracecloak.transforms.services.kafka_messages import KafkaMessage
-from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
     TopicWriter,

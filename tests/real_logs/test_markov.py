@@ -22,11 +22,10 @@ from tests.support.real_logs import public_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.variants.auto import AutoVariants
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, StableVariants
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.anonymizers.variants.stable_variants import StableVariants
 from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows

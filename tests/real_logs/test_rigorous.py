@@ -24,7 +24,7 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
-from tracecloak.anonymizers.variants.stability_histogram import (
+from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )

@@ -26,7 +26,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.parts import PartsDecision
+from tracecloak.anonymizers.rigorous.parts_method import PartsDecision
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, CaseMonths, choose_time_range
 from tracecloak.examination.measure.utility import (
     case_duration_distance_days,

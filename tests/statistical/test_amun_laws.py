@@ -23,7 +23,7 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_oversampling,
 )
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
-from tracecloak.anonymizers.amun.release import Released
+from tracecloak.anonymizers.amun.params import Released
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.arrays.ranks import case_bytes
 from tracecloak.schemas.events.traces import TraceBatch

@@ -30,7 +30,7 @@ from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
-from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
 from tracecloak.examination.attack.releases import Releases, Watch
 from tracecloak.examination.attack.report import PairFinding

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous
+from tracecloak.anonymizers.logs.presets import PripelRigorous
 from tracecloak.anonymizers.pripel.method import Pripel
 from tracecloak.examination.attack.neighbours import made_up_pairs
 from tracecloak.examination.attack.report import PairFinding

@@ -33,7 +33,7 @@ from tests.support.stream_runs import Sent, files_of, in_time, random_messages, 
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import composed
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
-from tracecloak.anonymizers.graphs import graph_kinds, variant_graph
+from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
@@ -42,7 +42,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.anonymizers.streams.running import RunningStream, StreamState
+from tracecloak.anonymizers.streams.steps import RunningStream, StreamState
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
@@ -51,15 +51,15 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRangeDecision,
 )
 from tracecloak.anonymizers.trees import process_tree_parts
-from tracecloak.anonymizers.variants import stability_histogram
-from tracecloak.anonymizers.variants.stability_histogram import (
+from tracecloak.anonymizers.variants import method
+from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
 from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY_S = 86_400
 FIRST_S = 1_577_836_800  # 2020-01-01
@@ -541,7 +541,7 @@ def a_case_that_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
 def forced(patch: pytest.MonkeyPatch, vote: int) -> None:
     """The kind of the graph is given: Laplace noise if the vote is for it."""
     patch.setattr(graph_kinds, "_graph_of_variants", lambda *_: None)
-    patch.setattr(variant_graph, "votes", lambda *given: np.full(given[-1], vote))
+    patch.setattr(graph_kinds, "votes", lambda *given: np.full(given[-1], vote))
 
 
 @pytest.mark.slow
@@ -564,7 +564,7 @@ def a_case_that_is_not_clipped_in_l1(patch: pytest.MonkeyPatch) -> None:
 
 @control("private-dfg", 4, "of nobody else's variant", "variants/count")
 def a_low_threshold_of_the_graph_of_variants(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(variant_graph, "missing_cases", lambda *_: 0.0)
+    patch.setattr(graph_kinds, "missing_cases", lambda *_: 0.0)
     patch.setattr(Allowance, "threshold", lambda *_: 2)
 
 
@@ -599,7 +599,7 @@ def a_scale_of_the_data(patch: pytest.MonkeyPatch) -> None:
     def wide(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         return draw_laplace(stream, numerator * len(stream), denominator)
 
-    patch.setattr(stability_histogram, "draw_laplace", wide)
+    patch.setattr(method, "draw_laplace", wide)
 
 
 @control("variant-histogram", 0, "usual", "numbers of noise are added to nothing")
@@ -607,7 +607,7 @@ def noise_that_is_drawn_and_left_out(patch: pytest.MonkeyPatch) -> None:
     def nothing(stream: CellStream, *scale: int) -> np.ndarray:
         return np.zeros_like(draw_laplace(stream, *scale), subok=False)
 
-    patch.setattr(stability_histogram, "draw_laplace", nothing)
+    patch.setattr(method, "draw_laplace", nothing)
 
 
 @control("process-tree", 0, "usual", "process-tree/selection: the unit moves the scores by")

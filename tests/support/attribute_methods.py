@@ -24,7 +24,7 @@ from tracecloak.anonymizers.logs.attributes import (
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
 from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.variants.stability_histogram import (
+from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
@@ -35,7 +35,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 _CLIP_UNITS = 4 * 1024
 

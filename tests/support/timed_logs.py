@@ -14,8 +14,7 @@ from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import CaseSpans, decide_spans
 from tracecloak.anonymizers.times.case_starts import CaseStarts, decide_starts, periods_of
 from tracecloak.anonymizers.times.case_times import CaseTables, decide_tables
-from tracecloak.anonymizers.times.fitted_times import fitted
-from tracecloak.anonymizers.times.generated_times import Timing
+from tracecloak.anonymizers.times.fitted_times import Timing, fitted
 from tracecloak.anonymizers.times.pair_times import PairTimes, clip_of, decide_pair_times
 from tracecloak.anonymizers.times.step_durations import StepDurations, decide_durations
 from tracecloak.anonymizers.times.time_bins import TimeBins

@@ -13,9 +13,8 @@ from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
 from tracecloak.anonymizers.contract.draws import decided
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.input_digest import CaseSketch, InputDigest
 from tracecloak.anonymizers.contract.method import Counter
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import method_named

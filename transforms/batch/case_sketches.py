@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.contract.input_digest import CaseSketch
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.transforms.files import write_new
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.published.counted import LogCounts
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.publish.products import products_of_log

@@ -12,7 +12,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.names import PARTS
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource

@@ -17,7 +17,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.windows.belonging import members
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import join, names_in, open_raw, write_new
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 _ENDING = ".units"
 

@@ -18,10 +18,19 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, Literal
 
-from tracecloak.schemas.published.figure import LEGEND
+from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
-from tracecloak.transforms.charts.axes import Axis, interval_words, value_words
-from tracecloak.transforms.charts.charts import MANY, Drawing, box, columns_chart, line, rows_chart
+from tracecloak.transforms.charts.charts import (
+    MANY,
+    Axis,
+    Drawing,
+    box,
+    columns_chart,
+    interval_words,
+    line,
+    rows_chart,
+    value_words,
+)
 from tracecloak.transforms.models.plain_names import plain_name
 from tracecloak.transforms.pages.page import PagePart
 

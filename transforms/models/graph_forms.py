@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models.dfg_labels import edge_label, edge_sentence
-from tracecloak.transforms.models.dfg_svg import write_svg
+from tracecloak.transforms.models.dfg_svg import edge_label, edge_sentence, write_svg
 from tracecloak.transforms.models.plain_names import plain_name
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tracecloak.schemas.models.petri_net import Tokens, net_of_tree
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.transforms.formats.xes_writer import sanitise
-from tracecloak.transforms.models.dfg_labels import (
+from tracecloak.transforms.models.dfg_svg import (
     ARROW,
     BACKWARD,
     FORWARD,

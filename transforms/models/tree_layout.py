@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.transforms.models.dfg_labels import LINE, text_width, wrap
+from tracecloak.transforms.models.dfg_svg import LINE, text_width, wrap
 from tracecloak.transforms.models.plain_names import plain_name
 
 Kind = Literal["start", "end", "task", "exclusive", "parallel"]

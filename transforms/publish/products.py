@@ -14,7 +14,7 @@ from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.product import ReleasedProduct
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.counted import LogCounts
+    from tracecloak.schemas.published.graph import LogCounts
     from tracecloak.schemas.published.manifest import ReleaseManifest
     from tracecloak.transforms.pages.page import PagePart
 
@@ -28,7 +28,7 @@ class ProductKind:
         forms: Place of a function of a product, a title and the promise in a sentence, which
             returns its further files by the endings of their names; None: it has none.
         of_log: Place of a function of a product and of what was counted on the released log
-            (`counted.LogCounts`), which returns further products by name; None: none follow. It
+            (`graph.LogCounts`), which returns further products by name; None: none follow. It
             reads nothing else, so that whoever has the release makes them again.
         part: Place of a function of a product and of the method's parameters, as in a manifest,
             which returns its part of the release's page (`pages.page.PagePart`); None: the page

@@ -18,8 +18,8 @@ from fractions import Fraction
 
 import jinja2
 
+from tracecloak.anonymizers.accounting.calibration import guessing_advantage_of
 from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
-from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.published.guarantee import Guarantee, at_most
 from tracecloak.schemas.published.manifest import ReleaseManifest

@@ -12,7 +12,7 @@ from functools import partial
 from typing import BinaryIO
 
 from tracecloak.anonymizers.contract.method import Products
-from tracecloak.schemas.published.counted import LogCounts
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.transforms.publish.names import (
     REPORT_NAME,

@@ -26,8 +26,7 @@ from tracecloak.schemas.published.manifest import (
 )
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
-from tracecloak.transforms.publish.file_words import openings_of, what_is
-from tracecloak.transforms.publish.map_data import (
+from tracecloak.transforms.publish.figures_data import (
     Medians,
     graph_of_log,
     graph_of_variants,
@@ -35,9 +34,10 @@ from tracecloak.transforms.publish.map_data import (
     medians_of,
     tree_data,
 )
+from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.promise import Promise, caution, exact, in_words, posterior
-from tracecloak.transforms.publish.wording import (
+from tracecloak.transforms.publish.statement import (
     MECHANISMS,
     operations_in_words,
     params_in_words,
@@ -45,10 +45,9 @@ from tracecloak.transforms.publish.wording import (
 )
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.counted import LogCounts
     from tracecloak.schemas.published.durations import ReleasedDurations
     from tracecloak.schemas.published.figures import ReleasedFigures
-    from tracecloak.schemas.published.graph import ReleasedGraph
+    from tracecloak.schemas.published.graph import LogCounts, ReleasedGraph
     from tracecloak.schemas.published.groups import ReleasedGroups
     from tracecloak.schemas.published.product import ReleasedProduct
     from tracecloak.schemas.published.tree import ReleasedTree

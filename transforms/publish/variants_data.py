@@ -1,4 +1,4 @@
-"""What a page shows of the variants of a log, as JSON values; see `map_data`."""
+"""What a page shows of the variants of a log, as JSON values; see `figures_data`."""
 
 from __future__ import annotations
 

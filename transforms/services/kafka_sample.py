@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tracecloak.schemas.errors import RetryLater
-from tracecloak.transforms.services.kafka_messages import KafkaMessages
+from tracecloak.transforms.services.kafka_reader import KafkaMessages
 from tracecloak.transforms.services.kafka_topic import (
     ASK_SECONDS,
     KafkaTopic,

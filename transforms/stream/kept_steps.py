@@ -24,7 +24,7 @@ from apache_beam.io.filesystems import FileSystems
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.sealed import read_sealed, write_sealed
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from typing import Any
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams.running import DecidedStep, StreamState
+from tracecloak.anonymizers.streams.steps import DecidedStep, StreamState
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import TracecloakError

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.streams.running import DecidedStep, RunningStream, StreamState
+from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamState
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.formats.messages import MessageFormat

@@ -56,8 +56,7 @@ from tracecloak.transforms.services.kafka_identity import (
     difference,
     look_at,
 )
-from tracecloak.transforms.services.kafka_messages import KafkaMessage
-from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.kept_steps import KeptLogs

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from tests.support.privacy_loss import ONE, discrete_gaussian
 from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting import gaussian_scale as scales
-from tracecloak.anonymizers.accounting.calibration import exact, gaussian_threshold, laplace_scale
+from tracecloak.anonymizers.accounting.calibration import (
+    exact,
+    gaussian_threshold,
+    guessing_advantage_of,
+    laplace_scale,
+)
 from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
 from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta, gaussian_scale
-from tracecloak.anonymizers.accounting.guessing import guessing_advantage_of
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound

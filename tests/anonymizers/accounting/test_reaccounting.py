@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 
 from tests.support.generators import spends_of
+from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.accounting.reaccounting import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.variants.auto import AutoVariants
 
 DELTA = Fraction(1, 10**6)

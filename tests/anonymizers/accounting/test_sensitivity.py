@@ -28,9 +28,8 @@ from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinc
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity, whole_sums_sensitivity
-from tracecloak.anonymizers.times.case_spans import CaseSpans
+from tracecloak.anonymizers.times.case_spans import CaseSpans, GranularityOfCases
 from tracecloak.anonymizers.times.case_starts import CaseStarts
-from tracecloak.anonymizers.times.granularity import GranularityOfCases
 from tracecloak.anonymizers.times.step_durations import StepDurations, whole_norm
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs

@@ -26,7 +26,7 @@ from tests.support.rounds import (
 )
 from tests.support.tiers import few_examples
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words, _prior
-from tracecloak.anonymizers.amun.release import Released, equation_4
+from tracecloak.anonymizers.amun.params import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.randomness import hex_ids
 from tracecloak.schemas.errors import GuaranteeError, UsageError

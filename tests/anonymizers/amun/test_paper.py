@@ -16,8 +16,7 @@ from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, TABLE_1, table_1, traces_of
 from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
-from tracecloak.anonymizers.amun.params import ticks_of
-from tracecloak.anonymizers.amun.release import equation_4
+from tracecloak.anonymizers.amun.params import equation_4, ticks_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable

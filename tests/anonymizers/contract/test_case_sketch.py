@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
-from tracecloak.anonymizers.contract.case_sketch import MAX_DIGESTS, CaseSketch
+from tracecloak.anonymizers.contract.input_digest import MAX_DIGESTS, CaseSketch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 

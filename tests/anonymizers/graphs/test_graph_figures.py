@@ -23,8 +23,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figure import DERIVED
-from tracecloak.schemas.published.figures import Figure
+from tracecloak.schemas.published.figures import DERIVED, Figure
 from tracecloak.schemas.statistics.durations import duration_borders
 
 WORDS = ActivityVocabulary.public("AB")

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
-from tracecloak.anonymizers.graphs import graph_kinds, variant_graph
+from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.private_dfg import (
     ClipsDecision,
     PrivateDfg,
@@ -38,10 +38,13 @@ from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.sums import variance_of
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+    NAME_UNITS,
+    VocabularyDecision,
+    changed_names,
+)
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS, changed_names
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -389,7 +392,7 @@ WAYS = NOISY | {"chosen": {"vocabulary": tuple("ABCDEF")}}
 def force(patch: pytest.MonkeyPatch, vote: int) -> None:
     """Makes all cases vote for Laplace noise or against it, and no graph of variants be nearer."""
     patch.setattr(graph_kinds, "_graph_of_variants", lambda *_: None)
-    patch.setattr(variant_graph, "votes", lambda *given_: np.full(given_[-1], vote))
+    patch.setattr(graph_kinds, "votes", lambda *given_: np.full(given_[-1], vote))
 
 
 @pytest.mark.parametrize("name", NOISY)

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import run_rounds
-from tracecloak.anonymizers.graphs import variant_graph
-from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
-from tracecloak.anonymizers.graphs.variant_graph import (
+from tracecloak.anonymizers.graphs import graph_kinds
+from tracecloak.anonymizers.graphs.graph_kinds import (
     VariantGraph,
     missing_cases,
 )
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.variants.stable_variants import numbered_cases
+from tracecloak.anonymizers.variants.generator import numbered_cases
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -132,7 +132,7 @@ def test_each_case_has_one_vote_by_its_norms(ratio: float, counts: dict[str, int
         is_long = math.sqrt(sum(k * k for k in pairs.values())) > ratio * size
         naive[bucket] += n if is_long else -n
     counted = variants_of({" ".join(text): n for text, n in counts.items()})
-    assert variant_graph.votes(counted, WORDS, ratio, 4).tolist() == naive.tolist()
+    assert graph_kinds.votes(counted, WORDS, ratio, 4).tolist() == naive.tolist()
 
 
 def test_cases_that_repeat_their_pairs_get_laplace_noise() -> None:

@@ -21,9 +21,9 @@ from tracecloak.anonymizers.indicators.bought import (
     TimesByBin,
     labelled_by,
 )
-from tracecloak.anonymizers.indicators.parts import unfolded
+from tracecloak.anonymizers.indicators.figures import unfolded
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
-from tracecloak.anonymizers.rigorous.weighted_names import NAME_UNITS
+from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS
 from tracecloak.schemas.events.vocabulary import OTHER
 
 METHOD = PrivateIndicators()

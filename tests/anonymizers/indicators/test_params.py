@@ -7,9 +7,9 @@ from typing import Any
 import pydantic
 import pytest
 
+from tracecloak.anonymizers.indicators.figures import parts_of
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.parts import parts_of
-from tracecloak.anonymizers.indicators.populations import Population
+from tracecloak.anonymizers.indicators.summands import Population
 from tracecloak.schemas.events.vocabulary import OTHER
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.anonymizers.indicators.populations import (
+from tracecloak.anonymizers.indicators.summands import (
     Groups,
     Population,
     case_places,

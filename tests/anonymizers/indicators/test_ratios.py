@@ -16,7 +16,7 @@ from tracecloak.anonymizers.indicators.ratios import (
     mean_of,
     number_of,
 )
-from tracecloak.schemas.published.figure import grade_of
+from tracecloak.schemas.published.figures import grade_of
 
 N = 200_000
 

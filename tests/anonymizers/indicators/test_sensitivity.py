@@ -29,8 +29,8 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.indicators import quantiles
 from tracecloak.anonymizers.indicators.declared import Amount
+from tracecloak.anonymizers.indicators.figures import counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.parts import counted_terms
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.indicators.summands import RANGE, Numbers, Summand
 from tracecloak.anonymizers.indicators.terms import (

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators.bought import GroupsDecision
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Workload
+from tracecloak.anonymizers.indicators.figures import counted_terms, weighed_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.parts import counted_terms, weighed_terms
-from tracecloak.anonymizers.indicators.populations import Population
-from tracecloak.anonymizers.indicators.summands import RANGE
+from tracecloak.anonymizers.indicators.summands import RANGE, Population
 from tracecloak.anonymizers.indicators.terms import (
     BinsOf,
     CasesOf,

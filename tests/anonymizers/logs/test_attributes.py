@@ -55,7 +55,7 @@ from tracecloak.schemas.events.declarations import MAX_VALUES, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 OF_EVENT = Attribute("x", Declaration(values=("v", "w")))
 OF_CASE = Attribute("case:x", Declaration(values=("v", "w")))

@@ -54,7 +54,7 @@ from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import HandoverDeclaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 OWN = Attribute("x", HandoverDeclaration(values=("v", "w"), handovers=True))
 VALUES = (None, "v", "w")

@@ -13,7 +13,7 @@ from tests.support.logs import histogram, trace_batch
 from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.logs.pripel_rigorous import PripelRigorous, PripelRigorousParams, pruned
+from tracecloak.anonymizers.logs.presets import PripelRigorous, PripelRigorousParams, pruned
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary

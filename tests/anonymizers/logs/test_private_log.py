@@ -16,10 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.keys import release_key
+from tracecloak.anonymizers.accounting.calibration import epsilon_of_guessing_advantage
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.guessing import epsilon_of_guessing_advantage
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.logs.amun_rigorous import AmunRigorous
 from tracecloak.anonymizers.logs.params import (
     CLIP,
     GENERATORS,
@@ -28,6 +27,7 @@ from tracecloak.anonymizers.logs.params import (
     PrivateLogParams,
     default_split,
 )
+from tracecloak.anonymizers.logs.presets import AmunRigorous
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.rigorous.budget import UNITS, Instead
 from tracecloak.examination.measure.utility import (

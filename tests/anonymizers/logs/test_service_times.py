@@ -36,8 +36,8 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import IS_OPEN
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
-from tracecloak.schemas.statistics.service_times import IntervalTimes, starts_of
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
+from tracecloak.schemas.statistics.log_times import IntervalTimes, starts_of
 
 DAY = 1440 * MINUTE
 RANGE = TimeRange(0, 30 * DAY)

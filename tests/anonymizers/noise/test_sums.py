@@ -12,7 +12,7 @@ from tests.support.silence import Noting
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 WIDE = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
 

@@ -18,7 +18,7 @@ from tests.support.paper_log import traces_of
 from tests.support.rounds import rows_of, run_rounds
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
+from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 

@@ -19,8 +19,8 @@ from tests.support.logs import Log, naive_pairs, trace_batch
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
 from tracecloak.anonymizers.queries.pair_query import (
+    LaplaceDfg,
     PairCounts,
     PairQueryParams,
     clipped_graph,

@@ -31,8 +31,9 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants, LaplaceVariantsParams
 from tracecloak.anonymizers.queries.prefix_method import (
+    LaplaceVariants,
+    LaplaceVariantsParams,
     chance_of_nothing,
     decision_of,
     epsilon_in_all,

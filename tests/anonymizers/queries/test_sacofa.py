@@ -29,8 +29,8 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariants
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
+from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa
 from tracecloak.anonymizers.queries.sacofa_params import SacofaParams

@@ -24,8 +24,12 @@ from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bou
 from tracecloak.anonymizers.noise.published import positive_excess, positive_laplace
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.queries import sapa
-from tracecloak.anonymizers.queries.laplace_dfg import LaplaceDfg
-from tracecloak.anonymizers.queries.pair_query import PairCounts, PairQueryParams, laplace_query
+from tracecloak.anonymizers.queries.pair_query import (
+    LaplaceDfg,
+    PairCounts,
+    PairQueryParams,
+    laplace_query,
+)
 from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query, walked_laplace
 from tracecloak.examination.attack.neighbours import made_up_pairs
 from tracecloak.examination.attack.run import audit_pair
@@ -34,7 +38,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.relations import KFollows
 
 METHOD = Sapa()
 PUBLIC: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 3}

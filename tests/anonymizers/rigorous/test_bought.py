@@ -30,19 +30,17 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+    NAME_UNITS,
     ActivitiesOfCases,
     VocabularyDecision,
+    changed_names,
     choose_vocabulary,
     vocabulary_part,
+    weights_of_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.weighted_names import (
-    NAME_UNITS,
-    changed_names,
-    weights_of_names,
-)
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 

@@ -31,8 +31,8 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.rigorous.budget import budget_of
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable, guarantee_of
-from tracecloak.anonymizers.variants import stability_histogram as variant_histogram
-from tracecloak.anonymizers.variants.stability_histogram import (
+from tracecloak.anonymizers.variants import method as variant_histogram
+from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )

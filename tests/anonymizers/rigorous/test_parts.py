@@ -27,7 +27,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Sums
-from tracecloak.anonymizers.rigorous.parts import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.lengths import TraceLengths
 

@@ -21,8 +21,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Choice, Sums
 from tracecloak.anonymizers.rigorous.counts_part import NoisyCounts, counts_part
 from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams
-from tracecloak.anonymizers.rigorous.parts import Given, Part, PartsDecision
-from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, PartsMethod
 
 # What follows from the parts, and who says more of it: which rounds come first where a method has
 # several, with what the counters are told, which sums are published, and what cannot be played out.

@@ -10,13 +10,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from tracecloak.anonymizers.rigorous.budget import Allowance
-from tracecloak.anonymizers.rigorous.weighted_names import (
+from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     NAME_UNITS,
     changed_names,
     likely_names,
     weights_of_names,
 )
+from tracecloak.anonymizers.rigorous.budget import Allowance
 
 
 def sums(log: list[tuple[int, ...]], n_names: int, max_activities: int) -> np.ndarray:

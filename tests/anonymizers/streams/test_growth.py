@@ -21,8 +21,7 @@ from tests.support.stream_runs import no_noise
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams import continual
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, KeptCounts
-from tracecloak.anonymizers.streams.running import RunningStream
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import RunningStream, StreamName
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from tests.support.stream_runs import Sent, counts_of, no_noise, stream_config
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.running import DecidedStep, RunningStream, StreamState
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamName, StreamState
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule, closing
@@ -226,7 +225,7 @@ def test_two_partitions_in_any_turn_give_the_same_steps(
     ]
     state, decided = stream.begin(), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.anonymizers.streams.running._MERGE_EVENTS", 1)
+        patch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 1)
         while any(parts):
             part = random.choice([part for part in parts if part])
             state = stream.take(state, batch([part.popleft()]))
@@ -242,7 +241,7 @@ def test_a_message_that_is_read_first_opens_no_case_that_an_older_one_keeps_clos
     n_of_others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many messages of others there are, which decide when a batch is looked at."""
-    monkeypatch.setattr("tracecloak.anonymizers.streams.running._MERGE_EVENTS", 3)
+    monkeypatch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 3)
     stream = stream_of(replace(RULE, tombstone_us=20))  # closed at 22 and remembered until 42
     state = stream.take(stream.begin(), batch([Message(21, 1, "END")]))
     state, _ = stream.advance(state, 40)
@@ -341,7 +340,7 @@ def test_what_waits_for_its_closing_does_not_slow_the_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One partition may be far ahead of the others: its messages are looked at now and then."""
-    monkeypatch.setattr("tracecloak.anonymizers.streams.running._MERGE_EVENTS", 4)
+    monkeypatch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 4)
     stream = stream_of()
     state = stream.take(stream.begin(), batch([Message(21, 1)]))
     merged = []

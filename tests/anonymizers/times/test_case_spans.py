@@ -27,19 +27,19 @@ from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans
 from tracecloak.anonymizers.times.case_spans import (
     CaseSpans,
+    GranularityDecision,
     SpansDecision,
     changed_spans,
     decide_spans,
     spans_at,
 )
-from tracecloak.anonymizers.times.granularity import GranularityDecision
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60

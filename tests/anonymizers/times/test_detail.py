@@ -23,7 +23,7 @@ from tests.support.logs import MINUTE, Log
 from tests.support.timed_logs import variants_of
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times.detail import BY_ACTIVITY, Detail, times_by
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.pair_times import PairTimes, clip_of
 from tracecloak.anonymizers.times.step_durations import StepDurations
 

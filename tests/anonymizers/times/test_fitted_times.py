@@ -20,9 +20,7 @@ from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
-from tracecloak.anonymizers.times.fitted_times import fitted
-from tracecloak.anonymizers.times.generated_times import timed
-from tracecloak.anonymizers.times.split_times import PairFactors
+from tracecloak.anonymizers.times.fitted_times import PairFactors, fitted, timed
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode

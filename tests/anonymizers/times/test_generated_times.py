@@ -29,8 +29,13 @@ from tracecloak.anonymizers.times.case_starts import (
     sample_starts,
 )
 from tracecloak.anonymizers.times.case_times import CaseTimes
-from tracecloak.anonymizers.times.generated_times import Timing, timed
-from tracecloak.anonymizers.times.split_times import PairFactors, divided, weights_of
+from tracecloak.anonymizers.times.fitted_times import (
+    PairFactors,
+    Timing,
+    divided,
+    timed,
+    weights_of,
+)
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     StepDurations,
@@ -46,7 +51,7 @@ from tracecloak.schemas.calendar.time_grid import GRANULARITIES, GRID_US, TimeGr
 from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * HOUR_US
 WORDS = ActivityVocabulary.of("AB")

@@ -17,7 +17,7 @@ from tests.support.logs import Event, trace_batch
 from tests.support.silence import Noting
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.times.granularity import (
+from tracecloak.anonymizers.times.case_spans import (
     GranularityOfCases,
     changed_granularities,
     decide_granularity,
@@ -26,7 +26,7 @@ from tracecloak.anonymizers.times.time_range import grid_clock
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.calendar.time_grid import GRANULARITIES
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 SECOND, MINUTE = 1_000_000, 60_000_000
 MILLISECOND = 1_000

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.times.split_times import (
+from tracecloak.anonymizers.times.fitted_times import (
     LARGEST_LOG,
     PairFactors,
     divided,

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.times import step_durations
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.granularity import GranularityDecision
+from tracecloak.anonymizers.times.case_spans import GranularityDecision
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     StepDurations,
@@ -62,7 +62,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_cells import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60

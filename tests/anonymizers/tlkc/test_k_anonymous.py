@@ -30,8 +30,7 @@ from tests.support.tlkc_logs import (
 from tests.support.tlkc_naive import RESOURCES, small_logs
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.tlkc import subtrace_groups
-from tracecloak.anonymizers.tlkc.k_anonymous_subtraces import KAnonymousSubtraces
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousSubtraces, KAnonymousVariants
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import Group, grouped
 from tracecloak.anonymizers.tlkc.verify import VariantRequirement, verify_k_anonymity

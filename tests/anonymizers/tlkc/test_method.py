@@ -26,7 +26,7 @@ from tests.support.tlkc_logs import (
     traces_with,
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
-from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import KnownCaseCounter
 from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (

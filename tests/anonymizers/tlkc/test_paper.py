@@ -28,7 +28,7 @@ from tests.support.tlkc_logs import (
     release_of,
     table_2,
 )
-from tracecloak.anonymizers.tlkc.known_cases import KnownCaseCounter
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import KnownCaseCounter
 from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (

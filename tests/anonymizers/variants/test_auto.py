@@ -20,7 +20,7 @@ from tracecloak.anonymizers.accounting.gaussian_loss import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
-from tracecloak.anonymizers.rigorous.parts import Part, budget_of_parts
+from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
 from tracecloak.anonymizers.variants import auto
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.expected_distance import HISTOGRAM, JOINT, TREE, Profile

@@ -9,8 +9,7 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.variants.auto import completed
-from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.stable_variants import released
+from tracecloak.anonymizers.variants.generator import Domain, released
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 NAMES = ("A", "B", "C", "D", "E")

@@ -34,13 +34,13 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.generator import log_of
-from tracecloak.anonymizers.variants.stability_histogram import (
+from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.published.figure import wider_ends
+from tracecloak.schemas.published.figures import wider_ends
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 METHOD = VariantHistogramMethod()

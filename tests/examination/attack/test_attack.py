@@ -30,7 +30,7 @@ from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import (
     all_pairs_walk,
     canaries,

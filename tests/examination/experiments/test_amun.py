@@ -14,8 +14,7 @@ from tracecloak.examination.experiments.amun import AmunPaper
 from tracecloak.examination.experiments.amun_epsilons import FIGURES, TABLE_9, described, printed
 from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.run import paper_named
-from tracecloak.examination.experiments.shown import Section, Table
-from tracecloak.examination.experiments.table import NOTHING
+from tracecloak.examination.experiments.table import NOTHING, Section, Table
 
 SEPSIS = described(1_050, 15_214, 846)
 

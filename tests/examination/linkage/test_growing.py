@@ -21,9 +21,8 @@ from tests.support.releasing import csv_log, tracecloak
 from tests.support.tlkc_logs import HOUR_US, traces_with
 from tracecloak.examination.linkage.growing import Correspondences, attack_pairs
 from tracecloak.examination.linkage.knowledge import Settings
-from tracecloak.examination.linkage.logs import ReleasedLog
+from tracecloak.examination.linkage.logs import Making, ReleasedLog, Supposed, making_of
 from tracecloak.examination.linkage.pair_of_releases import pairs_of
-from tracecloak.examination.linkage.supposed import Making, Supposed, making_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 

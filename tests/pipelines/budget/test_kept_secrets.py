@@ -27,8 +27,7 @@ from tracecloak.pipelines.keys import kept_secrets
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 FIRST, SECOND, NOISE = b"1" * 32, b"2" * 32, b"k" * 32

@@ -21,7 +21,7 @@ from tracecloak.pipelines.keys.receipts import (
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import write_private
 from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 @pytest.fixture

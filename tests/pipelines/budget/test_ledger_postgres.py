@@ -19,7 +19,7 @@ from tests.support.ledgers import ROOT, account, begun_at_once, contend, python,
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.case_sketch import CaseSketch
+from tracecloak.anonymizers.contract.input_digest import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.cases.cases_reading import erase
 from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
@@ -30,7 +30,7 @@ from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 psycopg = pytest.importorskip("psycopg")
 

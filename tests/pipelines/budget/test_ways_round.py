@@ -20,7 +20,7 @@ from tests.support.checks.run import CHECKS, check_configuration
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramMethod
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.budget.gate import Gate
@@ -39,7 +39,7 @@ from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.transforms import sealed
 from tracecloak.transforms.batch.draws import KeptDraws
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 RIGOROUS = {"method": "variant-histogram", "epsilon": "1"}

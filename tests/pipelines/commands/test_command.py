@@ -561,7 +561,7 @@ def test_evaluating_without_a_release_says_so(
 
 
 def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
-    from tracecloak.transforms.keys.reference import KeyReference
+    from tracecloak.transforms.keys.wrapping import KeyReference
 
     path = tmp_path / "k" / "release.key"
     assert tracecloak("key", "make", "--output", path) == 0

@@ -31,7 +31,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import EVENT_INDEX, EVENT_SCHEMA, released_schema
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.sources import EventSource
 
 N_CASES = 300

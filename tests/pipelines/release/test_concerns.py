@@ -116,7 +116,7 @@ def test_a_release_without_a_concern_says_nothing_of_any(tmp_path: Path) -> None
 # streams, the wiring of Beam, and whether somebody could use it.
 UNASKED = (
     "pipelines.release.usable", "pipelines.planning.usable", "pipelines.planning.verdict",
-    "pipelines.planning.levers", "pipelines.planning.goals", "pipelines.screen.plan_text",
+    "pipelines.planning.verdict", "pipelines.planning.goals", "pipelines.screen.plan_text",
     "pipelines.release.window", "pipelines.release.sketch", "pipelines.release.signing",
     "pipelines.units", "pipelines.cases", "pipelines.windows", "pipelines.stream",
     "pipelines.ledger.caps", "pipelines.ledger.declarations", "pipelines.ledger.accounts",

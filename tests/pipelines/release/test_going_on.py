@@ -25,7 +25,7 @@ from tests.support.terminal import watch
 from tracecloak.anonymizers.accounting import composition
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.variants.stability_histogram import VariantHistogramParams
+from tracecloak.anonymizers.variants.method import VariantHistogramParams
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger

@@ -10,10 +10,9 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning import levers
+from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.goals import EPSILONS, Goal, least_epsilon
-from tracecloak.pipelines.planning.levers import Mends, mends_of, shortfall_at
-from tracecloak.pipelines.planning.verdict import judged_at
+from tracecloak.pipelines.planning.verdict import Mends, judged_at, mends_of, shortfall_at
 from tracecloak.pipelines.planning.worth import Worth, ends_at
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.yields import Yield
@@ -43,7 +42,7 @@ def test_what_helps_is_listed_with_its_figure_and_what_does_not_is_not() -> None
 
 def tried(method: Any, given: Any, n_cases: int) -> list[str]:
     worth = Worth(n_cases, Yield(), 25, None, 0.5)
-    return [what for changes in levers._changes(method, given, worth) for what, *_ in changes]
+    return [what for changes in verdict._changes(method, given, worth) for what, *_ in changes]
 
 
 def test_what_cannot_be_had_is_not_tried() -> None:
@@ -63,7 +62,7 @@ def test_what_cannot_be_had_is_not_tried() -> None:
 def test_a_release_without_an_error_needs_no_help(monkeypatch: pytest.MonkeyPatch) -> None:
     given = params(epsilon="900", l2_clip="40")
     judged = judged_at(GRAPH, given, 1_000, 3)
-    monkeypatch.setattr(levers, "worth_at", None)  # nothing is tried
+    monkeypatch.setattr(verdict, "worth_at", None)  # nothing is tried
     assert mends_of(GRAPH, given, judged).sentence.startswith("Little is left to gain: counts off")
 
 

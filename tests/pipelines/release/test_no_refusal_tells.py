@@ -27,7 +27,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs import params as params_of_logs
 from tracecloak.anonymizers.queries import sapa
-from tracecloak.anonymizers.queries.laplace_variants import LaplaceVariantsParams
+from tracecloak.anonymizers.queries.prefix_method import LaplaceVariantsParams
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees import process_tree_parts
 from tracecloak.anonymizers.variants import generator

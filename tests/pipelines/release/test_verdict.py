@@ -12,8 +12,14 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.advice import may_be_noise
-from tracecloak.pipelines.planning.levers import _changes, mends_of
-from tracecloak.pipelines.planning.verdict import Verdict, advice_on, grade_of, judged_at
+from tracecloak.pipelines.planning.verdict import (
+    Verdict,
+    _changes,
+    advice_on,
+    grade_of,
+    judged_at,
+    mends_of,
+)
 from tracecloak.pipelines.planning.worth import REGULAR, WITHIN, Worth, worth_at
 from tracecloak.schemas.published.yields import Yield
 

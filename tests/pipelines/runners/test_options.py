@@ -44,7 +44,7 @@ from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
 from tracecloak.transforms.batch.window_part import WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import EVENTS, DecodeMessages

@@ -39,7 +39,7 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams import running
+from tracecloak.anonymizers.streams import steps
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
@@ -141,7 +141,7 @@ def test_the_journal_is_folded_into_the_state_as_it_grows(
     config, folded = (stream_config(tmp_path / n) for n in made(tmp_path, "a", "folded"))
     one_key(monkeypatch)
     run_script(config, script())
-    monkeypatch.setattr(running, "_MERGE_EVENTS", 3)
+    monkeypatch.setattr(steps, "_MERGE_EVENTS", 3)
     run_script(folded, script())
     assert steps_of(folded) == steps_of(config)
 

@@ -33,7 +33,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import epoch as epochs
-from tracecloak.pipelines.stream import meanwhile, noted_steps
+from tracecloak.pipelines.stream import noted_steps, stuck
 from tracecloak.pipelines.stream import run as running
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
@@ -377,7 +377,7 @@ def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
 def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(stuck, "_NOTE_SECONDS", 0.01)
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with pytest.MonkeyPatch.context() as patch:
@@ -434,7 +434,7 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
         looks = itertools.chain([False], itertools.repeat(True))
         patch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
         if by == "the noting":
-            patch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
+            patch.setattr(stuck, "_NOTE_SECONDS", 0.01)
             with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
                 assert ended.wait(60)
                 assert list((tmp_path / place).iterdir()) == []

@@ -16,11 +16,11 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 from tests.engines.processes import wait_until
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.stream_runs import stream_config, stream_keys
-from tracecloak.anonymizers.streams.running import RunningStream
+from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
 from tracecloak.pipelines.stream import epoch as epoch_module
-from tracecloak.pipelines.stream import meanwhile
+from tracecloak.pipelines.stream import stuck
 from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
@@ -122,23 +122,23 @@ def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_
     topic = TopicDouble()
     topic.add(0, b"a", b"b", millis=1_000)
     topic.used_by(monkeypatch)
-    monkeypatch.setattr(meanwhile, "_NOTE_SECONDS", 0.01)
+    monkeypatch.setattr(stuck, "_NOTE_SECONDS", 0.01)
     monkeypatch.setattr(opening, "is_local", lambda _: True)  # its ledger is no database
     given = {"input_subscription": None, "input_topic": "kafka://b:1/events"}
     config = stream_config(tmp_path, **given, runner="FlinkRunner")
     standing, is_ended = Standing(), threading.Event()
     with paid_epoch(config) as epoch:
-        with meanwhile.noting(epoch, is_ended, standing):
+        with stuck.noting(epoch, is_ended, standing):
             for policy, is_away in (("compact", True), ("delete", False)):
                 topic.settings["cleanup.policy"] = policy
                 said = f"a reason is {is_away}"
                 wait_until(lambda a=is_away: bool(standing.source_away) == a, 20, lambda s=said: s)
             topic.epoch += 1  # another broker leads
         with pytest.raises(SourceChanged, match="made anew"):
-            with meanwhile.noting(epoch, is_ended, standing):
+            with stuck.noting(epoch, is_ended, standing):
                 topic.topic_id = (7, 7)
                 assert is_ended.wait(20)
-        with pytest.raises(SourceChanged), meanwhile.noting(epoch, is_ended, standing):
+        with pytest.raises(SourceChanged), stuck.noting(epoch, is_ended, standing):
             pytest.fail("the job is handed over")
         assert epoch.logs.last()[0] == 0
     rows = dict(positions(config, True, None, None, None))
@@ -148,7 +148,7 @@ def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_
     )
     rows = dict(positions(config, False, "1970-01-01T00:00:02", "A. Operator", "failover"))
     assert "--savepoint_path" in rows["next"]
-    with paid_epoch(config) as epoch, meanwhile.noting(epoch, threading.Event(), standing):
+    with paid_epoch(config) as epoch, stuck.noting(epoch, threading.Event(), standing):
         number, logs = epoch.logs.last()
         assert (number, logs[SOURCE].places) == (1, {0: Place(2, 1)})
     ledger = officers_ledger(open_store(config), config.ledger)

@@ -29,10 +29,9 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.trie import Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.columnar_names import COLUMNAR
 

@@ -38,14 +38,17 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
-from tracecloak.schemas.statistics.clipped_cells import CaseCells, ClippedCells
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.clipped_flows import (
+    CaseCells,
+    CaseNorms,
+    ClippedCells,
+    ClippedFlows,
+)
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.k_follows import KFollows
 from tracecloak.schemas.statistics.lengths import TraceLengths
 from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.relations import ActivityRelations
+from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.schemas.streams.stream_cases import ClosedCases
 

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tracecloak.schemas.published.figure import GRADES, Scale, grade_of, grades, wider_ends
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.figures import (
+    GRADES,
+    Figure,
+    ReleasedFigures,
+    Scale,
+    grade_of,
+    grades,
+    wider_ends,
+)
 
 
 @pytest.mark.parametrize(

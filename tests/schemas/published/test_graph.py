@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.published.figure import without_kinds
+from tracecloak.schemas.published.figures import without_kinds
 from tracecloak.schemas.published.graph import ReleasedGraph
 
 GRAPH = ReleasedGraph(

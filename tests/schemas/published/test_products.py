@@ -13,8 +13,7 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
-from tracecloak.schemas.published.figure import without_kinds
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures
+from tracecloak.schemas.published.figures import Figure, ReleasedFigures, without_kinds
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants

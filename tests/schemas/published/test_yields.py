@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.vocabulary import OTHER
-from tracecloak.schemas.published.counted import yield_of_log
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedGraph, yield_of_log
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.published.yields import Yield

@@ -25,8 +25,7 @@ from tests.support.logs import (
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics import dafsa
-from tracecloak.schemas.statistics.dafsa import Dafsa
-from tracecloak.schemas.statistics.trie import Trie
+from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Table 1 of the Amun paper: six cases of four variants.

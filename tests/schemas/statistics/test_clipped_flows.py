@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_cells import (
+from tracecloak.schemas.statistics.clipped_flows import (
     MAX_UNITS,
     ClippedCells,
     _floored_roots,

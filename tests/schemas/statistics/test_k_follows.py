@@ -14,7 +14,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.k_follows import KFollows
+from tracecloak.schemas.statistics.relations import KFollows
 
 Distances = dict[tuple[str, str], int]
 

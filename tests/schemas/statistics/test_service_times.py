@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.events import IS_OPEN
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.service_times import IntervalTimes, starts_of
+from tracecloak.schemas.statistics.log_times import IntervalTimes, LogTimes, starts_of
 
 HOUR = 3_600_000_000
 

@@ -20,7 +20,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.batch.draws import KeptDraws
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 def decision(*names: str) -> VocabularyDecision:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from tests.transforms.publish.test_report import made_up
-from tracecloak.schemas.published.figure import LEGEND
+from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts import indicators_part as part_module
 from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing, fitted

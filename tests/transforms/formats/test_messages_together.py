@@ -17,7 +17,7 @@ from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.transforms.formats import jsonl_regular, messages
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
-from tracecloak.transforms.services.kafka_messages import KafkaMessages
+from tracecloak.transforms.services.kafka_reader import KafkaMessages
 
 
 class Sent(NamedTuple):

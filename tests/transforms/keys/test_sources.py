@@ -10,8 +10,8 @@ import pytest
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.keys import command
-from tracecloak.transforms.keys.reference import KeyReference
 from tracecloak.transforms.keys.sources import KEY_SOURCES
+from tracecloak.transforms.keys.wrapping import KeyReference
 
 KEY = "0123456789abcdef" * 4
 

@@ -7,8 +7,7 @@ import pickle
 import pytest
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys.reference import KeyReference
-from tracecloak.transforms.keys.wrapping import KeyEncryptionKey
+from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
 
 OUTER, OTHER, INNER = (
     bytes(range(32)),

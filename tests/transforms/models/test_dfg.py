@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models import graph_net
-from tracecloak.transforms.models.dfg_labels import elide, text_width, wrap
-from tracecloak.transforms.models.dfg_svg import write_svg
+from tracecloak.transforms.models import graph_layout
+from tracecloak.transforms.models.dfg_svg import elide, text_width, wrap, write_svg
 from tracecloak.transforms.models.graph_forms import write_dot
 from tracecloak.transforms.models.plain_names import plain_name
 
@@ -393,7 +392,7 @@ def test_no_random_graph_makes_anything_overlap(n, n_edges, number):
 
 def test_the_quick_way_to_place_does_not_overlap_either(monkeypatch):
     careful = write_svg(GRAPHS["random"], "", "")
-    monkeypatch.setattr(graph_net, "_FEW_PIECES", 0)
+    monkeypatch.setattr(graph_layout, "_FEW_PIECES", 0)
     quick = write_svg(GRAPHS["random"], "", "")
     assert quick != careful
     for name in GRAPHS:

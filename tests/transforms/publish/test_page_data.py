@@ -23,8 +23,9 @@ from tracecloak.transforms.publish import map_data as map_module
 from tracecloak.transforms.publish import report
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
-from tracecloak.transforms.publish.figures_data import figures_data, folded_map
-from tracecloak.transforms.publish.map_data import (
+from tracecloak.transforms.publish.figures_data import (
+    figures_data,
+    folded_map,
     graph_of_log,
     graph_of_variants,
     map_data,

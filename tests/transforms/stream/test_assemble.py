@@ -29,7 +29,7 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import OpenCases, hex_names
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream import assemble
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import DecodeMessages

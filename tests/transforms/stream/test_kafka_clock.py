@@ -31,8 +31,7 @@ from tracecloak.transforms.services.kafka_identity import (
     TopicIdentity,
     check_history,
 )
-from tracecloak.transforms.services.kafka_messages import KafkaMessages
-from tracecloak.transforms.services.kafka_reader import PartitionReader
+from tracecloak.transforms.services.kafka_reader import KafkaMessages, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import kafka_source, local_stream
 from tracecloak.transforms.stream.kafka_source import KafkaSource

@@ -33,7 +33,7 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
-from tracecloak.transforms.services.kafka_messages import KafkaMessage as OfKafka
+from tracecloak.transforms.services.kafka_reader import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import messages
 from tracecloak.transforms.stream.messages import DecodeMessages
 

@@ -28,7 +28,7 @@ from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream import publish_steps
 from tracecloak.transforms.stream.kept_steps import KeptSteps
 

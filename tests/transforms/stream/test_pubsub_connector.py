@@ -49,7 +49,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.message_reasons import NEITHER, NOT_JSON
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream.assemble import AssembleCases
 from tracecloak.transforms.stream.messages import DecodeMessages
 

@@ -17,7 +17,7 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
-from tracecloak.transforms.keys.reference import KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.services.kafka_identity import (
     Bounds,
     KnownLog,
@@ -27,7 +27,7 @@ from tracecloak.transforms.services.kafka_identity import (
     log_since,
     look_at,
 )
-from tracecloak.transforms.services.kafka_messages import KafkaMessage
+from tracecloak.transforms.services.kafka_reader import KafkaMessage
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream import read_kafka
