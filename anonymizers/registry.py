@@ -43,7 +43,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "private-indicators": (
             "tracecloak.anonymizers.indicators.private_indicators:PrivateIndicators"
         ),
-        "process-tree": "tracecloak.anonymizers.trees.process_tree_miner:ProcessTreeMiner",
+        "process-tree": "tracecloak.anonymizers.trees.process_tree:ProcessTreeMiner",
         "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
         "variant-histogram": ("tracecloak.anonymizers.variants.method:VariantHistogramMethod"),
         "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",

@@ -22,15 +22,13 @@ from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.lengths import TraceLengths
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths, VariantHistogram
 
 
 class RecordBatchCoder(beam.coders.Coder):

@@ -54,8 +54,8 @@ j in place of m. So in every situation t times what m cases lose is enough, by t
 The other direction follows from the first where e >= v / 2 + 2 q (see `joint`); for t of a unit it
 needs t e >= t^2 v / 2 + 2 t q, which is weaker.
 
-*Thresholds of Laplace noise* are made for it: `thresholds.stability_threshold` and
-`thresholds.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
+*Thresholds of Laplace noise* are made for it: `calibration.stability_threshold` and
+`calibration.truncated_noise_bound` prove j/m of delta for j of m cases, beside j/m of epsilon.
 
 *Something in place of all blocks* (`composition.Way`) divides by case if both ways do: they make
 the same choices, at t e_i, and what is done follows from these. The larger of their two deltas does
@@ -73,13 +73,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.anonymizers.accounting.composition import Block, Spend, Way, total
-from tracecloak.anonymizers.accounting.gaussian_loss import (
+from tracecloak.anonymizers.accounting.gaussian_scale import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
     continuous_deviation,
+    discrete_gaussian_delta,
     gaussian_delta,
 )
-from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations
 from tracecloak.schemas.errors import UsageError

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from tracecloak.anonymizers.accounting.calibration import check_epsilon
-from tracecloak.anonymizers.accounting.gaussian_loss import (
+from tracecloak.anonymizers.accounting.gaussian_scale import (
     ROUNDING_DEVIATION,
     continuous_deviation,
 )

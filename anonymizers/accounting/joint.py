@@ -65,7 +65,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     proven_deviation,
     rounded_root,
 )
-from tracecloak.anonymizers.accounting.gaussian_loss import (
+from tracecloak.anonymizers.accounting.gaussian_scale import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
     gaussian_delta,

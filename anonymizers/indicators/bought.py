@@ -38,7 +38,7 @@ from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 BOUGHT = "bought"
 """The round in which all of it is chosen."""

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise import samplers
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.keyed_stream import CellStream, Whole
 
 Law = Literal["discrete_laplace", "discrete_gaussian", "truncated_laplace", "selection"]
 
@@ -47,30 +47,16 @@ class AddedNoise(Protocol):
 class Noise:
     """Draws exactly; others override what they want to be otherwise. Holds nothing of a release."""
 
-    def laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def laplace(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Returns what `samplers.discrete_laplace` does."""
         return samplers.discrete_laplace(stream, numerators, denominators)
 
-    def gaussian(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def gaussian(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Returns what `samplers.discrete_gaussian` does."""
         return samplers.discrete_gaussian(stream, numerators, denominators)
 
     def truncated_laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-        bounds: np.ndarray | int,
+        self, stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
     ) -> np.ndarray:
         """Returns what `samplers.truncated_discrete_laplace` does."""
         return samplers.truncated_discrete_laplace(stream, numerators, denominators, bounds)
@@ -140,39 +126,23 @@ class Recording(Noise):
     inner: Noise = EXACT
     drawn: list[Drawn] = field(default_factory=list)
 
-    def _note(
-        self, stream: CellStream, law: Law, above: np.ndarray | int, under: np.ndarray | int
-    ) -> None:
+    def _note(self, stream: CellStream, law: Law, above: Whole, under: Whole) -> None:
         pairs = zip(*np.broadcast_arrays(np.atleast_1d(above), np.atleast_1d(under)), strict=True)
         for scale in sorted({Fraction(int(a), int(b)) for a, b in pairs}):
             self.drawn.append(Drawn(stream.purpose, law, len(stream), scale))
 
-    def laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def laplace(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Notes a call and draws."""
         self._note(stream, "discrete_laplace", numerators, denominators)
         return self.inner.laplace(stream, numerators, denominators)
 
-    def gaussian(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def gaussian(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Notes a call and draws."""
         self._note(stream, "discrete_gaussian", numerators, denominators)
         return self.inner.gaussian(stream, numerators, denominators)
 
     def truncated_laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-        bounds: np.ndarray | int,
+        self, stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
     ) -> np.ndarray:
         """Notes a call and draws."""
         self._note(stream, "truncated_laplace", numerators, denominators)
@@ -207,16 +177,12 @@ class Recording(Noise):
         self.inner.made(purpose, domain, noisy, noise, names)
 
 
-def draw_laplace(
-    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
-) -> np.ndarray:
+def draw_laplace(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
     """Returns int64[n], discrete Laplace noise of a scale; see `samplers.discrete_laplace`."""
     return stream.noise.laplace(stream, numerators, denominators)
 
 
-def draw_gaussian(
-    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
-) -> np.ndarray:
+def draw_gaussian(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
     """Returns int64[n], discrete Gaussian noise of a sigma; see `samplers.discrete_gaussian`."""
     return stream.noise.gaussian(stream, numerators, denominators)
 

@@ -14,6 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
+Whole = np.ndarray | int
+"""A whole number for each cell, or one for all of them."""
+
 # How far a float64 exp(-x) may be off before a comparison made with it is wrong. Callers give x
 # with an error that moves exp(-x) by less than 2^-48, and `numpy.exp` is taken to be right within
 # 2^-48 for x <= 0, which is 32 units in the last place of 1. (Its implementations stay within 4.)
@@ -29,30 +32,16 @@ _WORD_BITS = 64
 class Draws(Protocol):
     """What draws noise from a stream; `anonymizers.noise.drawing.Noise` does it exactly."""
 
-    def laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def laplace(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Returns int64[n], discrete Laplace noise."""
         ...
 
-    def gaussian(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-    ) -> np.ndarray:
+    def gaussian(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
         """Returns int64[n], discrete Gaussian noise."""
         ...
 
     def truncated_laplace(
-        self,
-        stream: CellStream,
-        numerators: np.ndarray | int,
-        denominators: np.ndarray | int,
-        bounds: np.ndarray | int,
+        self, stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
     ) -> np.ndarray:
         """Returns int64[n], discrete Laplace noise within bounds."""
         ...

@@ -24,6 +24,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.keyed_stream import (
     GEOMETRIC_BITS,
     CellStream,
+    Whole,
     are_below_exp,
     geometric,
 )
@@ -47,9 +48,7 @@ _BATCH = 1 << 15  # rows of a round: its arrays stay in the cache of the process
 _Drawn = tuple[np.ndarray, np.ndarray]
 
 
-def discrete_laplace(
-    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
-) -> np.ndarray:
+def discrete_laplace(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
     """Returns int64[n] with P(x) proportional to exp(-|x| / scale), one value for each row.
 
     Args:
@@ -72,10 +71,7 @@ def discrete_laplace(
 
 
 def truncated_discrete_laplace(
-    stream: CellStream,
-    numerators: np.ndarray | int,
-    denominators: np.ndarray | int,
-    bounds: np.ndarray | int,
+    stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
 ) -> np.ndarray:
     """Returns int64[n], discrete Laplace conditioned on |x| <= bound, one value for each row.
 
@@ -123,9 +119,7 @@ def truncated_discrete_laplace(
     return values
 
 
-def discrete_gaussian(
-    stream: CellStream, numerators: np.ndarray | int, denominators: np.ndarray | int
-) -> np.ndarray:
+def discrete_gaussian(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
     """Returns int64[n] with P(x) proportional to exp(-x² / (2 sigma²)), one value for each row.
 
     The variance is at most sigma², and nearly equal to it unless sigma is well below 1.
@@ -172,10 +166,7 @@ def discrete_gaussian(
 
 
 def bernoulli_exp(
-    stream: CellStream,
-    rows: np.ndarray,
-    numerators: np.ndarray | int,
-    denominators: np.ndarray | int,
+    stream: CellStream, rows: np.ndarray, numerators: Whole, denominators: Whole
 ) -> np.ndarray:
     """Returns bool[m], true with probability exp(-numerator / denominator), which may exceed 1.
 
@@ -326,9 +317,7 @@ def _below(words: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return (words % n).view(np.int64), words >= (np.uint64(0) - n) % n
 
 
-def _scales(
-    numerators: np.ndarray | int, denominators: np.ndarray | int, n: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _scales(numerators: Whole, denominators: Whole, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Checks scales; returns them as reduced fractions, int64[n] each."""
     above = _whole("numerators", numerators, n, 1)
     under = _whole("denominators", denominators, n, 1)
@@ -344,7 +333,7 @@ def _scales(
     return np.broadcast_to(above // common, n).copy(), np.broadcast_to(under // common, n).copy()
 
 
-def _whole(name: str, value: np.ndarray | int, n: int, least: int) -> np.ndarray:
+def _whole(name: str, value: Whole, n: int, least: int) -> np.ndarray:
     """Checks a parameter; returns it as int64[n], or int64[] if it is one for all."""
     array = np.asarray(value)
     if array.shape not in ((), (n,)):

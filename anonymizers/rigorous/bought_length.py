@@ -22,7 +22,7 @@ from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.variants import TraceLengths
 
 _GRID_RATIO = 1.1
 

@@ -34,7 +34,7 @@ from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 NAME_UNITS = 1 << 10
 """Lattice steps of a weight of 1."""

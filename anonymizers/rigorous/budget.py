@@ -174,7 +174,7 @@ class Allowance:
             units: As of `noise`; Laplace noise is for whole counts.
         """
         if self.deviation is None:
-            from tracecloak.anonymizers.accounting.thresholds import stability_threshold
+            from tracecloak.anonymizers.accounting.calibration import stability_threshold
 
             return stability_threshold(self.epsilon, self.delta, int(changed.l1))
         noise = self.noise(changed, units)

@@ -29,11 +29,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
-from tracecloak.anonymizers.accounting.thresholds import stability_threshold
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -242,7 +241,7 @@ class ContinualNoise:
         With Gaussian noise, delta is that of the promise. With Laplace noise, both are `n_times`
         those of the promise: the unit is in `n_times` as many counts, but in each of them with no
         more than its cases, so the threshold protects each count as before (see
-        `anonymizers.accounting.thresholds.stability_threshold`). Gaussian noise with a threshold
+        `anonymizers.accounting.calibration.stability_threshold`). Gaussian noise with a threshold
         shares its budget with other noise, so only the parameters can answer there.
 
         Args:
@@ -363,7 +362,7 @@ def variant_noise(
 
     Only what occurs in a step is measured (`ContinualNoise.add`), and published iff it reaches the
     threshold. All steps together are one histogram by (step, variant), to which a unit adds as much
-    as it has cases; so `anonymizers.accounting.thresholds.stability_threshold` holds for the whole
+    as it has cases; so `anonymizers.accounting.calibration.stability_threshold` holds for the whole
     stream.
 
     Args:

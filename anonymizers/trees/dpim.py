@@ -52,7 +52,7 @@ from tracecloak.anonymizers.trees.fitness import (
     interval_of_share,
     token_fitness,
 )
-from tracecloak.anonymizers.trees.process_tree_miner import TreeDecision
+from tracecloak.anonymizers.trees.process_tree import TreeDecision
 from tracecloak.anonymizers.trees.questions import clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, flower, normalise

@@ -23,10 +23,14 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
+from tracecloak.anonymizers.accounting.calibration import (
+    laplace_interval,
+    laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
+)
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -330,7 +334,7 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
     def moves_by_case(self, params: VariantHistogramParams) -> bool:
         """Each case is in one count, and both thresholds are made for a part of the cases, too.
 
-        See `thresholds.stability_threshold` and `thresholds.truncated_noise_bound`.
+        See `calibration.stability_threshold` and `calibration.truncated_noise_bound`.
         """
         return True
 

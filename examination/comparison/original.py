@@ -27,7 +27,6 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, target_of
 from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.case_times import CaseTimes
 from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import MinedProcess
 from tracecloak.examination.measure.next_activity import (
@@ -36,6 +35,7 @@ from tracecloak.examination.measure.next_activity import (
     next_activity_accuracy,
 )
 from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.examination.measure.utility import CaseTimes
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch

@@ -29,7 +29,6 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin
 from tracecloak.examination.measure import behaviour_measures, measures, utility
-from tracecloak.examination.measure.case_times import CaseTimes, service_errors
 from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
 from tracecloak.examination.measure.intervals import bootstrap, noise_half_width
 from tracecloak.examination.measure.mining import require_pm4py
@@ -41,6 +40,7 @@ from tracecloak.examination.measure.next_activity import (
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.tree_quality import PatientJudge, share_that_fits
+from tracecloak.examination.measure.utility import CaseTimes, service_errors
 from tracecloak.pipelines.planning.worth import percent
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received

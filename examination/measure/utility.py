@@ -1,11 +1,21 @@
 """How well a released log or graph keeps what analysts look at: distances of distributions.
 
 Beside `examination.measure.measures`, whose definitions are those of the papers, these are the
-plain ones: total variation, relative error, Wasserstein distance. Every figure is exact about
-private data: for the operator, not for publication. Pure functions of arrays.
+plain ones: total variation, relative error, Wasserstein distance.
+
+What a user reads off the times of a log is compared as well. How long cases take and on which
+variant that depends, how long work waits between two activities, and whether the second half of the
+log is like the first. Each is a number of a user's own analysis, so a release that keeps it can be
+used for that analysis.
+
+Pure functions of arrays; the stamps of both logs must be times, and both are of one vocabulary.
+Every figure is exact about private data: for the operator, not for publication.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,6 +23,7 @@ from scipy.stats import wasserstein_distance
 
 from tracecloak.examination.measure.measures import EdgeWeights
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _HOUR_US = 3_600_000_000
@@ -119,3 +130,297 @@ def activity_mix_distance(a: TraceBatch, b: TraceBatch) -> float:
     return total_variation(
         np.bincount(a.activities, minlength=n), np.bincount(b.activities, minlength=n)
     )
+
+
+N_TOP = 10
+# A mean duration below a hundredth of a day, or a mean wait below a second, is as good as none: an
+# error is taken relative to that.
+_LEAST_DURATION_US = 0.01 * 24 * _HOUR_US
+_LEAST_WAIT_US = 1e6
+# A pair is big if at least so many cases show it, and so large a share of them.
+_BIG_CASES = 20
+_BIG_SHARE = 0.02
+
+
+def top_variants(traces: TraceBatch, n: int = N_TOP) -> VariantHistogram:
+    """Returns the n variants that most cases follow; of equally many the first by their codes."""
+    histogram = VariantHistogram.from_traces(traces)
+    top = np.sort(np.argsort(-histogram.counts, kind="stable")[:n])
+    return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
+
+
+def classes_of(traces: TraceBatch, top: VariantHistogram) -> np.ndarray:
+    """Returns int64[n_cases], the number of each case's variant in `top`, else its size."""
+    rows = top.find(traces)
+    return np.where(rows < 0, top.n_variants, rows)
+
+
+def distance_over_mean(a: np.ndarray, b: np.ndarray) -> float | None:
+    """Returns the first Wasserstein distance of two samples over the mean of the first.
+
+    0 for the same distribution; 1 is what a release gives in which everything takes no time.
+
+    Args:
+        a: float64[n], of the original, not negative.
+        b: float64[m], of the release.
+
+    Returns:
+        None if one has no value, or the mean is 0.
+    """
+    if not (len(a) and len(b) and a.any()):
+        return None
+    return float(wasserstein_distance(a, b) / a.mean())
+
+
+def mean_relative_error(
+    a: np.ndarray,
+    classes_a: np.ndarray,
+    b: np.ndarray,
+    classes_b: np.ndarray,
+    n_classes: int,
+    least: float,
+) -> float | None:
+    """Returns the mean over the classes of |mean of b - mean of a| / max(mean of a, least).
+
+    A class that b lacks counts 1, as if nothing was known of it.
+
+    Args:
+        a: float64[n], values of the original.
+        classes_a: int64[n], the class of each; those from n_classes on are not looked at.
+        b: float64[m], values of the release.
+        classes_b: int64[m], likewise.
+        n_classes: Number of classes.
+        least: The smallest denominator.
+
+    Returns:
+        None if the original has no class.
+    """
+    means, counts = _means(a, classes_a, n_classes)
+    others, counts_b = _means(b, classes_b, n_classes)
+    errors = np.where(counts_b > 0, np.abs(others - means) / np.maximum(means, least), 1.0)
+    return float(errors[counts > 0].mean()) if counts.any() else None
+
+
+def eta_squared(values: np.ndarray, classes: np.ndarray) -> float | None:
+    """Returns the share of the variance of values that lies between classes, from 0 to 1.
+
+    Fisher's correlation ratio: the sum of squares between the classes over that of all values.
+
+    Args:
+        values: float64[n].
+        classes: int64[n], from 0.
+
+    Returns:
+        None if all values are the same, or there is none.
+    """
+    if not len(values) or (values == values[0]).all():
+        return None
+    means, counts = _means(values, classes, int(classes.max()) + 1)
+    middle = values.mean()
+    between = (counts * (means - middle) ** 2).sum()
+    return float(min(between / ((values - middle) ** 2).sum(), 1.0))
+
+
+def _means(values: np.ndarray, classes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of each of the first n classes, 0 of an empty one; and its number of values."""
+    is_in_class = classes < n
+    counts = np.bincount(classes[is_in_class], minlength=n)
+    return np.bincount(classes[is_in_class], values[is_in_class], n) / np.maximum(counts, 1), counts
+
+
+def half_difference(starts: np.ndarray, classes: np.ndarray) -> float | None:
+    """Returns the total variation of the classes between the first and the second half of cases.
+
+    Halves by start; of an odd number of cases the second has one more. Cases that start together
+    stay in their order.
+
+    Args:
+        starts: int64[n], when each case starts.
+        classes: int64[n], from 0.
+
+    Returns:
+        From 0, the halves are alike, to 1; None with fewer than two cases.
+    """
+    middle = len(starts) // 2
+    if not middle:
+        return None
+    ordered = classes[np.argsort(starts, kind="stable")]
+    n = int(ordered.max()) + 1
+    halves = [np.bincount(half, minlength=n) for half in (ordered[:middle], ordered[middle:])]
+    first, second = (half / half.sum() for half in halves)
+    return float(np.abs(first - second).sum() / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PairWaits:
+    """The directly-follows pairs of a log; `keys` ascend.
+
+    Attributes:
+        keys: int64[n], one for each pair.
+        cases: int64[n], cases that show it.
+        counts: int64[n], how often they do.
+        means_us: float64[n], mean time from the one event to the other.
+    """
+
+    keys: np.ndarray
+    cases: np.ndarray
+    counts: np.ndarray
+    means_us: np.ndarray
+
+    @classmethod
+    def of(cls, traces: TraceBatch) -> PairWaits:
+        """Returns the pairs of a log, whose codes are below 2^31."""
+        later = np.flatnonzero(~traces.is_first)
+        codes = traces.activities.astype(np.int64)
+        keys, pair = np.unique(codes[later - 1] << 32 | codes[later], return_inverse=True)
+        case = np.repeat(np.arange(traces.n_cases), traces.lengths)[later]
+        shown = np.sort(pair * np.int64(traces.n_cases) + case)  # np.unique takes ten times as long
+        shown = shown[np.diff(shown, prepend=-1) > 0] // max(traces.n_cases, 1)
+        waits = np.bincount(pair, traces.durations[later], len(keys))
+        counts = np.bincount(pair, minlength=len(keys))
+        return cls(keys, np.bincount(shown, minlength=len(keys)), counts, waits / counts)
+
+
+def big_pair_wait_error(original: PairWaits, other: PairWaits, n_cases: int) -> float | None:
+    """Returns the median relative error of the mean waits of the original's big pairs.
+
+    A directly-follows pair is big if at least max(20, 2 % of the cases) show it. The error of its
+    mean wait is relative to that of the original, or to a second if that is less; 1 where the
+    release does not have the pair.
+
+    Args:
+        original: The pairs of the original.
+        other: Those of the released log, in the same codes.
+        n_cases: Number of cases of the original.
+
+    Returns:
+        None without a big pair.
+    """
+    big = original.cases >= max(_BIG_CASES, _BIG_SHARE * n_cases)
+    if not big.any():
+        return None
+    errors = np.ones(len(original.keys))
+    _, in_original, in_other = np.intersect1d(original.keys, other.keys, True, True)
+    difference = np.abs(other.means_us[in_other] - original.means_us[in_original])
+    errors[in_original] = difference / np.maximum(original.means_us[in_original], _LEAST_WAIT_US)
+    return float(np.median(errors[big]))
+
+
+def misplaced_waiting_time(a: PairWaits, b: PairWaits) -> float | None:
+    """Returns the share of all waiting time that lies at the wrong directly-follows pairs.
+
+    The total variation of where the time goes: half the sum over all pairs of |the pair's share of
+    the waiting time of a - of that of b|. How much time there is in all does not matter. A log that
+    is drawn from the same process again has more than 0.
+
+    Args:
+        a: The pairs of the original.
+        b: Those of the release, in the same codes.
+
+    Returns:
+        From 0 to 1; 1 if in the release nothing takes time. None if in the original nothing does.
+    """
+    keys, row = np.unique(np.concatenate([a.keys, b.keys]), return_inverse=True)
+    of_a, of_b = (
+        np.bincount(rows, pairs.means_us * pairs.counts, len(keys))
+        for pairs, rows in ((a, row[: len(a.keys)]), (b, row[len(a.keys) :]))
+    )
+    return total_variation(of_a, of_b) if of_a.any() else None
+
+
+@dataclass(frozen=True, eq=False)
+class CaseTimes:
+    """The measures of case times by one original; what follows from it alone is computed once.
+
+    Attributes:
+        original: The original.
+    """
+
+    original: TraceBatch
+
+    @cached_property
+    def _top(self) -> VariantHistogram:
+        return top_variants(self.original)
+
+    @cached_property
+    def _of_original(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._seen(self.original)
+
+    @cached_property
+    def _waits(self) -> PairWaits:
+        return PairWaits.of(self.original)
+
+    def _seen(self, traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """The duration of each case, and the class of its variant."""
+        return case_durations_us(traces), classes_of(traces, self._top)
+
+    def figures(self, released: TraceBatch) -> dict[str, float | None]:
+        """Returns the measures of a released log by their names in the registry."""
+        durations, classes = self._of_original
+        others, other_classes = self._seen(released)
+        waits, other_waits = self._waits, PairWaits.of(released)
+        return {
+            "case_duration_distance": distance_over_mean(durations, others),
+            "top_variant_duration_error": mean_relative_error(
+                durations, classes, others, other_classes, self._top.n_variants, _LEAST_DURATION_US
+            ),
+            "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
+            "big_pair_wait_error": big_pair_wait_error(waits, other_waits, self.original.n_cases),
+            "misplaced_waiting_time": misplaced_waiting_time(waits, other_waits),
+            "drift": half_difference(released.starts, other_classes),
+        }
+
+
+Totals = tuple[np.ndarray, np.ndarray]
+
+
+def service_errors(a: TraceBatch, b: TraceBatch) -> dict[str, float | None]:
+    """Returns the measures of service and waiting by their names in the registry.
+
+    The error of the mean by activity, weighed by the original's events, over its mean of all. An
+    activity that is not released counts as one without any such time.
+
+    Args:
+        a: The original.
+        b: The released log, in its vocabulary.
+
+    Returns:
+        None of a measure where the original has no such time; nothing where either has no starts.
+    """
+    n = len(a.vocabulary)
+    service, waiting = [], []
+    for log in (a, b):
+        times = IntervalTimes.of(log)
+        if not times.is_known.any():
+            return {}
+        service.append(_totals(log, times.service_us, times.is_known, n))
+        waiting.append(_totals(log, times.waiting_us, times.has_wait, n))
+    return {
+        "service_time_error": mean_error(*service),
+        "waiting_time_error": mean_error(*waiting),
+    }
+
+
+def _totals(traces: TraceBatch, times_us: np.ndarray, is_counted: np.ndarray, n: int) -> Totals:
+    """Two float64[n]: events of each activity that are counted, and the sum of their times."""
+    activities = traces.activities[is_counted]
+    counts = np.bincount(activities, minlength=n).astype(np.float64)
+    return counts, np.bincount(activities, times_us[is_counted].astype(np.float64), n)
+
+
+def mean_error(original: Totals, released: Totals) -> float | None:
+    """Returns the sum of |released mean - mean| by activity over that of the means, both weighed.
+
+    Args:
+        original: Two float64[n], events and sums of times; the events weigh.
+        released: Likewise.
+
+    Returns:
+        None where all times of the original are 0.
+    """
+    counts, sums = original
+    if not sums.any():
+        return None
+    others, other_sums = released
+    means = np.where(others > 0, other_sums / np.where(others > 0, others, 1), 0.0)
+    return float(np.abs(counts * means - sums).sum() / sums.sum())

@@ -2,6 +2,9 @@
 
 Does not look at times or at who the cases are. Other statistics of the control flow (trie, DAFSA,
 contingency table) are functions of this one.
+
+Two further counts of cases are here: by their number of events, and what cases add to each activity
+where a case counts for a bounded number of them.
 """
 
 from __future__ import annotations
@@ -15,12 +18,75 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
+from tracecloak.schemas.arrays.merging import CountsByKey, OfArrays, sum_groups
 from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 
 if TYPE_CHECKING:
     from tracecloak.schemas.arrays.prefixes import PrefixLevels
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityCounts(OfArrays):
+    """Sums over cases by activity.
+
+    Attributes:
+        names: string[n], distinct, sorted by their bytes.
+        counts: int64[n], what the cases of each add, all positive.
+    """
+
+    wire_name: ClassVar[str] = "activity-counts"
+
+    names: pa.StringArray
+    counts: np.ndarray
+
+    @classmethod
+    def of(cls, names: pa.StringArray, counts: np.ndarray) -> ActivityCounts:
+        """Adds up the counts of equal names given in any order."""
+        encoded = names.dictionary_encode()
+        totals = sum_groups(np.asarray(encoded.indices), counts, len(encoded.dictionary))
+        order = pc.sort_indices(encoded.dictionary)
+        return cls(encoded.dictionary.take(order), totals[np.asarray(order)])
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ActivityCounts]) -> ActivityCounts:
+        """Returns the counts of the union of the pieces' cases."""
+        names = pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)])
+        return cls.of(names, np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]))
+
+
+@dataclass(frozen=True, eq=False)
+class TraceLengths(CountsByKey):
+    """Cases by number of events.
+
+    Attributes:
+        lengths: int64[n], distinct, ascending.
+        counts: int64[n], all positive.
+    """
+
+    wire_name: ClassVar[str] = "trace-lengths"
+
+    lengths: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def from_traces(cls, traces: TraceBatch) -> TraceLengths:
+        """Counts the cases of a batch."""
+        lengths, counts = np.unique(traces.lengths, return_counts=True)
+        return cls(lengths.astype(np.int64), counts.astype(np.int64))
+
+    @property
+    def n_cases(self) -> int:
+        """Number of cases."""
+        return int(self.counts.sum())
+
+    def histogram(self, grid: np.ndarray) -> np.ndarray:
+        """Returns int64[n_grid+1], cases in the buckets of an ascending grid; the last are above.
+
+        Cumulative sums of it are the numbers of cases up to each grid point.
+        """
+        bucket = np.searchsorted(grid, self.lengths)
+        return sum_groups(bucket, self.counts, len(grid) + 1)
 
 
 @dataclass(frozen=True, eq=False)

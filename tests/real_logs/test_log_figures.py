@@ -21,7 +21,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.log_figures import figures_of_log
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.examination.measure.case_times import PairWaits
+from tracecloak.examination.measure.utility import PairWaits
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure
 

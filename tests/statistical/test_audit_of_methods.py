@@ -29,7 +29,7 @@ from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree import ProcessTreeMiner
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
 from tracecloak.examination.attack.releases import Releases, Watch

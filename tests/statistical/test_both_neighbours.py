@@ -50,7 +50,7 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRange,
     TimeRangeDecision,
 )
-from tracecloak.anonymizers.trees import process_tree_parts
+from tracecloak.anonymizers.trees import process_tree
 from tracecloak.anonymizers.variants import method
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
@@ -616,7 +616,7 @@ def a_choice_for_half_of_what_moves(patch: pytest.MonkeyPatch) -> None:
         *others, epsilon, sensitivity = given
         return select(*others, epsilon / 2, sensitivity / 2, **named)
 
-    patch.setattr(process_tree_parts, "select", half)
+    patch.setattr(process_tree, "select", half)
 
 
 @control("private-log", 0, "long before all others", "exit code 6")

@@ -34,8 +34,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 _CLIP_UNITS = 4 * 1024
 

@@ -24,8 +24,11 @@ from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.times.step_durations import StepDurations
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
-from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree import (
+    ProcessTreeMiner,
+    ProcessTreeParams,
+    TreeDecision,
+)
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,

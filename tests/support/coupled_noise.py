@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.draws import decided
 from tracecloak.anonymizers.contract.in_memory import bound

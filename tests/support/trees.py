@@ -10,8 +10,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner, TreeDecision
-from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree import (
+    ProcessTreeMiner,
+    ProcessTreeParams,
+    TreeDecision,
+)
 from tracecloak.schemas.models.process_tree import (
     SILENT,
     ProcessTree,

@@ -17,11 +17,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tests.support.privacy_loss import ONE, Law, delta_between, discrete_gaussian, discrete_laplace
 from tests.support.privacy_loss import power_of_e as power
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import exact, gaussian_threshold
+from tracecloak.anonymizers.accounting.calibration import (
+    exact,
+    gaussian_threshold,
+    stability_threshold,
+    truncated_noise_bound,
+)
 from tracecloak.anonymizers.accounting.composed import divides_by_case
 from tracecloak.anonymizers.accounting.composition import Block, Spend
-from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_delta, gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,
@@ -30,7 +34,6 @@ from tracecloak.anonymizers.accounting.joint import (
     joint_deviation,
 )
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance

@@ -19,12 +19,16 @@ from tracecloak.anonymizers.accounting.calibration import (
     gaussian_threshold,
     guessing_advantage_of,
     laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
 )
-from tracecloak.anonymizers.accounting.gaussian_loss import gaussian_delta
-from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta, gaussian_scale
+from tracecloak.anonymizers.accounting.gaussian_scale import (
+    discrete_gaussian_delta,
+    gaussian_delta,
+    gaussian_scale,
+)
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")

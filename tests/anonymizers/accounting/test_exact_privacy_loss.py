@@ -27,10 +27,14 @@ from tests.support.privacy_loss import (
     power_of_e,
     truncated_laplace,
 )
-from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
+from tracecloak.anonymizers.accounting.calibration import (
+    exact,
+    laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
+)
 from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta, gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.accounting.thresholds import stability_threshold, truncated_noise_bound
 
 ABSENT = "absent"
 NOTHING = Law({ABSENT: (ONE, ONE)}, 0)

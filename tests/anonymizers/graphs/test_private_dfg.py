@@ -23,7 +23,7 @@ from tests.support.rounds import Recording, run_rounds
 from tests.support.silence import Noting
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
@@ -49,7 +49,7 @@ from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 METHOD = PrivateDfg()
 

@@ -21,7 +21,7 @@ from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import run_rounds
 from tests.support.silence import Noting
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise import drawing

@@ -42,7 +42,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budg
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 # --- a quantile -----------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from tests.support.privacy_loss import ONE, Law, delta_between, discrete_gaussia
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Block, Spend, decimal_text, total
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,

@@ -22,10 +22,10 @@ from scipy import special
 
 from tests.support.tiers import at_night
 from tracecloak.anonymizers import registry
-from tracecloak.anonymizers.accounting import calibration, gaussian_scale, joint, thresholds
+from tracecloak.anonymizers.accounting import calibration, gaussian_scale, joint
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.rigorous.budget import budget_of
@@ -109,7 +109,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(calibration, "_upper_quantile", functools.cache(upper_quantile))
     monkeypatch.setattr(gaussian_scale, "_deviation_of_one", functools.cache(deviation_in_floats))
     for name in ("stability_threshold", "truncated_noise_bound"):
-        exactly = getattr(thresholds, name)
+        exactly = getattr(calibration, name)
         monkeypatch.setattr(variant_histogram, name, functools.cache(exactly))
     cached = (joint.joint_deviation, budget_of)
     for function in cached:

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.lengths import TraceLengths
+from tracecloak.schemas.statistics.variants import TraceLengths
 
 LOG = {f"c{i}": ("A B C", "A C", "A B")[i % 3] for i in range(900)}
 

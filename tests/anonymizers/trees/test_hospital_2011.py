@@ -14,7 +14,7 @@ from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
-from tracecloak.anonymizers.trees.process_tree_parts import ProcessTreeParams
+from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from tests.support.silence import Noting, Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.gaussian_loss import continuous_deviation
+from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs
 from tracecloak.anonymizers.contract.in_memory import anonymise
@@ -27,8 +27,8 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS
 from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
-from tracecloak.anonymizers.trees.process_tree_parts import (
+from tracecloak.anonymizers.trees.process_tree import (
+    ProcessTreeMiner,
     ProcessTreeParams,
     chosen_pairs,
     noisy_fitness,

@@ -16,7 +16,7 @@ import pytest
 from tests.support.generators import answer_of, budget, explanation_of, spends_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.accounting.gaussian_loss import rough_gaussian_delta
+from tracecloak.anonymizers.accounting.gaussian_scale import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees.dpim import Dpim
-from tracecloak.anonymizers.trees.process_tree_miner import ProcessTreeMiner
+from tracecloak.anonymizers.trees.process_tree import ProcessTreeMiner
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.difference_attack import (
     _log_of,

@@ -12,8 +12,8 @@ import pytest
 
 from tests.support.keys import randomness
 from tests.support.logs import histogram
+from tracecloak.anonymizers.accounting.calibration import truncated_noise_bound
 from tracecloak.anonymizers.accounting.joint import joint_deviation
-from tracecloak.anonymizers.accounting.thresholds import truncated_noise_bound
 from tracecloak.examination.comparison.contenders import Pgm, Registered, chosen_methods
 from tracecloak.examination.comparison.peers import (
     PrivatePgm,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.logs import MINUTE, cases_of, event_logs, trace_batch
-from tracecloak.examination.measure import case_times
-from tracecloak.examination.measure.case_times import CaseTimes
+from tracecloak.examination.measure import utility
+from tracecloak.examination.measure.utility import CaseTimes
 from tracecloak.schemas.events.traces import TraceBatch
 
 HOUR = 60
@@ -57,20 +57,20 @@ def test_the_duration_of_the_top_variants_by_hand() -> None:
 def test_only_ten_variants_are_on_top_and_the_first_of_equals() -> None:
     cases = {f"{a}{b}": f"{a} {b}" for a, b in itertools.product("ABC", "ABCD")}
     cases["again"] = "C D"
-    top = case_times.top_variants(log(cases))
+    top = utility.top_variants(log(cases))
     assert top.n_variants == 10 and top.counts.tolist() == [1] * 9 + [2]
-    classes = case_times.classes_of(log(cases), top)
+    classes = utility.classes_of(log(cases), top)
     assert (classes == 10).sum() == 2  # C B and C C
 
 
 def test_eta_squared_by_hand() -> None:
     """Classes of values 0, 2 and 4, 6: of the squares 20 around 3, 16 lie between."""
     values, classes = np.array([0.0, 2, 4, 6]), np.array([0, 0, 1, 1])
-    assert case_times.eta_squared(values, classes) == pytest.approx(16 / 20)
-    assert case_times.eta_squared(values, np.array([0, 1, 2, 3])) == pytest.approx(1)
-    assert case_times.eta_squared(values, np.zeros(4, np.int64)) == pytest.approx(0)
-    assert case_times.eta_squared(np.ones(3), np.array([0, 1, 1])) is None
-    assert case_times.eta_squared(np.zeros(0), np.zeros(0, np.int64)) is None
+    assert utility.eta_squared(values, classes) == pytest.approx(16 / 20)
+    assert utility.eta_squared(values, np.array([0, 1, 2, 3])) == pytest.approx(1)
+    assert utility.eta_squared(values, np.zeros(4, np.int64)) == pytest.approx(0)
+    assert utility.eta_squared(np.ones(3), np.array([0, 1, 1])) is None
+    assert utility.eta_squared(np.zeros(0), np.zeros(0, np.int64)) is None
 
 
 def test_durations_that_the_variant_tells_and_those_that_it_does_not() -> None:
@@ -85,8 +85,8 @@ def test_drift_by_hand() -> None:
     cases = {str(i): f"A@{i} {'B' if i < 5 else 'C'}@{i + 1}" for i in range(8)}
     assert figures(cases, cases)["drift"] == pytest.approx(0.75)
     one = np.array([5])
-    assert case_times.half_difference(one, one) is None
-    halves = case_times.half_difference(np.array([3, 1, 2]), np.array([0, 1, 0]))
+    assert utility.half_difference(one, one) is None
+    halves = utility.half_difference(np.array([3, 1, 2]), np.array([0, 1, 0]))
     assert halves == pytest.approx(1)  # the first alone, then the two others
 
 
@@ -103,7 +103,7 @@ def test_the_wait_of_big_pairs_by_hand() -> None:
     # A case shows a pair once, however often it has it.
     often = {str(i): "A B A B A B" for i in range(10)}
     assert figures(often, often)["big_pair_wait_error"] is None
-    assert case_times.PairWaits.of(log(often)).cases.tolist() == [10, 10]
+    assert utility.PairWaits.of(log(often)).cases.tolist() == [10, 10]
 
 
 def test_misplaced_waiting_time_by_hand() -> None:
@@ -142,12 +142,10 @@ def test_measures_do_not_depend_on_the_unit_of_long_times(events: Any, factor: i
     slow = trace_batch([(case, a, t * 1000) for case, a, t in events], "ABC")
     times = slow.times * factor
     other = trace_batch([(case, a, t * 2000) for case, a, t in events], "ABC")
-    first = case_times.distance_over_mean(
-        *(case_times.case_durations_us(one) for one in (slow, other))
-    )
-    second = case_times.distance_over_mean(
-        case_times.case_durations_us(replace(slow, times=times)),
-        case_times.case_durations_us(replace(other, times=other.times * factor)),
+    first = utility.distance_over_mean(*(utility.case_durations_us(one) for one in (slow, other)))
+    second = utility.distance_over_mean(
+        utility.case_durations_us(replace(slow, times=times)),
+        utility.case_durations_us(replace(other, times=other.times * factor)),
     )
     assert first == (None if second is None else pytest.approx(second))
     assert first in (None, pytest.approx(1))  # everything takes twice as long
@@ -195,7 +193,7 @@ def test_the_measures_are_those_of_plain_python(original: Any, released: Any) ->
     for steps in b.values():
         for (one, begun), (two, ended) in itertools.pairwise(steps):
             waits.setdefault(("ABC".index(one), "ABC".index(two)), []).append(ended - begun)
-    pairs = case_times.PairWaits.of(trace_batch(released, "ABC"))
+    pairs = utility.PairWaits.of(trace_batch(released, "ABC"))
     assert [(int(k) >> 32, int(k) & 0xFF) for k in pairs.keys] == sorted(waits)
     assert pairs.means_us.tolist() == [
         pytest.approx(statistics.fmean(waits[pair])) for pair in sorted(waits)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.schemas.statistics.test_service_times import HOUR, intervals
 from tests.support.logs import trace_batch
-from tracecloak.examination.measure.case_times import mean_error, service_errors
+from tracecloak.examination.measure.utility import mean_error, service_errors
 
 LOG = intervals([[("A", 0, HOUR), ("B", 3 * HOUR, 4 * HOUR)], [("A", 0, 3 * HOUR)]])
 

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.logs import params as params_of_logs
 from tracecloak.anonymizers.queries import sapa
 from tracecloak.anonymizers.queries.prefix_method import LaplaceVariantsParams
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.trees import process_tree_parts
+from tracecloak.anonymizers.trees import process_tree
 from tracecloak.anonymizers.variants import generator
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.schemas.events.vocabulary import OTHER
@@ -369,7 +369,7 @@ def test_a_calendar_without_an_hour_is_refused_where_the_range_is_bought(tmp_pat
     [
         ("auto-variants", (AutoVariants, "most_names")),
         ("private-log", (params_of_logs.PrivateLogParams, "most_names")),
-        ("process-tree", (process_tree_parts, "_MOST_NAMES")),
+        ("process-tree", (process_tree, "_MOST_NAMES")),
     ],
 )
 def test_of_the_names_that_are_bought_the_most_frequent_are_kept(

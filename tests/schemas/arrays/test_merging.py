@@ -36,7 +36,6 @@ from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import (
     CaseCells,
@@ -46,10 +45,9 @@ from tracecloak.schemas.statistics.clipped_flows import (
 )
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.lengths import TraceLengths
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths, VariantHistogram
 from tracecloak.schemas.streams.stream_cases import ClosedCases
 
 

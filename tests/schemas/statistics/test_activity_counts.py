@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.statistics.activity_counts import ActivityCounts
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=3)
 entries = st.lists(st.tuples(names, st.integers(1, 2**40)), max_size=12)
