@@ -128,13 +128,7 @@ class StreamProcess:
     """`tracecloak stream` in a process of its own; what it says goes to a file."""
 
     def __init__(self, flags: Sequence[str], log: Path, key_store: Path) -> None:
-        """Starts it.
-
-        Args:
-            flags: Of the command.
-            log: File for all that it says.
-            key_store: Folder of keys and of the ledger.
-        """
+        """Starts it."""
         self._log = log
         command = [sys.executable, "-m", "tracecloak", "stream", *flags]
         with log.open("w") as said, _hearing_interrupts():
@@ -191,14 +185,7 @@ def _hearing_interrupts() -> Iterator[None]:
 
 
 def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> list[str]:
-    """Returns the flags of `tracecloak stream` for a demo; its vocabulary file must be there.
-
-    Args:
-        demo: What is run.
-        subscription: Full name of what it reads.
-        topic: Full name of what it publishes to.
-        begin: Where step 0 begins, seconds since 1970 UTC.
-    """
+    """Returns the flags of `tracecloak stream` for a demo; its vocabulary file must be there."""
     values = {
         "input_subscription": subscription,
         "output": demo.output / "releases",
@@ -224,17 +211,7 @@ def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> lis
 
 
 def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None]) -> Summary:
-    """Runs the demo and returns what happened.
-
-    Args:
-        demo: What to run.
-        say: Takes lines for the user.
-        look: Called about every second with what has happened so far.
-
-    Raises:
-        UsageError: There is no server, or no client library.
-        TracecloakError: The stream ended by itself.
-    """
+    """Runs the demo and returns what happened; looks at it about every second."""
     if EMULATOR not in os.environ:
         raise UsageError(
             f"{EMULATOR} names no Pub/Sub server; start one with tests/pubsub_server.sh and set "

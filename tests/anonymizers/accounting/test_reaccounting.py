@@ -1,16 +1,445 @@
-"""A joint mechanism with something in its place is accounted for anew, from its numbers alone."""
+"""A joint mechanism with something in its place is accounted for anew, from its numbers alone.
+
+What some of an individual's cases cost: exactly in small mechanisms, and over windows.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache, reduce
 
+import pydantic
 import pytest
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tests.support.generators import spends_of
-from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
-from tracecloak.anonymizers.accounting.composition import Spend
+from tests.support.privacy_loss import (
+    ONE,
+    Law,
+    delta_between,
+    discrete_gaussian,
+    discrete_laplace,
+)
+from tests.support.privacy_loss import (
+    power_of_e as power,
+)
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.accounting.calibration import (
+    exact,
+    gaussian_threshold,
+    stability_threshold,
+    truncated_noise_bound,
+)
+from tracecloak.anonymizers.accounting.composed import (
+    divides_by_case,
+    is_accounted_for,
+    spend_of_json,
+)
+from tracecloak.anonymizers.accounting.composition import Block, Spend
+from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_delta, gaussian_scale
+from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.anonymizers.accounting.joint import (
+    Unseen,
+    block_scale,
+    joint_delta,
+    joint_deviation,
+)
+from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS, changed_names
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.variants.auto import AutoVariants
+
+MILLIONTH = exact("1e-6")
+
+
+@cache
+def divisions(m: int, largest: int | None = None) -> tuple[tuple[int, ...], ...]:
+    """Every way to divide m cases among windows, largest first: (3,), (2, 1), (1, 1, 1)."""
+    if not m:
+        return ((),)
+    return tuple(
+        (j, *rest) for j in range(min(m, largest or m), 0, -1) for rest in divisions(m - j, j)
+    )
+
+
+def test_the_ways_to_divide_cases() -> None:
+    assert divisions(3) == ((3,), (2, 1), (1, 1, 1))
+    assert len(divisions(5)) == 7
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+
+def passing(scale: Fraction, threshold: int, count: int) -> Fraction:
+    """An upper bound of P(count + X >= threshold), with discrete Laplace noise."""
+    decay = power(-1 / scale)
+    least = power(-(threshold - count) / scale)
+    return Fraction(least[1], ONE + decay[0])
+
+
+def threshold_for_all_cases_alone(epsilon: Fraction, delta: Fraction, m: int) -> int:
+    """The broken control: what m cases of one variant reach with a chance of delta at most."""
+    return next(t for t in itertools.count(m + 1) if passing(m / epsilon, t, m) <= delta)
+
+
+BUDGETS = [("0.1", "0.001"), ("1", "0.01"), ("1", "1e-6"), ("4", "1e-5"), ("9", "1e-5")]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize("m", [2, 3, 7])
+def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
+    epsilon: str, delta: str, m: int
+) -> None:
+    """However they are divided among variants; with a case less for the threshold they do not."""
+    e, d = exact(epsilon), exact(delta)
+    threshold = stability_threshold(e, d, m)
+
+    def is_kept(t: int) -> bool:
+        return all(
+            sum(passing(m / e, t, own) for own in variants) <= d * j / m
+            for j in range(1, m + 1)
+            for variants in divisions(j)
+        )
+
+    assert is_kept(threshold)
+    assert not is_kept(threshold - 1)
+
+
+@pytest.mark.parametrize(("epsilon", "m"), [("0.1", 2), ("1", 2), ("1", 3), ("1", 7)])
+def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None:
+    """Windows with a case each then show one of them too often: as often as m cases of one."""
+    e, delta = exact(epsilon), exact("1e-6")
+    wrong = threshold_for_all_cases_alone(e, delta, m)
+    assert wrong < stability_threshold(e, delta, m)
+    assert passing(m / e, wrong, m) <= delta
+    assert m * passing(m / e, wrong, 1) > delta
+    assert passing(m / e, wrong, 1) > delta / m
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize("m", [2, 3, 7])
+def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m: int) -> None:
+    e, d = exact(epsilon), exact(delta)
+    k = truncated_noise_bound(e, d, m)
+    weights = [power(-abs(x) * e / m) for x in range(-k, k + 1)]
+    least = sum(low for low, _ in weights)
+
+    def reached(count: int) -> Fraction:
+        return Fraction(sum(high for _, high in weights[len(weights) - count :]), least)
+
+    for j in range(1, m + 1):
+        for variants in divisions(j):
+            assert sum(map(reached, variants)) <= d * j / m
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+@pytest.mark.parametrize("max_activities", [1, 4])
+def test_names_pass_a_gaussian_threshold_with_shares_of_delta(m: int, max_activities: int) -> None:
+    """Of j cases there are at most j k new names, each with all that they bring at most."""
+    changed = changed_names(max_activities, m)
+    deviation = joint_deviation(Fraction(1), MILLIONTH)
+    own = Allowance(Fraction(0), MILLIONTH / 10, Fraction(1, 5), deviation)
+    sigma = Fraction(*own.noise(changed, NAME_UNITS).scale)
+    threshold = own.threshold(changed, NAME_UNITS)
+    assert threshold == gaussian_threshold(
+        own.noise(changed, NAME_UNITS).scale, int(changed.linf), own.delta / changed.l0
+    )
+    for j in range(1, m + 1):
+        most = j * changed_names(max_activities, 1).linf
+        tail = math.erfc((threshold - 1 - most) / float(sigma) / math.sqrt(2)) / 2
+        assert j * max_activities * tail <= float(own.delta) * j / m * (1 + 1e-9)
+
+
+# --- exact losses over windows --------------------------------------------------------------------
+
+
+def both(laws: Sequence[Law]) -> Law:
+    return reduce(lambda left, right: left.times(right), laws)
+
+
+NOTHING = Law({None: (ONE, ONE)}, 0)
+
+
+def new_variant(count: int, scale: Fraction, threshold: int) -> Law:
+    """Whether a variant is seen that an individual alone has; no count of it is, without it."""
+    law = discrete_laplace(scale, threshold + 60, count)
+    return law.map(lambda y: "seen" if isinstance(y, int) and y >= threshold else None)
+
+
+def known_variant(count: int, scale: Fraction) -> Law:
+    """The noisy count of a variant that others have as well, the tails as one outcome each."""
+    law = discrete_laplace(scale, 60, count)
+    return law.map(lambda y: min(max(y, -9), 9) if isinstance(y, int) else y)
+
+
+def delta_of_windows(
+    windows: Sequence[tuple[int, int]], threshold: int, epsilon: Fraction, m: int
+) -> Fraction:
+    """An upper bound of delta; in each window so many cases of a new variant and of a known one."""
+    scale = m / epsilon
+    ours = [new_variant(new, scale, threshold) if new else NOTHING for new, _ in windows]
+    known = [[known_variant(j * own, scale) for _, j in windows if j] for own in (1, 0)]
+    theirs = [NOTHING] * len(windows)
+    return delta_between(both(ours + known[0]), both(theirs + known[1]), epsilon)[1]
+
+
+THREE = [
+    ((3, 0),), ((2, 0), (1, 0)), ((1, 0), (1, 0), (1, 0)), ((2, 1),), ((2, 0), (0, 1)),
+    ((1, 1), (1, 0)), ((1, 0), (0, 2)), ((1, 1), (0, 1)), ((1, 0), (0, 1), (0, 1)), ((0, 3),),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("windows", THREE)
+def test_three_cases_in_windows_keep_what_is_paid(windows: Sequence[tuple[int, int]]) -> None:
+    epsilon, delta = Fraction(3), exact("0.01")
+    threshold = stability_threshold(epsilon, delta, 3)
+    assert delta_of_windows(windows, threshold, epsilon, 3) <= delta
+
+
+def test_windows_with_a_threshold_for_all_cases_alone_lose_more_than_is_paid() -> None:
+    epsilon, delta = Fraction(1, 4), exact("0.01")
+    wrong = threshold_for_all_cases_alone(epsilon, delta, 2)
+    assert delta_of_windows([(2, 0)], wrong, epsilon, 2) <= delta
+    lost = delta_of_windows([(1, 0), (1, 0)], wrong, epsilon, 2)
+    assert Fraction(9, 10) * lost > delta  # by far more than the enclosure leaves open
+
+
+def response(epsilon: Fraction, truth: bool) -> Law:
+    low, high = power(epsilon)
+    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
+    down = ONE - up[1], ONE - up[0]
+    return Law({True: up if truth else down, False: down if truth else up}, 0)
+
+
+@pytest.mark.parametrize("choice", [Fraction(0), Fraction(1, 5)])
+@pytest.mark.parametrize("windows", divisions(2))
+def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
+    windows: tuple[int, ...], choice: Fraction
+) -> None:
+    """Each window by itself at its share of epsilon and delta, and all of them together."""
+    epsilon, delta, m, steps = Fraction(2), exact("0.01"), 2, 3
+    deviation = joint_deviation(epsilon, delta, (choice,) if choice else ())
+    sigma = Fraction(*block_scale(deviation, Fraction(1), m * steps))
+    worlds: list[list[Law]] = []
+    for with_unit in (1, 0):
+        worlds.append([])
+        for j in windows:
+            own = [discrete_gaussian(sigma, math.ceil(6 * sigma), j * steps * with_unit)]
+            if choice:
+                own.append(response(choice * j / m, bool(with_unit)))
+            worlds[-1].append(both(own))
+    for j, ours, theirs in zip(windows, *worlds, strict=True):
+        t = Fraction(j, m)
+        assert delta_between(ours, theirs, t * epsilon)[1] <= t * delta
+    if len(windows) == 1 or not choice:
+        assert delta_between(both(worlds[0]), both(worlds[1]), epsilon)[1] <= delta
+
+
+# --- the arithmetic -------------------------------------------------------------------------------
+
+
+def of_blocks(
+    epsilon: str, delta: str, choices: tuple[str, ...] = (), unseen: tuple[Unseen, ...] = ()
+) -> Spend:
+    e, d = exact(epsilon), exact(delta)
+    own = tuple(map(exact, choices))
+    deviation = joint_deviation(e, d, own, unseen)
+    sigma = block_scale(deviation, Fraction(1), UNITS)
+    block = Block("sums", sigma, Fraction(UNITS), UNITS)
+    return Spend("all", "joint", e, d, blocks=(block,), choices=tuple(("c", c) for c in own))
+
+
+@pytest.mark.parametrize("epsilon", ["0.000001", "0.1", "4"])
+@pytest.mark.parametrize("delta", ["1e-12", "1e-5"])
+@pytest.mark.parametrize("share", [(), ("0.05", "0.4")])
+def test_shares_of_a_gaussian_budget_cost_shares(
+    epsilon: str, delta: str, share: tuple[str, ...]
+) -> None:
+    e, d = exact(epsilon), exact(delta)
+    choices = tuple(e * exact(own) for own in share)
+    deviation = joint_deviation(e, d, choices)
+    part = of_blocks(epsilon, delta, tuple(map(str, map(float, choices))))
+    assert divides_by_case([part])
+    for t in (Fraction(1, 1000), Fraction(1, 7), Fraction(1, 2), Fraction(6, 7)):
+        own = tuple(t * c for c in choices)
+        found = joint_delta(deviation / t, Fraction(1), Interval.of(t * e), own)
+        assert found.is_at_most(t * d) is True
+
+
+def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
+    """And it does not: half of the cases then cost more than half of delta."""
+    for epsilon, delta, divides in (("0.01", "0.2", False), ("0.01", "0.01", True)):
+        part = of_blocks(epsilon, delta)
+        alone = Spend(
+            *("sums", "discrete_gaussian", part.epsilon, part.delta),
+            *(gaussian_scale(part.epsilon, part.delta, of_count(UNITS)), Fraction(UNITS)),
+        )
+        assert divides_by_case([part]) == divides_by_case([alone]) == divides
+        deviation = joint_deviation(part.epsilon, part.delta)
+        half = gaussian_delta(2 * deviation, part.epsilon / 2)
+        assert half.is_at_most(part.delta / 2) is divides
+
+
+def test_pure_parts_divide_and_noise_that_is_not_understood_does_not() -> None:
+    pure = Spend("c", "pure", Fraction(1), Fraction(0))
+    laplace = Spend("s", "discrete_laplace", Fraction(1), Fraction(0), (2, 1), 2)
+    narrow = Spend("s", "discrete_gaussian", Fraction(4), MILLIONTH, (2, 1), 1)
+    assert divides_by_case([pure, laplace]) and divides_by_case([])
+    assert not divides_by_case([pure, narrow])
+
+
+# --- the parts of every method over windows -------------------------------------------------------
+
+
+def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
+    """What of the square of mu is left, and what passes, for all blocks that may be new or not."""
+    squared = {block: block.squared_loss for block in part.blocks}
+    is_open = [block for block in part.blocks if block.delta]
+    return [
+        (
+            sum(squared.values(), Fraction(0)) - sum((squared[b] for b in new), Fraction(0)),
+            sum((b.delta for b in new), Fraction(0)),
+        )
+        for n in range(len(is_open) + 1)
+        for new in itertools.combinations(is_open, n)
+    ]
+
+
+def joint_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
+    """The square of mu of all windows together, and what passes in them: the worst of them.
+
+    Where another has as large a mu and lets as much pass, its delta is as large.
+    """
+    most_passing = Fraction(-1)
+    for squared, passing in sorted(set(_all_windows(part, shares)), reverse=True):
+        if passing > most_passing:
+            most_passing = passing
+            yield squared, passing
+
+
+def _all_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
+    groups = [(t, len(list(own))) for t, own in itertools.groupby(shares)]
+    ways = [itertools.combinations_with_replacement(situations_of(part), n) for _, n in groups]
+    for chosen in itertools.product(*ways):
+        squared = passing = Fraction(0)
+        for (t, _), own in zip(groups, chosen, strict=True):
+            squared += t**2 * sum((left for left, _ in own), Fraction(0))
+            passing += t * sum((seen for _, seen in own), Fraction(0))
+        yield squared, passing
+
+
+def is_joint_kept(part: Spend, shares: Sequence[Fraction]) -> bool:
+    """Whether windows with shares of an individual's cases keep what one of them pays, exactly."""
+    choices = tuple(t * epsilon for t in shares for _, epsilon in part.choices)
+    unit = 10**12
+    for squared, passing in joint_windows(part, shares):
+        if not squared:
+            continue
+        deviation = Fraction(unit, math.isqrt(math.ceil(squared * unit**2)) + 1)
+        found = joint_delta(deviation, Fraction(1), Interval.of(part.epsilon), choices)
+        # Sensitivities are written rounded up, so what is read is less than what was proved.
+        most = part.delta * (1 + Fraction(1, 10**4))
+        if (found + Interval.of(passing)).is_at_most(most) is not True:
+            return False
+    return True
+
+
+def loss_of(part: Spend, t: Fraction, interval: float) -> pld.PrivacyLossDistribution:
+    """The loss of a part by t of what a unit has, rounded up to multiples of an interval."""
+    listed = part.sensitivity is not None and part.sensitivity <= 500
+    if part.mechanism == "discrete_laplace" and listed and part.scale and part.sensitivity:
+        # By its own distribution of losses, rather than as anything that is pure.
+        return pld.from_discrete_laplace_mechanism(
+            part.scale[1] / part.scale[0],
+            sensitivity=round(t * part.sensitivity),
+            value_discretization_interval=interval,
+        )
+    return pld.from_privacy_parameters(
+        common.DifferentialPrivacyParameters(float(t * part.epsilon), float(t * part.delta)),
+        value_discretization_interval=interval,
+    )
+
+
+def are_kept(parts: Sequence[Spend], shares: Sequence[Fraction]) -> bool:
+    """The same of parts with Laplace noise, by privacy loss distributions."""
+    epsilon = float(sum(part.epsilon for part in parts))
+    delta = float(sum(part.delta for part in parts))
+    interval = epsilon / 5000
+    each = [loss_of(part, t, interval) for t in shares for part in parts]
+    together = reduce(lambda left, right: left.compose(right), each)
+    found = together.get_delta_for_epsilon(epsilon + interval * len(each))
+    return bool(found <= delta * (1 + 1e-6) + 1e-12)
+
+
+def as_joint(part: Spend) -> Spend:
+    """One Gaussian part as a joint one of a single block."""
+    if part.mechanism != "discrete_gaussian":
+        return part
+    assert part.scale is not None and part.sensitivity is not None
+    block = Block(part.what, part.scale, Fraction(part.sensitivity))
+    return Spend("all", "joint", part.epsilon, part.delta, blocks=(block,))
+
+
+def with_cases(m: int) -> Iterator[tuple[str, int]]:
+    for name, method in METHODS.items():
+        if "max_cases_per_individual" not in method.Params.model_fields:
+            continue
+        for place, example in enumerate(method.examples):
+            with suppress(pydantic.ValidationError):  # some protect cases alone
+                params = method.Params(**{**example, "max_cases_per_individual": m})
+                if method.shares_by_case(params):
+                    yield name, place
+
+
+@pytest.mark.parametrize(
+    ("m", "name", "place"),
+    [
+        (at_night if m > 2 else lambda *x: pytest.param(*x))(m, name, place)
+        for m in (2, 3, 5)
+        for name, place in with_cases(m)
+    ],
+)
+def test_windows_together_cost_no_more_than_one_of_them(m: int, name: str, place: int) -> None:
+    """All ways to divide m cases, accounted for anew."""
+    method = METHODS[name]
+    example = {**method.examples[place], "max_cases_per_individual": m}
+    parts = [as_joint(part) for part in method.spends(method.Params(**example))]
+    for windows in divisions(m):
+        shares = [Fraction(j, m) for j in windows]
+        if parts[0].mechanism == "joint":
+            assert len(parts) == 1 and is_joint_kept(parts[0], shares)
+        else:
+            assert are_kept(parts, shares)
+
+
+def test_windows_in_which_each_case_costs_as_much_as_all_lose_more_than_is_paid() -> None:
+    """The control: an individual's cases that are clipped together."""
+    [gaussian] = (as_joint(part) for part in (of_blocks("1", "1e-6"),))
+    laplace = Spend("s", "discrete_laplace", Fraction(1), Fraction(0), (2, 1), 2)
+    assert is_joint_kept(gaussian, [Fraction(1)]) and are_kept([laplace], [Fraction(1)])
+    assert not is_joint_kept(gaussian, [Fraction(1)] * 2)
+    assert not are_kept([laplace], [Fraction(1)] * 2)
+
+
+def test_clips_of_individuals_cost_the_root_of_the_number_of_windows() -> None:
+    """Where an individual's cases are clipped together, one of them moves as much as all."""
+    one = joint_deviation(Fraction(1), MILLIONTH)
+    for n_windows, expected in ((2, 1.45), (5, 2.40)):
+        together = one / Fraction(math.isqrt(n_windows * 10**20), 10**10)
+
+        def delta_at(epsilon: float, deviation: Fraction = together) -> float:
+            return float(gaussian_delta(deviation, exact(f"{epsilon:.6f}")).high)
+
+        assert delta_at(1.0) > 10 * float(MILLIONTH)
+        assert delta_at(expected + 0.005) < float(MILLIONTH) < delta_at(expected - 0.005)
+
 
 DELTA = Fraction(1, 10**6)
 

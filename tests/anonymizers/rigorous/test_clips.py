@@ -1,20 +1,38 @@
-"""The clip that is bought: the grid, what is counted, and which norm comes out of it."""
+"""The clip that is bought: the grid, what is counted, and which norm comes out of it.
+
+A clip by rank: what one case changes, what is read out of the noise, and which clip that gives.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
-from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, changed_ranks
+from tracecloak.anonymizers.rigorous.clip_by_rank import (
+    RANK_UNITS,
+    cases_from,
+    changed_ranks,
+    measured_ranks,
+    noisy_cases_from,
+    place_of_rank,
+    rank_of_clip,
+)
 from tracecloak.anonymizers.rigorous.clips import (
     NormsOfCases,
     choose_clip,
@@ -22,7 +40,139 @@ from tracecloak.anonymizers.rigorous.clips import (
     norm_grid,
     ranks_need,
 )
+from tracecloak.anonymizers.streams.matrix_mechanism import Strategy
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+
+histograms = st.lists(st.integers(0, 50), min_size=1, max_size=12)
+
+
+def unit(bucket: int, n_buckets: int) -> np.ndarray:
+    return np.eye(n_buckets, dtype=np.int64)[bucket]
+
+
+# --- the block ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_units", [1, 2, 3])
+def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: int) -> None:
+    """Every log of up to two cases in four buckets, and every unit that may come to it."""
+    n_buckets = 4
+    norms, sums, cells = set(), set(), set()
+    for n_others in range(3):
+        for others in itertools.combinations_with_replacement(range(n_buckets), n_others):
+            log = sum((unit(b, n_buckets) for b in others), np.zeros(n_buckets, np.int64))
+            for own in itertools.combinations_with_replacement(range(n_buckets), max_units):
+                more = log + sum(unit(b, n_buckets) for b in own)
+                change = measured_ranks(more) - measured_ranks(log)
+                norms.add(int((change**2).sum()))
+                sums.add(int(change.sum()))
+                cells.add(int(change.max()))
+    changed = changed_ranks(n_buckets, max_units)
+    assert changed.l2_squared == max(norms)
+    assert (changed.l1, changed.linf, changed.l0) == (max(sums), max(cells), n_buckets * max_units)
+
+
+def test_the_block_is_that_of_totals_in_a_stream() -> None:
+    """A case in the longest bucket shows the first column; streams use the same factor."""
+    column = measured_ranks(unit(69, 70))
+    assert column.tolist() == Strategy(70, None).coefficients.tolist()
+    assert column[0] == RANK_UNITS
+    assert changed_ranks(70).l2_squared == Strategy(70, None).squared_norm()
+
+
+@given(histograms)
+def test_without_noise_the_numbers_of_longer_cases_come_out(cases: list[int]) -> None:
+    found = cases_from(measured_ranks(np.array(cases)))
+    np.testing.assert_allclose(found, [sum(cases[j:]) for j in range(len(cases))], atol=1e-9)
+
+
+def test_the_noise_of_a_number_grows_with_the_logarithm_of_the_grid() -> None:
+    """The rows of C have no norm above that of its first column, about sqrt(1 + ln(n) / pi)."""
+    n = 70
+    noise = np.eye(n, dtype=np.int64) * RANK_UNITS
+    rows = np.array([cases_from(column) for column in noise]).T
+    own = float(changed_ranks(n).l2) / RANK_UNITS
+    assert own < math.sqrt(1.2 + math.log(n) / math.pi)
+    assert np.linalg.norm(rows, axis=1).max() <= own * (1 + 1e-3)
+
+
+# --- the choice -----------------------------------------------------------------------------------
+
+
+def test_the_clip_is_the_smallest_that_few_enough_cases_exceed() -> None:
+    # 100 cases on a grid of four: 40 up to the first, then 30, 20, 8, and 2 beyond all.
+    longer = cases_from(measured_ranks(np.array([40, 30, 20, 8, 2])))
+    assert np.rint(longer).tolist() == [100, 60, 30, 10, 2]
+    assert place_of_rank(longer, rank=31) == 1
+    assert place_of_rank(longer, rank=29) == 2
+    assert place_of_rank(longer, rank=29, margin=2) == 1
+    assert place_of_rank(longer, rank=3) == 3
+    assert place_of_rank(longer, rank=1) == 3  # the largest there is
+
+
+def test_no_clip_is_below_the_median() -> None:
+    longer = cases_from(measured_ranks(np.array([40, 30, 20, 8, 2])))
+    assert place_of_rank(longer, rank=1e9) == 1
+    assert place_of_rank(longer, rank=1e9, margin=10.5) == 0
+
+
+def test_an_empty_log_has_the_smallest_clip_and_a_negative_one_too() -> None:
+    assert place_of_rank(np.zeros(5), rank=10) == 0
+    assert place_of_rank(np.full(5, -3.0), rank=10) == 0
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=2, max_size=8),
+    st.integers(0, 60),
+)
+def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
+    cases: list[int], rank: int
+) -> None:
+    """K g + sum max(norm - g, 0), of cases whose norms are the grid points 1, 2 and so on."""
+    grid = np.arange(1, len(cases))
+    norms = np.repeat(np.arange(1, len(cases) + 1), cases)
+    loss = [rank * g + np.maximum(norms - g, 0).sum() for g in grid]
+    longer = np.rint(cases_from(measured_ranks(np.array(cases))))
+    place = place_of_rank(longer, rank)
+    if rank <= len(norms) / 2:  # else the median is
+        assert loss[place] == min(loss)
+
+
+def test_the_rank_grows_with_the_noise_of_all_cells_that_are_likely_to_be_kept() -> None:
+    assert rank_of_clip(4.0, 120, 10, 1.5) == pytest.approx(6 * math.sqrt(120))
+    assert rank_of_clip(4.0, 361_200, 600, 1.5) == pytest.approx(6 * math.sqrt(24 * 600))
+    assert rank_of_clip(4.0, 10**6, 10, 8, n_bins=24) == pytest.approx(32 * math.sqrt(24 * 240))
+
+
+N_CHOICES = 4000
+
+
+def test_the_clip_follows_the_law_of_the_noise() -> None:
+    """Two grid points: the first is taken if 30 cases and normal noise come to at most the rank.
+
+    Of n = 4,000 keys. Control: noise of half the width.
+    """
+    cases = np.array([470, 18, 12])
+    sigma = 12.0
+    found = Counter(
+        place_of_rank(
+            noisy_cases_from(
+                cases, SumNoise((12 * RANK_UNITS, 1), RANK_UNITS, False), randomness(i), "clip"
+            ),
+            25.0,
+        )
+        for i in range(N_CHOICES)
+    )
+    # Longer than the first point are two buckets: 1 and 1/2 + 1 are the row of C squared.
+    row = np.linalg.norm([1.0, 0.5])
+
+    def law(width: float) -> dict[int, float]:
+        first = 0.5 * math.erfc((30 - 25) / (width * row) / math.sqrt(2))
+        return {0: first, 1: 1 - first}
+
+    assert p_value_of_law(found, law(sigma)) > ALPHA
+    assert p_value_of_law(found, law(sigma / 2)) < ALPHA
+
 
 GRID = norm_grid()
 

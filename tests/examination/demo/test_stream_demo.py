@@ -10,15 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.hospital_feed import HospitalFeed
-from tests.benchmarks.soak import MARGIN, allowed, growth
 from tests.benchmarks.stream_demo import (
     EMULATOR,
     EPOCH,
     RELEASE_ID,
     Demo,
-    StreamProcess,
     Summary,
-    main,
     run,
     stream_flags,
 )
@@ -28,9 +25,6 @@ from tracecloak.examination.demo.live_figures import total_of
 from tracecloak.examination.demo.live_page import PublishedSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
-from tracecloak.schemas.errors import TracecloakError, UsageError
-
-MIB = 1 << 20
 
 
 @pytest.fixture
@@ -103,51 +97,3 @@ def test_a_case_of_its_stream_ends_with_any_of_the_hospitals_ends(
     names = "projects/p/subscriptions/s", "projects/p/topics/t"
     assert tracecloak("stream", *stream_flags(Demo(tmp_path), *names, 1.8e9)) == 0
     assert [config.end_activity for config in configs] == [END_ACTIVITIES]
-
-
-def test_there_must_be_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(EMULATOR, raising=False)
-    with pytest.raises(UsageError, match=f"{EMULATOR} names no Pub/Sub server"):
-        run(Demo(tmp_path), lambda _: None, lambda _: None)
-    assert main(["--output", str(tmp_path), "--seconds", "1"]) == 2
-
-
-def test_a_stream_that_ends_by_itself_is_told_with_what_it_said(tmp_path: Path) -> None:
-    stream = StreamProcess(["--epsilon=1"], tmp_path / "log", tmp_path / "keys")
-    code = stream._process.wait(60)
-    with pytest.raises(TracecloakError, match=f"(?s)the stream ended with {code}.*\ntracecloak: "):
-        stream.check()
-    assert stream.stop() == code == 2
-
-
-# --- The measure of the soak ------------------------------------------------------------------
-
-
-def measured(size_at: dict[float, float], seconds: int = 1800) -> list[tuple[float, int]]:
-    """A course of memory, in MiB at some seconds and straight between them."""
-    import numpy as np
-
-    at = np.arange(seconds)
-    size = np.interp(at, list(size_at), list(size_at.values()))
-    return [(float(t), int(m * MIB)) for t, m in zip(at, size, strict=True)]
-
-
-def test_memory_that_stays_after_the_warm_up_passes() -> None:
-    first, last = growth(measured({0: 100, 250: 400, 1800: 402}))
-    assert last <= allowed(first)
-    assert first == pytest.approx(400 * MIB, rel=0.01)
-
-
-def test_memory_that_grows_does_not_pass() -> None:
-    # A leak of 100 bytes a message, 130 messages a second for 25 minutes, is 19 MiB: within the
-    # margin. One of 1,000 bytes a message is not.
-    first, last = growth(measured({0: 100, 300: 400, 1800: 400 + 190}))
-    assert last > allowed(first)
-    assert MARGIN[0] + MARGIN[1] * first < 0.8 * 190 * MIB
-
-
-def test_too_few_measurements_are_no_proof() -> None:
-    with pytest.raises(ValueError, match="run it for longer"):
-        growth(measured({0: 100, 17: 100}, 17))
-    with pytest.raises(ValueError, match="run it for longer"):
-        growth([])
