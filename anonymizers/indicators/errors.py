@@ -27,12 +27,16 @@ from tracecloak.anonymizers.indicators.declared import (
     Workload,
 )
 from tracecloak.anonymizers.indicators.figures import noise_of, parts_of
-from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.params import (
+    IndicatorParams,
+    Known,
+    quantile_bins,
+    weighed_terms,
+)
 from tracecloak.anonymizers.indicators.quantiles import rank_half_width
 from tracecloak.anonymizers.indicators.ratios import Measuring, NoisyNumber
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
 from tracecloak.anonymizers.indicators.terms import BinsOf, CasesOf, CasesWith, EventsOf, SumOf
-from tracecloak.anonymizers.indicators.weights import quantile_bins, weighed_terms
 from tracecloak.anonymizers.rigorous.budget import Budget
 from tracecloak.anonymizers.rigorous.parts_method import budget_of_parts
 from tracecloak.schemas.errors import UsageError

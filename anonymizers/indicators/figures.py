@@ -29,7 +29,15 @@ from tracecloak.anonymizers.indicators.declared import (
     Timed,
     Workload,
 )
-from tracecloak.anonymizers.indicators.params import AskedParams, IndicatorParams, Known
+from tracecloak.anonymizers.indicators.params import (
+    QUANTILE_SHARE,
+    AskedParams,
+    IndicatorParams,
+    Known,
+    Weighed,
+    quantile_bins,
+    weighed_terms,
+)
 from tracecloak.anonymizers.indicators.quantiles import (
     PointsDecision,
     choose_points,
@@ -57,12 +65,6 @@ from tracecloak.anonymizers.indicators.terms import (
     coarse_grid,
     grid,
     of_unit,
-)
-from tracecloak.anonymizers.indicators.weights import (
-    QUANTILE_SHARE,
-    Weighed,
-    quantile_bins,
-    weighed_terms,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex

@@ -22,10 +22,9 @@ import numpy as np
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
-from tracecloak.anonymizers.indicators.params import AskedParams, Known
+from tracecloak.anonymizers.indicators.params import AskedParams, Known, weighed_terms
 from tracecloak.anonymizers.indicators.ratios import Measuring
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
-from tracecloak.anonymizers.indicators.weights import weighed_terms
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise

@@ -31,7 +31,7 @@ from tracecloak.examination.experiments.amun_epsilons import (
     Described,
     described,
 )
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.experiments.table import (
     NOTHING,

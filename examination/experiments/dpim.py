@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
 from tracecloak.examination.measure.tree_quality import BASELINES, PatientJudge

@@ -4,6 +4,8 @@ A log whose resource X hands work to Y forty times, after two hours in the mean,
 to Y of forty and two. A row keeps such edges by numbers (`edges_of_graph`), the page draws them
 with names (`draw`): in a circle where it is who hands over to whom, and from top to bottom where it
 is the way that cases take. matplotlib draws; it is given by the caller as an empty axes.
+
+A log of an experiment: what releases are made of and compared with.
 """
 
 from __future__ import annotations
@@ -11,17 +13,38 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS
 from tracecloak.examination.measure.perspectives import Elements, projected
+from tracecloak.examination.measure.quality import NormalBehaviour
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import Perspective
 from tracecloak.transforms.models.graph_layout import Box, Route, lay_out
+
+
+@dataclass(frozen=True)
+class Log(Original):
+    """A log that releases are made of and compared with.
+
+    Attributes:
+        read_seconds: How long it took to read.
+        columns: Source columns of the attributes that were read with it, by name.
+    """
+
+    read_seconds: float = 0.0
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def normal(self) -> NormalBehaviour:
+        """What distinguishes its normal traces from others."""
+        return NormalBehaviour(self.variants)
+
 
 START, END = -1, -2
 _HOUR_US = 3_600_000_000

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.statements import Statement, stated
 from tracecloak.examination.experiments.table import (
     THE_LOG,

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released, figures_of
 from tracecloak.examination.experiments.table import Figures, Section, Table
 from tracecloak.examination.measure.behaviour_measures import edges_of

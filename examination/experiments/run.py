@@ -34,8 +34,8 @@ from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments.amun import AmunPaper
 from tracecloak.examination.experiments.dpim import DpimPaper
-from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.miners import Miners
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.experiments.pretsa import PretsaPaper
 from tracecloak.examination.experiments.sacofa_sapa import SacofaSapaPaper

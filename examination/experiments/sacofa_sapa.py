@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.experiments.table import Figures, Section, Table
 from tracecloak.examination.measure.quality import sequence_entropy

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.networks import (
+    Log,
     Network,
     edges_of_graph,
     inner,

@@ -20,11 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.examination.profile.columns import ColumnFacts, add_batch
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
     CaseFacts,
+    ColumnFacts,
     Suggestion,
+    add_batch,
     as_yaml,
     facts_of,
     of_formats,

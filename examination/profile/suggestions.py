@@ -1,12 +1,14 @@
 """What a profile suggests: keys of a configuration, each with its reason, as text to paste.
 
-What the cases of a log are like: order, duplicates, gaps, and how fine their stamps are.
+They follow from what the columns of a source contain (how much, of which kind, and what they could
+be) and what its cases are like: order, duplicates, gaps, and how fine their timestamps are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,222 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from tracecloak.examination.profile.columns import ColumnFacts
 from tracecloak.pipelines.screen.results import quantity
+from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.calendar.time_grid import GRID_US
+from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.events import CASE_ID, EVENT_INDEX, TIMESTAMP
+from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.starts import COMPLETIONS, STARTS
 from tracecloak.schemas.events.traces import TraceBatch
+
+# So many different values of a column, and of a column with a case, are told apart.
+MAX_DISTINCT = 200_000
+# A column is one of times if so many of its values are, and begins or ends an event if so many of
+# its times lie on that side of the event's own.
+_MOSTLY = 0.9
+_POINT_ZERO = r"^-?(?:0|[1-9][0-9]*)\.0+$"
+_EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
+_FULL_NAME = r"^\p{Lu}\p{Ll}+[ ,]+\p{Lu}[\p{L}.'-]+$"
+_PERSON = re.compile(
+    r"person|patient|client|customer|citizen|applicant|employee|member|user|resource|nurse|doctor|"
+    r"physician|teacher|student|pupil|driver|owner|insured|holder|agent|clerk|operator|e-?mail|phone|"
+    r"birth|ssn|bsn|iban|passport|kunde|kundin|bürger|antragstell|mitarbeit|versichert|klient|"
+    r"(?:^|[^a-z])(?:first|last|full|sur|family)_?name",
+    re.IGNORECASE,
+)
+_MOST_TRANSITIONS = 16
+
+
+@dataclass
+class ColumnFacts:
+    """What one column holds, added up over batches.
+
+    Attributes:
+        name: Of the column.
+        type: As the source declares it; `text` where only records tell.
+        n: Records.
+        n_empty: Records without a value in it.
+        n_point_zero: Values that are written as a whole number with `.0`.
+        n_whole: Values that are written as a whole number.
+        n_times: Values that are times.
+        n_before: Those that are no later than the event's time.
+        n_after: Those that are no earlier.
+        n_emails: Values that are written as an e-mail address.
+        n_full_names: Values that are written as a first and a last name.
+    """
+
+    name: str
+    type: str
+    n: int = 0
+    n_empty: int = 0
+    n_point_zero: int = 0
+    n_whole: int = 0
+    n_times: int = 0
+    n_before: int = 0
+    n_after: int = 0
+    n_emails: int = 0
+    n_full_names: int = 0
+    _values: set[int] = field(default_factory=set)
+    _cases: set[int] = field(default_factory=set)
+    _of_cases: set[int] = field(default_factory=set)
+    _transitions: set[str] = field(default_factory=set)
+
+    def add(
+        self, values: pa.Array, cases: np.ndarray | None, times: pa.Array, mapping: ColumnMapping
+    ) -> None:
+        """Takes in values.
+
+        Args:
+            values: [n].
+            cases: uint64[n], a hash of the case of each, 0 where it has none; None: not known.
+            times: int64[n], when the events were; null where that cannot be read.
+            mapping: How times are read.
+        """
+        column = SourceColumn(self.name, values)
+        is_empty = column.is_empty()
+        self.n += len(values)
+        self.n_empty += int(is_empty.sum())
+        self._add_times(column, times, mapping)
+        try:
+            text = column.text(of_attribute=True)
+        except InputSchemaError:
+            return
+        is_there = np.asarray(pc.is_valid(text))
+        text = text.drop_null().cast(pa.string())
+        self.n_point_zero += _matches(text, _POINT_ZERO)
+        self.n_whole += _matches(text, r"^-?[0-9]+$")
+        self.n_emails += _matches(text, _EMAIL)
+        self.n_full_names += _matches(text, _FULL_NAME)
+        hashes = hash_text(text)
+        _add(self._values, hashes)
+        if len(self._transitions) <= _MOST_TRANSITIONS:
+            self._transitions.update(v.casefold() for v in pc.unique(text).to_pylist()[:20])
+        if cases is not None:
+            of = cases[is_there]
+            _add(self._cases, of)
+            _add(self._of_cases, (of * np.uint64(0x9E3779B97F4A7C15)) ^ hashes)
+
+    def _add_times(self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping) -> None:
+        try:
+            # Numbers are times in the columns of times alone: ids are numbers, too.
+            times = column.times(mapping.wall_clock(), mapping.timestamp_format, None)
+        except InputSchemaError:
+            return
+        self.n_times += len(times) - times.null_count
+        self.n_before += pc.sum(pc.less_equal(times, events)).as_py() or 0
+        self.n_after += pc.sum(pc.greater_equal(times, events)).as_py() or 0
+
+    @property
+    def n_distinct(self) -> int | None:
+        """How many different values there are; None: more than are told apart."""
+        return None if len(self._values) > MAX_DISTINCT else len(self._values)
+
+    @property
+    def n_values(self) -> int:
+        """Records with a value."""
+        return self.n - self.n_empty
+
+    @property
+    def is_of_case(self) -> bool:
+        """Whether each case has one value at most; not known of very many."""
+        is_known = len(self._of_cases) <= MAX_DISTINCT and bool(self._cases)
+        return is_known and len(self._of_cases) == len(self._cases)
+
+    @property
+    def has_numbers_of_two_forms(self) -> bool:
+        """Whether whole numbers are written with `.0`, as tables with empty cells are."""
+        return self.n_point_zero > 0 and self.n_point_zero + self.n_whole == self.n_values
+
+    @property
+    def place_of_time(self) -> str:
+        """`start` or `end` of a column of times that begin or end the events; else empty."""
+        if self.n_times < _MOSTLY * self.n_values or not self.n_times:
+            return ""
+        if self.n_before >= _MOSTLY * self.n_times:
+            return "" if self.n_after >= _MOSTLY * self.n_times else "start"
+        return "end" if self.n_after >= _MOSTLY * self.n_times else ""
+
+    @property
+    def has_transitions(self) -> bool:
+        """Whether it says of events that they start or are complete."""
+        ends = (STARTS, COMPLETIONS)
+        return not any(self._transitions.isdisjoint(transitions) for transitions in ends)
+
+    @property
+    def person(self) -> str:
+        """Why its values look like persons; else empty."""
+        if self.n_times == self.n_values:
+            return ""
+        if self.n_emails >= _MOSTLY * self.n_values:
+            return "its values are written as e-mail addresses"
+        if self.n_full_names >= _MOSTLY * self.n_values and (self.n_distinct or 99) > 5:
+            return "its values are written as first and last names"
+        return "its name says so" if _PERSON.search(self.name) else ""
+
+    @property
+    def is_shared_by_cases(self) -> bool:
+        """Whether a value of a case is that of others, too."""
+        return self.is_of_case and bool(self._values) and len(self._values) < len(self._cases)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values; none of them is a value of the column."""
+        return {
+            "column": self.name,
+            "type": self.type,
+            "records": self.n,
+            "empty": self.n_empty,
+            "distinct": self.n_distinct,
+            "times": self.n_times,
+            "place_of_time": self.place_of_time or None,
+            "one_value_for_each_case": self.is_of_case,
+            "looks_like_persons": self.person or None,
+            "written_with_point_zero": self.n_point_zero,
+        }
+
+
+def add_batch(
+    facts: dict[str, ColumnFacts],
+    columns: pa.RecordBatch,
+    names: Mapping[str, str],
+    mapping: ColumnMapping,
+) -> None:
+    """Adds the columns of a batch of records to what is known of them.
+
+    Args:
+        facts: By column; new ones are added.
+        columns: The records.
+        names: The source column of `case_id` and of `timestamp`.
+        mapping: How times are read.
+    """
+    present = columns.schema.names
+    cases = None
+    if names["case_id"] in present:
+        text = SourceColumn("", columns.column(names["case_id"])).text()
+        cases = hash_text(pc.fill_null(text.cast(pa.string()), ""))
+        cases[np.asarray(pc.is_null(text))] = 0
+    times = pa.nulls(columns.num_rows, pa.int64())
+    stamps = mapping.time_column(columns, names["timestamp"])
+    if stamps is not None:
+        times = stamps.times(mapping.wall_clock(), mapping.timestamp_format, mapping.timestamp_unit)
+    for name in present:
+        values = columns.column(name)
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        one = facts.setdefault(name, ColumnFacts(name, str(kind).replace("string", "text")))
+        one.add(values, cases, times, mapping)
+
+
+def _matches(text: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0)
+
+
+def _add(hashes: set[int], more: np.ndarray) -> None:
+    if len(hashes) <= MAX_DISTINCT:
+        hashes.update(np.unique(more).tolist())
+
 
 NOT_COVERED = "A setting that is chosen after looking at the data is not covered by epsilon."
 

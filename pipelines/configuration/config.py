@@ -60,7 +60,7 @@ def _literals(value: Any) -> Any:
 
 
 def _literal(value: Any) -> Any:
-    from tracecloak.schemas.events.scalars import text_of
+    from tracecloak.schemas.events.source_column import text_of
 
     return text_of(value) if isinstance(value, int | float) else _written(value)
 

@@ -38,9 +38,9 @@ from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.draws import KeptDraws
 from tracecloak.transforms.batch.job import Job
+from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.files import join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

@@ -33,7 +33,7 @@ class Asked:
 CONCERNS: dict[str, Asked] = {
     "usable": Asked("expected_cases", "tracecloak.pipelines.release.usable:UsableConcern"),
     "query": Asked("query", "tracecloak.pipelines.release.querying:QueryConcern"),
-    "table": Asked("tables", "tracecloak.pipelines.release.pinning:TableConcern"),
+    "table": Asked("tables", "tracecloak.pipelines.release.querying:TableConcern"),
     "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
     "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.sketch:SketchConcern"),
     "signature": Asked("sign", "tracecloak.pipelines.release.signing:SignatureConcern"),

@@ -1,7 +1,7 @@
 """From a source's columns to canonical events: names, text, times, row filters, malformed records.
 
 All formats pass through here, so a case id, a time stamp or a broken record means the same in each.
-A value is its text (`schemas.events.scalars`), whatever the type of its column, and no record has a
+A value is its text (`events.source_column`), whatever the type of its column, and no record has a
 say in what another one becomes. What the mapping does not name is dropped. Nothing is repaired: a
 record without case, without activity or without a readable time is rejected with its place and a
 reason, and never with a value; so is one whose case or individual is a number that can name nobody,
@@ -392,7 +392,7 @@ class ResolvedColumns:
             span_us: The times of the events that are wanted, from the first to the second,
                 exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
             fractional: For columns of text, bool[n_rows]: which values are numbers that can name
-                nobody, see `schemas.events.scalars.fractions`; a column may be missing.
+                nobody, see `schemas.events.source_column.fractions`; a column may be missing.
             malformed_as: Why `malformed` could not be parsed, one of REJECT_REASONS.
 
         Returns:

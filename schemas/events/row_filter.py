@@ -23,7 +23,7 @@ class RowFilter:
     One of `equals`, `begins_with` and the bounds is given; of the bounds several can be, and all
     hold. Of `equals` each literal alone decides how it is compared, and never the column's type:
 
-    * A number as `schemas.events.scalars` writes it, such as `5`, `-3` or `1.5`, is compared by
+    * A number as `events.source_column` writes it, such as `5`, `-3` or `1.5`, is compared by
       value: `5` passes `5`, `5.0` and ` 5`.
     * So is a time of ISO 8601 with a whole date, without an offset on the clocks of the mapping's
       zone, unless these show it twice or never.

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.scalars import text_of
+from tracecloak.schemas.events.source_column import text_of
 from tracecloak.schemas.events.stamps import DECIMAL, WallClock, from_iso, from_period
 
 # What XES and the canonical columns call the transition of an event.

@@ -29,9 +29,8 @@ from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.read import ReadFiles
-from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.traces import CountBatches, GroupIntoTraces, MergeStatistics
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
 from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.tree import ReleasedTree

@@ -21,9 +21,9 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.case_sketches import SketchFile
 from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.shards import BATCH_BYTES
+from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")

@@ -17,8 +17,8 @@ import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.transforms.batch import pieces
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.dead_letter import DeadLetter
+from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.formats.pieces import Lacks
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker

@@ -10,7 +10,7 @@ from apache_beam import pvalue
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.window_part import WindowPart
 
 

@@ -23,8 +23,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch.chunks import Chunk, give_back, only
 from tracecloak.transforms.batch.commit import Written, commit
-from tracecloak.transforms.batch.count import CountBatches, MergeStatistics
 from tracecloak.transforms.batch.job import Target
+from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
 from tracecloak.transforms.publish.release_files import write_products
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

@@ -28,7 +28,7 @@ from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.events.scalars import joined
+from tracecloak.schemas.events.source_column import joined
 from tracecloak.transforms.formats.avro_regular import (
     Step,
     definition,
@@ -103,7 +103,7 @@ class AvroReader(TypedReader):
     """Reads Avro object container files of records.
 
     A wanted field is a scalar or a union of scalars; a union of unlike ones becomes text, each
-    value by itself (`schemas.events.scalars`). Instants arrive as timestamp('us', 'UTC') and local
+    value by itself (`events.source_column`). Instants arrive as timestamp('us', 'UTC') and local
     times as timestamp('us'), but 'ns' where the file has nanoseconds; stamps that overflow are
     null.
 

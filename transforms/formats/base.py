@@ -30,7 +30,7 @@ class RawBatch:
         columns: One column per requested source column that the file has, in the requested order; a
             value that a record lacks is null. It has the type that the file declares. Where only
             records tell types, or a column has several, it is text by
-            `schemas.events.scalars`: no record decides the type of another one's value.
+            `schemas.events.source_column`: no record decides the type of another one's value.
         records: int64[n_rows], the number of each record in its file, counted from 0 in document
             order over all records, the malformed ones too.
         malformed: int64[n_malformed], numbers of the records that could not be parsed at all; of
@@ -38,7 +38,7 @@ class RawBatch:
         traces: int64[n_rows], ascending: the number of the trace that holds each record, where a
             format has traces; otherwise None.
         fractional: For columns of text, bool[n_rows]: which values are numbers that can name
-            nobody, see `schemas.events.scalars.fractions`; a column that has none may be missing.
+            nobody, see `source_column.fractions`; a column that has none may be missing.
     """
 
     columns: pa.RecordBatch

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.events.scalars import texts_of_scalars
+from tracecloak.schemas.events.source_column import texts_of_scalars
 from tracecloak.transforms.formats.base import SHOWN_COLUMNS, RawBatch
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
@@ -66,7 +66,7 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 class JsonLinesReader:
     """Reads JSON lines in UTF-8.
 
-    A column is text, each value by itself: see `schemas.events.scalars`. A nested value or one that
+    A column is text, each value by itself: see `events.source_column`. A nested value or one that
     is not finite in a wanted column makes the record malformed.
 
     Attributes:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from tracecloak.schemas.events.scalars import fractions, texts
+from tracecloak.schemas.events.source_column import fractions, texts
 from tracecloak.transforms.formats.message_fields import Field, field_at
 
 # Within a shorter line no number has more digits than Python reads, and none of its nesting is too
@@ -65,7 +65,7 @@ def read_regular(
 
     Returns:
         By column: string[n], null where a line has no value, and bool[n], see
-        `schemas.events.scalars.fractions`.
+        `schemas.events.source_column.fractions`.
     """
     n = _n_objects(lines)
     if not n or not types or not (lines.isascii() or _is_utf8(lines)):

@@ -38,8 +38,7 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
-from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
-from tracecloak.schemas.events.source_column import SourceColumn
+from tracecloak.schemas.events.source_column import SourceColumn, text_of, texts_of_scalars
 from tracecloak.schemas.events.stamps import UNITS_US
 from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_SCALAR, NO_TIME
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID

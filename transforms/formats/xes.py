@@ -45,7 +45,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import CASE_PREFIX
-from tracecloak.schemas.events.scalars import text_of, texts_of_scalars
+from tracecloak.schemas.events.source_column import text_of, texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes_regular import (

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import CASE_PREFIX, EVENT_PREFIX
-from tracecloak.schemas.events.scalars import joined
+from tracecloak.schemas.events.source_column import joined
 
 BEGIN = b"<trace>"
 END = b"</trace>"
@@ -63,7 +63,7 @@ class RegularTraces:
 
     Attributes:
         columns: By wanted column, string[n_events] and bool[n_events]: which are numbers that can
-            name nobody, see `schemas.events.scalars.fractions`.
+            name nobody, see `schemas.events.source_column.fractions`.
         owners: int64[n_events], ascending: the number of the trace of each event, from 0.
         n_traces: How many traces there are.
         keys: The keys of traces, and of events, in the order in which they come first.

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import without_numbers
-from tracecloak.schemas.events.scalars import text_of
-from tracecloak.schemas.events.source_column import column_of_kinds
+from tracecloak.schemas.events.source_column import column_of_kinds, text_of
 from tracecloak.schemas.events.tally import NO_SCALAR, TallyOfFile
 
 EPOCH = datetime.datetime(1970, 1, 1)

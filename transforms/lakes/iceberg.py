@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
-from tracecloak.schemas.events.scalars import texts
+from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
 from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of

@@ -55,7 +55,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.batch.count import MergeStatisticsFn
+from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support.indicator_logs import Case, Event, log_of
 from tests.support.keys import release_key
 from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.indicators.params import weighed_terms
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
-from tracecloak.anonymizers.indicators.weights import weighed_terms
 from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateIndicators()

@@ -14,9 +14,11 @@ from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tracecloak.anonymizers.accounting.calibration import truncated_noise_bound
 from tracecloak.anonymizers.accounting.joint import joint_deviation
-from tracecloak.examination.comparison.contenders import Pgm, Registered, chosen_methods
-from tracecloak.examination.comparison.peers import (
+from tracecloak.examination.comparison.contenders import (
+    Pgm,
     PrivatePgm,
+    Registered,
+    chosen_methods,
     chosen_peers,
     require_mbi,
     variants_of_records,

@@ -12,8 +12,12 @@ from docs.hooks import results as pages_of_results
 from docs.hooks.comparison_tables import log_lines, measure_lines
 from tests.support.documents import ROOT
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
-from tracecloak.examination.comparison.peers import PEERS, RECORDED
+from tracecloak.examination.comparison.contenders import (
+    PEERS,
+    RECORDED,
+    chosen_methods,
+    recorded_peers,
+)
 from tracecloak.examination.comparison.report import RecordedFigures, recorded_at, recordings
 from tracecloak.examination.comparison.results import (
     COLUMNS,

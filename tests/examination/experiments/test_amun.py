@@ -12,7 +12,7 @@ from tracecloak.examination.experiments import amun as of_amun
 from tracecloak.examination.experiments import amun_epsilons
 from tracecloak.examination.experiments.amun import AmunPaper
 from tracecloak.examination.experiments.amun_epsilons import FIGURES, TABLE_9, described, printed
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.run import paper_named
 from tracecloak.examination.experiments.table import NOTHING, Section, Table
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.support.paper_log import MINUTE_US, traces_of
 from tracecloak.examination.experiments import report
-from tracecloak.examination.experiments.log import Log
 from tracecloak.examination.experiments.networks import (
     END,
     START,
+    Log,
     Network,
     edges_of_graph,
     inner,

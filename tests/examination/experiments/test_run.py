@@ -29,7 +29,7 @@ from tracecloak.examination.experiments import amun_epsilons
 from tracecloak.examination.experiments import report as experiment_report
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.amun import active_cases
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell
 from tracecloak.examination.experiments.run import (
     PAPERS,

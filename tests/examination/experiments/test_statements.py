@@ -18,7 +18,7 @@ from tests.examination.experiments.test_run import (
 )
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.experiments import run as experiment
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell
 from tracecloak.examination.experiments.run import PAPERS, Experiment, paper_named, release_of
 from tracecloak.examination.experiments.statements import Statement, counted, stated

@@ -20,7 +20,7 @@ from tests.support.pages import drawn_in
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.examination.experiments.log import Log
+from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Paper, Released, figures_of
 from tracecloak.examination.experiments.pretsa import top_shares
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of

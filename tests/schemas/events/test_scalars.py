@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.events.scalars import (
+from tracecloak.schemas.events.source_column import (
     fractions,
     text_of,
     texts,

@@ -25,7 +25,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.count import MergeStatisticsFn
+from tracecloak.transforms.batch.traces import MergeStatisticsFn
 
 Distances = dict[tuple[str, str], int]
 

@@ -24,11 +24,10 @@ from tracecloak.schemas.events.tally import NO_CASE, TallyOfFile
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
-from tracecloak.transforms.batch.count import MergeStatisticsFn
 from tracecloak.transforms.batch.dead_letter import DeadLetter
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import ReadFiles
-from tracecloak.transforms.batch.traces import GroupIntoTraces
+from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files, open_source
 from tracecloak.transforms.keys.wrapping import KeyReference

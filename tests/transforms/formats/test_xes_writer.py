@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.support.xes_schema import schema_problems
 from tests.support.xes_structure import check_xes
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
-from tracecloak.schemas.events.scalars import text_of
+from tracecloak.schemas.events.source_column import text_of
 from tracecloak.transforms.formats.xes import XesReader
 from tracecloak.transforms.formats.xes_writer import (
     _NAME,

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.scalars import text_of
+from tracecloak.schemas.events.source_column import text_of
 from tracecloak.schemas.events.tally import (
     FRACTION_CASE,
     NO_ACTIVITY,

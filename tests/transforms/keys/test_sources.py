@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.keys import command
+from tracecloak.transforms.keys import sources
 from tracecloak.transforms.keys.sources import KEY_SOURCES
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -72,7 +72,7 @@ def test_a_command_that_asks_for_another_try_gets_one(tmp_path: Path) -> None:
 def test_a_command_that_does_not_end_is_ended_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_child: str
 ) -> None:
-    monkeypatch.setattr(command, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(sources, "PATIENCE_SECONDS", 1.0)
     os.mkfifo(tmp_path / "alive")
     with open(os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK), "rb") as alive:
         # As long as one of the two lives, the pipe `alive` has a writer.
