@@ -48,7 +48,7 @@ __getattr__, __dir__, __all__ = offered(
         "schemas.events.columns": "ColumnMapping",
         "schemas.published.guarantee": "Guarantee",
         "schemas.published.manifest": "ReleaseManifest",
-        "transforms.keys.reference": "KeyReference",
+        "transforms.keys.wrapping": "KeyReference",
         "version": "__version__",
     },
 )

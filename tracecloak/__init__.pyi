@@ -43,7 +43,7 @@ from tracecloak.schemas.errors import UsageError as UsageError
 from tracecloak.schemas.events.columns import ColumnMapping as ColumnMapping
 from tracecloak.schemas.published.guarantee import Guarantee as Guarantee
 from tracecloak.schemas.published.manifest import ReleaseManifest as ReleaseManifest
-from tracecloak.transforms.keys.reference import KeyReference as KeyReference
+from tracecloak.transforms.keys.wrapping import KeyReference as KeyReference
 from tracecloak.version import __version__ as __version__
 
 class AnonymizeEventLog(_AnonymizeEventLog):

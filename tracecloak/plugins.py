@@ -32,9 +32,7 @@ __getattr__, __dir__, __all__ = offered(
         "anonymizers.streams.steps": "StepProduct StreamName",
         "anonymizers.variants.generator": "VariantGenerator VariantsDecision fitting",
         "anonymizers.variants.privtree": "PrivTree",
-        "anonymizers.variants.stability_histogram": (
-            "VariantHistogramMethod VariantHistogramParams"
-        ),
+        "anonymizers.variants.method": "VariantHistogramMethod VariantHistogramParams",
         "pipelines.commands.table": "Command CommandEntry Given",
         "pipelines.screen.results": "Result show",
         "schemas.arrays.merging": "Mergeable Statistics",

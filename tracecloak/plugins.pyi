@@ -38,13 +38,9 @@ from tracecloak.anonymizers.streams.steps import StreamName as StreamName
 from tracecloak.anonymizers.variants.generator import VariantGenerator as VariantGenerator
 from tracecloak.anonymizers.variants.generator import VariantsDecision as VariantsDecision
 from tracecloak.anonymizers.variants.generator import fitting as fitting
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod as VariantHistogramMethod
+from tracecloak.anonymizers.variants.method import VariantHistogramParams as VariantHistogramParams
 from tracecloak.anonymizers.variants.privtree import PrivTree as PrivTree
-from tracecloak.anonymizers.variants.stability_histogram import (
-    VariantHistogramMethod as VariantHistogramMethod,
-)
-from tracecloak.anonymizers.variants.stability_histogram import (
-    VariantHistogramParams as VariantHistogramParams,
-)
 from tracecloak.pipelines.commands.table import Command as Command
 from tracecloak.pipelines.commands.table import CommandEntry as CommandEntry
 from tracecloak.pipelines.commands.table import Given as Given
