@@ -1233,9 +1233,9 @@ def evaluate(
             the release is of another log.
 
     Raises:
-        UsageError: There is no release, it is of another log, or the extra measures is not
-            installed, which a release with a log needs.
-        InputSchemaError: The frame lacks a column.
+        UsageError: It is of another log, or the extra measures is not installed, which a release
+            with a log needs.
+        InputSchemaError: The frame lacks a column, or there is no release, or not as it was made.
     """
 
 @overload
