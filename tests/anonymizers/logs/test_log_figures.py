@@ -26,8 +26,7 @@ from tracecloak.anonymizers.logs.estimates import (
     figure_within,
     of_clipped,
 )
-from tracecloak.anonymizers.logs.flow_figures import flow_figures
-from tracecloak.anonymizers.logs.log_figures import figures_of_log, time_figures
+from tracecloak.anonymizers.logs.log_figures import figures_of_log, flow_figures, time_figures
 from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.variants.generator import Domain

@@ -21,11 +21,13 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import (
     MAX_UNITS,
+    CaseNorms,
     ClippedCells,
+    ClippedFlows,
     _floored_roots,
     _floored_roots_of_any_size,
+    cells_of_flows,
 )
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows, cells_of_flows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 Cell = tuple[str, str, int]

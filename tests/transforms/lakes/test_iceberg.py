@@ -25,7 +25,7 @@ from tests.support.lake_tables import (
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.scalars import texts
+from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.lakes import iceberg
 from tracecloak.transforms.lakes.tables import VersionGoneError
 from tracecloak.transforms.sources import EventSource

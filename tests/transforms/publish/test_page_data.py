@@ -19,7 +19,7 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
-from tracecloak.transforms.publish import map_data as map_module
+from tracecloak.transforms.publish import figures_data as map_module
 from tracecloak.transforms.publish import report
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
