@@ -336,7 +336,7 @@ def test_figures_follow_from_what_is_released_alone() -> None:
     assert first == second
 
     folder = Path(tracecloak.anonymizers.logs.__path__[0])
-    for name in ("estimates", "flow_figures", "log_figures"):
+    for name in ("estimates", "log_figures"):
         for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
             if isinstance(node, ast.ImportFrom):
                 rooms = (node.module or "").split(".")
