@@ -59,6 +59,9 @@ def main() -> None:
     flags = parser.parse_args()
     if bool(flags.extras) != bool(flags.output):
         parser.error("--extras and --output belong together")
+    known = distribution().extras_require
+    if unknown := {*(flags.extras or "").split(",")} - {"", *known}:
+        parser.error(f"no extra of setup.py: {', '.join(sorted(unknown))}")
     locks = {flags.output: (*flags.extras.split(","),)} if flags.output else LOCKS
     for name, extras in locks.items():
         (ROOT / name).write_text(lock(extras), encoding="utf-8")

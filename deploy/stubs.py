@@ -139,8 +139,8 @@ class _Keywords:
             return ["Decimal", *kinds] if {"float", "str"} <= {*kinds} else kinds
         if "const" in part or ("enum" in part and not is_open):
             return [f"Literal[{', '.join(map(repr, part.get('enum', [part.get('const')])))}]"]
-        if part.get("format") == "date-time":
-            return ["datetime", "str"]
+        if part.get("format") in ("date", "date-time"):
+            return ["date" if part["format"] == "date" else "datetime", "str"]
         if part["type"] == "array":
             members = part["prefixItems"] if "prefixItems" in part else [part["items"]]
             kinds = [kind for one in members for kind in self._kinds(one, is_open)]
@@ -158,7 +158,7 @@ def _union(kinds: Iterable[str], but: str = "") -> str:
 
 _TYPES = """
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal, Required, TypedDict
 

@@ -1,7 +1,7 @@
 # Of the parameters of all methods and the keys of configurations; `make schema` writes it.
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal, Required, TypedDict
 
@@ -443,8 +443,8 @@ class IndicatorParams(TypedDict, total=False):
         ]
         | str
     ]
-    first_date: str | None
-    last_date: str | None
+    first_date: date | str | None
+    last_date: date | str | None
     calendar_time_zone: str
     max_activities: int
     attribute_columns: Mapping[str, str] | str
@@ -550,8 +550,8 @@ class PrivateLogParams(TypedDict, total=False):
     products: Literal["log", "variants"]
     variants: str
     length_quantile: Decimal | float | str
-    first_date: str | None
-    last_date: str | None
+    first_date: date | str | None
+    last_date: date | str | None
     calendar_time_zone: str
     working_days: Sequence[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | str | None
     working_hours: str | None
@@ -589,8 +589,8 @@ class AmunRigorousParams(TypedDict, total=False):
     products: Literal["log", "variants"]
     variants: str
     length_quantile: Decimal | float | str
-    first_date: str | None
-    last_date: str | None
+    first_date: date | str | None
+    last_date: date | str | None
     calendar_time_zone: str
     working_days: Sequence[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | str | None
     working_hours: str | None
@@ -691,8 +691,8 @@ class PripelRigorousParams(TypedDict, total=False):
     products: Literal["log", "variants"]
     variants: str
     length_quantile: Decimal | float | str
-    first_date: str | None
-    last_date: str | None
+    first_date: date | str | None
+    last_date: date | str | None
     calendar_time_zone: str
     working_days: Sequence[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]] | str | None
     working_hours: str | None

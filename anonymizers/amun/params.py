@@ -56,7 +56,7 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class AmunParams(contract.Params):
     """Parameters of Amun."""
 
-    guessing_advantage: float = Field(0.3, ge=1e-6, lt=1)
+    guessing_advantage: float = Field(default=0.3, ge=1e-6, lt=1)
     """How much the release may raise an attacker's probability of guessing, from 0.000001 to below
     1; the paper uses 0.2, 0.3 and 0.4. Smaller is noisier."""
 
@@ -83,11 +83,11 @@ class AmunParams(contract.Params):
     """Prior of a relative time: equation_1, or clamped, where the lower end of the window stops at
     the group's smallest value; by default that of the profile."""
 
-    time_precision_us: int | None = Field(None, gt=0, le=10**17)
+    time_precision_us: int | None = Field(default=None, gt=0, le=10**17)
     """Microseconds within which a guessed relative time counts as right; by default that of the
     profile."""
 
-    time_unit_us: int | None = Field(None, gt=0, le=10**17)
+    time_unit_us: int | None = Field(default=None, gt=0, le=10**17)
     """Microseconds of a tick in which relative times are compared for the prior; noise is always
     drawn in microseconds. By default that of the profile."""
 

@@ -87,13 +87,13 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
 class PrivateDfgParams(ListedParams):
     """Parameters of `private-dfg`."""
 
-    l2_clip: Exact | None = Field(None, ge=1, le=100_000)
+    l2_clip: Exact | None = Field(default=None, ge=1, le=100_000)
     """Largest L2 norm of one case's counts, public; a case beyond it is scaled down. Without it,
     one is bought that takes about as much from the counts as noise adds, with a tenth of the
     Gaussian budget. Noise is proportional to it."""
     durations: bool = False
     """Spread each pair's count over bins of the time since the predecessor, and release them."""
-    n_duration_bins: int = Field(24, ge=3, le=200)
+    n_duration_bins: int = Field(default=24, ge=3, le=200)
     """Number of these bins: below a second, evenly in the logarithm, from ten years on."""
 
     @pydantic.model_validator(mode="after")

@@ -42,11 +42,11 @@ class Filter(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    occurs: str | None = Field(None, min_length=1)
+    occurs: str | None = Field(default=None, min_length=1)
     """An activity that the case has."""
     attribute: str | None = None
     """An attribute of the case, as `case:channel`."""
-    equals: str | None = Field(None, min_length=1)
+    equals: str | None = Field(default=None, min_length=1)
     """Its value."""
 
     @pydantic.model_validator(mode="after")
@@ -103,7 +103,7 @@ class Indicator(pydantic.BaseModel):
     nothing."""
 
     indicator: str
-    name: str | None = Field(None, min_length=1, max_length=200)
+    name: str | None = Field(default=None, min_length=1, max_length=200)
     """Its name in what is released; by default what it is, in words."""
     where: Filter | None = None
     """Of which cases it speaks; by default of all."""
@@ -118,11 +118,11 @@ class Indicator(pydantic.BaseModel):
     ] = None
     """The values of that attribute, the activities or the pairs, public; in a text A|B, and a pair
     as A>B. By default the most frequent ones are chosen on the log, for a share of the budget."""
-    n_groups: int = Field(10, ge=1, le=MAX_GROUPS)
+    n_groups: int = Field(default=10, ge=1, le=MAX_GROUPS)
     """How many are chosen at most where groups are not declared."""
-    priority: Exact = Field(1, gt=0, le=1000)  # type: ignore[assignment]
+    priority: Exact = Field(default=1, gt=0, le=1000)  # type: ignore[assignment]
     """Its share of the budget beside others; with twice the priority it gets twice the share."""
-    wanted_error: Exact | None = Field(None, gt=0)
+    wanted_error: Exact | None = Field(default=None, gt=0)
     """Half the width of the interval that is wanted, in the unit of the indicator: times in
     seconds, quantiles in cases by which their rank is off. `plan` says the least epsilon for all
     that are wanted. By default none is."""
@@ -253,7 +253,7 @@ class Measured(Indicator):
 
     of: Moments | Annotated[tuple[Exact, ...], Field(min_length=1, max_length=50)] = "mean"
     """mean, sum, median, histogram, or a list of quantiles between 0 and 1, in a text 0.5|0.9."""
-    n_bins: int = Field(20, ge=2, le=MAX_BINS)
+    n_bins: int = Field(default=20, ge=2, le=MAX_BINS)
     """Bins of a histogram, of equal width."""
 
     @pydantic.field_validator("of", mode="before")
@@ -369,7 +369,7 @@ class Frequency(Indicator):
     steps: ClassVar[str | None] = ACTIVITY
     activity: str | None = None
     """Which activity, unless it is told apart by activity."""
-    at_most: int = Field(1, ge=1, le=10_000)
+    at_most: int = Field(default=1, ge=1, le=10_000)
     """Of one case so many count; with 1, cases that have it are counted."""
 
     @pydantic.model_validator(mode="after")
@@ -396,7 +396,7 @@ class Rule(Indicator):
     """The activity that the rule names first."""
     then: str | None = None
     """The other activity, of a rule on two."""
-    n: int = Field(1, ge=1, le=10_000)
+    n: int = Field(default=1, ge=1, le=10_000)
     """How often, of existence and absence."""
     within: Time | None = None
     """The longest time between the two, or since the start of the case; by default any."""
@@ -514,7 +514,7 @@ class Workload(Indicator):
     indicator: Literal["workload"]
     by: str = "org:resource"
     """The attribute of events, by default org:resource; org:group and org:role are others."""
-    at_most: int = Field(10, ge=1, le=10_000)
+    at_most: int = Field(default=10, ge=1, le=10_000)
     """Events of a case that count, the first ones of the groups that are shown; the noise is in
     proportion to it."""
 

@@ -62,7 +62,7 @@ _SECOND_US = 1_000_000
 class PappiParams(AskedParams):
     """Parameters of `pappi`."""
 
-    delta: Exact = Field(Decimal(0), ge=0, le=0)
+    delta: Exact = Field(default=Decimal(0), ge=0, le=0)
     """It is as if, with this probability, the release told everything; 0, as the paper has none."""
     mechanism: Literal["laplace", "interval"] = "laplace"
     """laplace: noise on each result. interval: an interval about the result is chosen, and a number

@@ -44,7 +44,7 @@ from tracecloak.anonymizers.indicators.terms import (
     weight_of,
 )
 from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
-from tracecloak.anonymizers.rigorous.params import RigorousParams
+from tracecloak.anonymizers.rigorous.params import DateText, RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.calendar.local_time import zone_of
 from tracecloak.schemas.errors import UsageError
@@ -215,15 +215,15 @@ class AskedParams(RigorousParams):
 class IndicatorParams(AskedParams):
     """Parameters of `private-indicators`."""
 
-    first_date: str | None = None
+    first_date: DateText | None = None
     """First date of the periods by which indicators are told apart, such as 2026-01-01. By default
     the range is chosen on the log, for a share of the budget."""
-    last_date: str | None = None
+    last_date: DateText | None = None
     """Last date of these periods, inclusive; goes with first_date. By default, without first_date,
     the range is bought."""
     calendar_time_zone: str = "UTC"
     """IANA time zone whose dates and periods are meant."""
-    max_activities: int = Field(16, ge=1, le=1000)
+    max_activities: int = Field(default=16, ge=1, le=1000)
     """Distinct activities, pairs or values of a case that count where groups are chosen on the
     log."""
     attribute_columns: dict[str, str] = Field(default_factory=dict)
@@ -233,11 +233,6 @@ class IndicatorParams(AskedParams):
     """Whether events have starts. It follows from --start_timestamp and --lifecycle; by default
     they have none."""
     _n_cases: int | None = PrivateAttr(None)
-
-    @pydantic.field_validator("first_date", "last_date", mode="before")
-    @classmethod
-    def _date_text(cls, date: Any) -> Any:
-        return None if date is None else str(date)
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> IndicatorParams:

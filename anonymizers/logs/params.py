@@ -18,7 +18,12 @@ from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabular
 from tracecloak.anonymizers.rigorous.budget import UNITS, Budget
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.group_params import GroupedParams
-from tracecloak.anonymizers.rigorous.params import LONGEST_CASE, VOCABULARY_SHARE, Exact
+from tracecloak.anonymizers.rigorous.params import (
+    LONGEST_CASE,
+    VOCABULARY_SHARE,
+    DateText,
+    Exact,
+)
 from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.case_spans import granularity_part, spans_part
@@ -104,12 +109,12 @@ class PrivateLogParams(GroupedParams):
     variants: str = "auto"
     """How variants are made: a method that releases variants, or auto: auto-variants, and at delta
     0 privtree."""
-    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    length_quantile: Exact = Field(default=Decimal("0.95"), gt=0, lt=1, decimal_places=3)
     """Share of the cases that a bought max_trace_length shall not cut, at most three decimals. One
     is bought where variants are made by a method that needs a length, such as privtree."""
-    first_date: str | None = None
+    first_date: DateText | None = None
     """First date of the log, public, such as 2026-01-01; without it the range of time is bought."""
-    last_date: str | None = None
+    last_date: DateText | None = None
     """Last date of the log, public; every released stamp lies in the range. Without it, as without
     first_date, the range is bought."""
     calendar_time_zone: str = "UTC"
@@ -129,7 +134,7 @@ class PrivateLogParams(GroupedParams):
     service_times: bool = False
     """Whether it is released how long events are worked on, and not only when they end. Follows
     from start_timestamp and lifecycle; events without a start have none in the release either."""
-    n_duration_bins: int | None = Field(None, ge=MIN_BINS, le=200)
+    n_duration_bins: int | None = Field(default=None, ge=MIN_BINS, le=200)
     """Bins of the time between two events: none, then evenly in the logarithm up to the length of
     the range. More are finer and have more noise. By default 12 to 48, by the noisy number of
     cases."""
@@ -138,7 +143,7 @@ class PrivateLogParams(GroupedParams):
     and the variants have what that leaves of the budget. auto: by activity, unless more than a
     hundred activities are declared, or expected_cases is, and noise would hide the times of most
     pairs."""
-    l2_clip: Exact | None = Field(None, ge=1, le=100_000)
+    l2_clip: Exact | None = Field(default=None, ge=1, le=100_000)
     """Largest L2 norm of one case's counts of steps and of values, public; a case beyond it weighs
     less. Without it, one is bought that takes about as much from the counts as noise adds, with a
     twentieth of what they have. Noise is proportional to it."""
@@ -158,11 +163,6 @@ class PrivateLogParams(GroupedParams):
     starts 0.05, durations 0.03, no tables, and the others as before.
     With delta 0 they divide epsilon, else a Gaussian budget. A length that is bought has 0.03 of
     that, too, and a bought range of time takes 0.05 of epsilon."""
-
-    @pydantic.field_validator("first_date", "last_date", mode="before")
-    @classmethod
-    def _dates_are_texts(cls, date: Any) -> Any:
-        return None if date is None else str(date)
 
     # The same calendar must give the same text, since releases are told apart by it.
 

@@ -103,10 +103,10 @@ class PripelRigorousParams(PrivateLogParams):
 
     max_prefix_length: int = Field(ge=1, le=1000)
     """Events of a case that count; what comes later is cut off. Public."""
-    p_harmful: int = Field(1, ge=1, le=LARGEST_TERM)
+    p_harmful: int = Field(default=1, ge=1, le=LARGEST_TERM)
     """Smallest number of cases of a released variant, noise included; others are left out, with 1
     none. Higher invents less and loses more. Few variants that are drawn from a model have many."""
-    max_trace_length: int | None = Field(None, ge=1)
+    max_trace_length: int | None = Field(default=None, ge=1)
     """Not to be given; by default it is max_prefix_length."""
 
     @pydantic.model_validator(mode="before")

@@ -16,7 +16,7 @@ from tracecloak.schemas.events.declarations import Declarations
 class PretsaCaseParams(contract.Params):
     """Parameters of `pretsa-case`, and of `pretsa` but for t."""
 
-    k: int = Field(4, ge=1, le=10**9)
+    k: int = Field(default=4, ge=1, le=10**9)
     """Fewest cases of each prefix of the released log, and of each variant where the ends are
     protected. Larger merges more variants."""
 
@@ -33,14 +33,14 @@ class PretsaCaseParams(contract.Params):
     paper_formula is the formula as printed, which prefers shorter ones, and authors_code squares
     the difference of lengths."""
 
-    rho_addition: float = Field(2.0, gt=1, le=100)
+    rho_addition: float = Field(default=2.0, gt=1, le=100)
     """With distance embedding, the penalty of an event that is added, above 1; two activities are
     at most 2 apart, so above 2 a length always counts more than an activity."""
 
-    rho_removal: float = Field(3.0, gt=1, le=100)
+    rho_removal: float = Field(default=3.0, gt=1, le=100)
     """With distance embedding, the penalty of an event that is removed, above rho_addition."""
 
-    epochs: int | None = Field(None, ge=1, le=10**6)
+    epochs: int | None = Field(default=None, ge=1, le=10**6)
     """With distance embedding, how often Word2Vec goes through the log; by default 1000 times for
     small logs and less often for large ones, at least 5 times."""
 
@@ -80,7 +80,7 @@ class PretsaCaseParams(contract.Params):
 class PretsaParams(PretsaCaseParams):
     """Parameters of `pretsa`."""
 
-    t: float = Field(0.5, gt=0, le=1)
+    t: float = Field(default=0.5, gt=0, le=1)
     """How far the durations at each prefix may be from those of all events of its activity, from
     above 0 to 1: every distance stays below t times the range of the latter. 1 allows all; smaller
     merges more variants."""

@@ -80,7 +80,7 @@ class PripelParams(contract.Params):
     query: Literal["laplace", "sacofa"] = "laplace"
     """laplace: the query that the paper uses. sacofa: the one that prefers prefixes which keep the
     log's rules; p_harmful is then for those that do not."""
-    p_harmless: int | None = Field(None, ge=1, le=LARGEST_TERM)
+    p_harmless: int | None = Field(default=None, ge=1, le=LARGEST_TERM)
     """With query sacofa: the threshold of prefixes that keep the rules, at most p_harmful; without
     it, p_harmful."""
     duration_bounds: Literal["pair", "log"] = "pair"

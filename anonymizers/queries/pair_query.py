@@ -71,10 +71,10 @@ class PairQueryParams(NamesParams):
     profile: Literal["paper", "reference"] = "reference"
     """reference: noise that is cut off towards 0, as the authors' code has it, which costs more.
     paper: exact discrete Laplace noise. With budget honest it is always the latter."""
-    max_trace_length: int | None = Field(None, ge=1)
+    max_trace_length: int | None = Field(default=None, ge=1)
     """Events of a case that count; what comes later is cut off. Public. Without it a case can have
     any number of pairs, and no finite epsilon holds."""
-    max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
+    max_cases_per_individual: int | None = Field(default=None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
     the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not, the
     unit is the case."""

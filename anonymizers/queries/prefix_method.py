@@ -88,7 +88,7 @@ class LevelParams(NamesParams):
     budget: Literal["published", "honest"] = "published"
     """published: every level has all of epsilon. honest: the levels share it, with exact discrete
     Laplace noise, so that epsilon holds for the whole release."""
-    max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
+    max_cases_per_individual: int | None = Field(default=None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; epsilon is divided by it. Makes
     the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not, the
     unit is the case."""

@@ -52,15 +52,15 @@ class SacofaParams(LevelParams):
     p_harmful: int | Literal["inf"] = Field()
     """Smallest noisy count of a harmful prefix that is not pruned, in cases, or inf: none goes on.
     Higher invents less behaviour."""
-    p_harmless: int | None = Field(None, ge=1, le=LARGEST_TERM)
+    p_harmless: int | None = Field(default=None, ge=1, le=LARGEST_TERM)
     """The same for harmless prefixes, at most p_harmful; without it, p_harmful. Higher loses
     more behaviour."""
-    harmful_from: int = Field(1, ge=1)
+    harmful_from: int = Field(default=1, ge=1)
     """Violated rules from which on a prefix is harmful; higher invents more behaviour."""
     score: Literal["binary", "continuous"] = "binary"
     """binary: all harmful prefixes are alike. continuous: one that violates more rules counts for
     more in the choice, and the noise grows by max_violations."""
-    max_violations: int | None = Field(None, ge=1, le=1000)
+    max_violations: int | None = Field(default=None, ge=1, le=1000)
     """Violated rules of a prefix that count in the continuous score; higher adds noise. Needed
     with the continuous score, and by default not set, as the binary one has none."""
     rules: Literal["log", "model", "bought"] = "log"
@@ -70,7 +70,7 @@ class SacofaParams(LevelParams):
     """The public process model whose rules are taken, needed with rules model and by default not
     set: a file of BPMN, PNML, PTML, a process tree as text (.tree), or its rules by name as YAML or
     JSON."""
-    rules_share: Exact = Field(Decimal("0.3"), gt=0, lt=1)
+    rules_share: Exact = Field(default=Decimal("0.3"), gt=0, lt=1)
     """Share of epsilon that buys the rules, above 0 and below 1; the levels have the rest. Only
     with rules bought. Higher finds more of the true rules and makes the counts noisier."""
 

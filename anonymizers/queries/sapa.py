@@ -223,7 +223,7 @@ class SapaParams(PairQueryParams):
     query: Literal["exponential", "laplace"] = "exponential"
     """exponential keeps few pairs that are never close in the log; laplace puts noise on every
     pair, so that many are played out that never occur."""
-    k_follows: int = Field(1, ge=1, le=10_000)
+    k_follows: int = Field(default=1, ge=1, le=10_000)
     """Largest distance, in steps, at which a pair of activities was seen that the exponential query
     keeps; 1 for neighbours. More lets more pairs in that are not."""
 

@@ -21,11 +21,11 @@ class GroupedParams(ListedParams):
     """Public file of groups, CSV with the columns activity and group, or a JSON object of the
     group by activity. Groups are counted beside activities, and released as a graph of their own;
     where noise hides most activities, the log follows them. By default there are none."""
-    group_separator: str | None = Field(None, min_length=1, max_length=16)
+    group_separator: str | None = Field(default=None, min_length=1, max_length=16)
     """Instead of groups: what stands between the parts of a name, such as _; the first
     group_depth parts are the name of the group. Bought names are grouped by this rule alone. By
     default names are not divided."""
-    group_depth: int | None = Field(None, ge=1, le=16)
+    group_depth: int | None = Field(default=None, ge=1, le=16)
     """How many parts of a name, from the first on, are the name of its group. By default names are
     not divided."""
 

@@ -22,7 +22,7 @@ class ListedParams(RigorousParams, ABC):
     buy_vocabulary: bool = False
     """Choose the activities on the log, for a share of epsilon and delta: those that enough cases
     have; any other counts as __other__. For logs whose names cannot be declared."""
-    max_activities: int = Field(16, ge=1, le=1000)
+    max_activities: int = Field(default=16, ge=1, le=1000)
     """Distinct activities of a case that count where the vocabulary is bought; those of a case with
     fewer weigh more."""
 

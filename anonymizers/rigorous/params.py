@@ -56,6 +56,12 @@ Exact = Annotated[
     pydantic.BeforeValidator(_exact),
     pydantic.PlainSerializer(lambda number: decimal_text(Fraction(number)), return_type=str),
 ]
+DateText = Annotated[
+    str,
+    pydantic.BeforeValidator(lambda date: None if date is None else str(date)),
+    pydantic.WithJsonSchema({"type": "string", "format": "date"}),
+]
+"""A date as text, such as 2026-01-01, or a `datetime.date`, as YAML reads it."""
 
 
 class RigorousParams(NamesParams):
@@ -63,23 +69,23 @@ class RigorousParams(NamesParams):
 
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
-    delta: Exact = Field(Decimal("1e-6"), ge=0, le=0.5)
+    delta: Exact = Field(default=Decimal("1e-6"), ge=0, le=0.5)
     """It is as if, with this probability, the release told everything, and kept to epsilon
     otherwise. A decimal from 0; at most 1e-5, and at most 1 / max_cases where that is declared."""
     allow_large_delta: bool = False
     """Permit a delta above 1e-5, up to 1 / max_cases, which must be declared. The statement says
     what such a delta allows."""
-    max_cases: int | None = Field(None, ge=1)
+    max_cases: int | None = Field(default=None, ge=1)
     """Public upper bound on the number of cases, which bounds delta. It is believed, not enforced:
     a sample of so many cases would double what one case changes. By default there is none."""
-    max_cases_per_individual: int | None = Field(None, ge=1, le=1000)
+    max_cases_per_individual: int | None = Field(default=None, ge=1, le=1000)
     """Cases of one individual that count, a random choice of them; noise grows in proportion.
     Makes the individual the unit of privacy. By default 1 if individual_id is mapped; if it is not,
     the unit is the case."""
     vocabulary: tuple[str, ...] | None = None
     """Public file of activity names, one a line; any other activity counts as __other__. By default
     none is declared, which most methods refuse unless the names are bought."""
-    max_trace_length: int | None = Field(None, ge=1, le=LONGEST_TRACE)
+    max_trace_length: int | None = Field(default=None, ge=1, le=LONGEST_TRACE)
     """Events of a case that count; what comes later is cut off. Public. By default nothing is cut
     but what comes after event 10,000, or where the method needs a length one is bought."""
 

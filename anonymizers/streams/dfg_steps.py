@@ -34,7 +34,7 @@ from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 class DfgParams(StreamParams):
     """Parameters of the graphs that a stream publishes."""
 
-    l2_clip: Exact | None = Field(None, ge=2, le=100_000)
+    l2_clip: Exact | None = Field(default=None, ge=2, le=100_000)
     """Largest L2 norm of one case's directly-follows counts, public; a case beyond it is scaled
     down, and noise is proportional to it. By default that of a case of max_trace_length events
     which repeats pairs as little as it can, such as 7.2 for 50 events: loops are scaled down. One

@@ -38,12 +38,12 @@ class StreamParams(RigorousParams, ABC):
     steps."""
     horizon: int = Field(ge=1, le=MAX_WINDOWS)
     """Steps that are published for this budget, public; then the stream stops publishing."""
-    sliding_steps: int | None = Field(None, ge=2)
+    sliding_steps: int | None = Field(default=None, ge=2)
     """Steps of a sliding sum, needed with view sliding; by default not set."""
     guarantee: Literal["case", "w_event"] = "case"
     """case: epsilon is for all steps together. w_event: for what an individual does within any
     w_event_steps steps."""
-    w_event_steps: int | None = Field(None, ge=1)
+    w_event_steps: int | None = Field(default=None, ge=1)
     """Steps within which w_event protects an individual, needed with it; by default not set."""
 
     @pydantic.model_validator(mode="after")

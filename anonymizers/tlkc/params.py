@@ -26,7 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class KnowledgeParams(contract.Params):
     """What every method of the family takes."""
 
-    k: int = Field(20, ge=1, le=10**9)
+    k: int = Field(default=20, ge=1, le=10**9)
     """K: how many released cases match whatever is known of one of them. More costs more events."""
 
     perspective: Perspective = "activity"
@@ -73,10 +73,10 @@ class KAnonymousParams(KnowledgeParams):
 class TlkcParams(KnowledgeParams):
     """Parameters of TLKC privacy."""
 
-    length: int = Field(2, ge=1, le=20)
+    length: int = Field(default=2, ge=1, le=20)
     """L: how many elements may be known of a case. More costs more events and more time."""
 
-    confidence: float = Field(0.5, gt=0, le=1)
+    confidence: float = Field(default=0.5, gt=0, le=1)
     """C: the largest share of a sensitive value among the cases that match what is known; above
     0.5 a case may be as good as alone with its value. Lower costs more events."""
 
@@ -98,11 +98,11 @@ class TlkcParams(KnowledgeParams):
     by what costs least; paper draws one of equal scores, gives nothing back, and of a multiset
     suppresses all events of an element. Both keep the same promise."""
 
-    alpha: float = Field(0.5, ge=0, le=1)
+    alpha: float = Field(default=0.5, ge=0, le=1)
     """Of n_score: weight of the violations that a suppression removes, from 0 to 1; the cases that
     lose an event have the rest."""
 
-    theta: float = Field(0.5, gt=0, le=1)
+    theta: float = Field(default=0.5, gt=0, le=1)
     """Of frequent_traces: the share of all cases from which on a subtrace is frequent, above 0 and
     at most 1. Where a small one makes very many frequent, only the shorter ones of them count."""
 

@@ -33,21 +33,21 @@ class DpimParams(NamesParams):
 
     epsilon: Exact = Field(gt=0, le=1000_000)
     """Epsilon as the paper counts it, a decimal above epsilon_0; more is spent."""
-    epsilon_0: Exact = Field(Decimal("0.01"), gt=0, le=1)
+    epsilon_0: Exact = Field(default=Decimal("0.01"), gt=0, le=1)
     """Of epsilon, the part for giving up after a number of rounds; the smaller, the more rounds."""
-    stop_probability: Exact = Field(Decimal("0.01"), gt=0, le=1)
+    stop_probability: Exact = Field(default=Decimal("0.01"), gt=0, le=1)
     """Chance to give up after a round without a good tree (gamma)."""
-    fitness_threshold: Exact = Field(Decimal("0.95"), ge=0, le=1)
+    fitness_threshold: Exact = Field(default=Decimal("0.95"), ge=0, le=1)
     """Noisy fitness from which on a tree is taken (t). Too high, no tree is found."""
     fitness_measure: Literal["share", "tokens"] = "share"
     """How a tree's fitness is measured: as the mean share of a case that fits, or by tokens as in
     the paper, of which a long case has more than a short one. By tokens no finite epsilon
     holds."""
-    pairs_share: Exact = Field(Decimal("0.65"), gt=0, lt=1)
+    pairs_share: Exact = Field(default=Decimal("0.65"), gt=0, lt=1)
     """Share of a round for the pairs (r1); the three shares sum to 1."""
-    ends_share: Exact = Field(Decimal("0.25"), gt=0, lt=1)
+    ends_share: Exact = Field(default=Decimal("0.25"), gt=0, lt=1)
     """Share of a round for the ends of parts (r2)."""
-    fitness_share: Exact = Field(Decimal("0.1"), gt=0, lt=1)
+    fitness_share: Exact = Field(default=Decimal("0.1"), gt=0, lt=1)
     """Share of a round for the fitness (r3)."""
     size_bounds: tuple[int, int] | None = None
     """Least and largest number of pairs of a candidate (lb and ub), public; by default one and

@@ -73,21 +73,21 @@ _PURE_PAIRS = 8
 class ProcessTreeParams(ListedParams):
     """Parameters of `process-tree`."""
 
-    max_pairs: int | None = Field(None, ge=2, le=10_000)
+    max_pairs: int | None = Field(default=None, ge=2, le=10_000)
     """Distinct directly-follows pairs of a case that count fully, public; a case of more is scaled
     down. Without it a number is bought that takes about as much from the counts as noise adds; with
     delta 0 it is 8. Noise grows with it: by its root, or in proportion with delta 0."""
-    min_size: Exact = Field(Decimal("0.5"), gt=0, le=1000)
+    min_size: Exact = Field(default=Decimal("0.5"), gt=0, le=1000)
     """Pairs in the smallest candidate, for each name of the vocabulary. Public."""
-    max_size: Exact = Field(Decimal(4), gt=0, le=1000)
+    max_size: Exact = Field(default=Decimal(4), gt=0, le=1000)
     """Pairs in the largest candidate, for each name of the vocabulary. Public; large trees allow
     more than the log has."""
-    n_sizes: int = Field(12, ge=1, le=100)
+    n_sizes: int = Field(default=12, ge=1, le=100)
     """Sizes of candidates, evenly from min_size to max_size. More of them cost time, and no
     epsilon."""
-    selection_share: Exact = Field(Decimal("0.1"), gt=0, lt=Decimal("0.6"))
+    selection_share: Exact = Field(default=Decimal("0.1"), gt=0, lt=Decimal("0.6"))
     """Share of epsilon for the choice of a candidate; the rest is for the pairs."""
-    ends_share: Exact = Field(Decimal("0.05"), ge=0, lt=Decimal("0.3"))
+    ends_share: Exact = Field(default=Decimal("0.05"), ge=0, lt=Decimal("0.3"))
     """Share of epsilon for what begins and ends the parts of parallel and loop cuts, for all cuts
     together; with 0 the pairs alone say it."""
 

@@ -117,7 +117,7 @@ class VariantLogParams(ListedParams):
 class CutVariantLogParams(VariantLogParams):
     """Parameters of those whose generator needs the length at which cases are cut."""
 
-    length_quantile: Exact = Field(Decimal("0.95"), gt=0, lt=1, decimal_places=3)
+    length_quantile: Exact = Field(default=Decimal("0.95"), gt=0, lt=1, decimal_places=3)
     """Share of the cases that a bought max_trace_length shall not cut, at most three decimals;
     without max_trace_length it is bought."""
 

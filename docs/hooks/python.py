@@ -17,8 +17,10 @@ is meant to be imported. A name is loaded when it is used, so the import itself 
 Type checkers, such as mypy, check every keyword of a call: the keys of a configuration,
 and the parameters of its method. Where no method takes the arguments of a call, mypy says that
 `MethodWithTheseArguments` was expected: a keyword is misspelt, missing, of another method or of
-another type, or `method` is no name that it knows. The name of a method of another distribution, or
-one that is known at run time only, is a `tracecloak.PluginMethod`:
+another type, the first argument is no frame, or `method` is no name that it knows. Parameters that
+are known at run time only, such as those of a file, are given as `**parameters`. The name of a
+method of another distribution, or one that is known at run time only, is a
+`tracecloak.PluginMethod`:
 `release(df, method=PluginMethod("last-activities"), epsilon=1)`. Its parameters are not checked."""
 
 _PLUGINS = """## What a distribution of your own is made of

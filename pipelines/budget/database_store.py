@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.budget.opening import referred
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
@@ -63,7 +64,7 @@ def require_lasting(config: PayingConfig) -> None:
             "key_store is a database, which one process at a time writes: set jobs to 1, or give a "
             "folder of a machine that stays"
         )
-    ledger = (config.ledger or "").removeprefix("sqlite:")
+    ledger = referred(config.ledger or "").removeprefix("sqlite:")
     book = config.book if config.schedule else "gs://"
     # Findings and decisions of the operator are in the folder of worker_keys, too.
     for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys), ("book", book):

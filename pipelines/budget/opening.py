@@ -117,9 +117,12 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
 
 
 def ledger_url(named: str | None, store: KeyStore) -> str:
-    """Returns a URL, or what is at env:NAME, file:PATH or command:WORDS; by default the store's."""
-    if named is None:
-        return store.ledger_url
+    """Returns the URL that is named, see `referred`, or by default the store's."""
+    return store.ledger_url if named is None else referred(named)
+
+
+def referred(named: str) -> str:
+    """Returns a URL of a ledger, or what is at env:NAME, file:PATH or command:WORDS."""
     is_reference = named.partition(":")[0] in KEY_SOURCES
     return text_at(named, "URL of a ledger").strip() if is_reference else named
 

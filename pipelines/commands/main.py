@@ -18,7 +18,7 @@ from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.progress import EscapingFormatter, NothingOfData, is_of_operator
 from tracecloak.pipelines.screen.results import Form, tell
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret
+from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret, without_secrets
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 _OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"
@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ours = error if isinstance(error, TracecloakError) else None
         if ours is None:  # its own text could quote data
             ours = TracecloakError(_OF_OTHERS.format(reason_of(error)))
-        tell(f"tracecloak: {ours} [exit code {ours.exit_code}: {section_of(error)}]")
+        ended = f"[exit code {ours.exit_code}: {section_of(error)}]"
+        tell(f"tracecloak: {without_secrets(str(ours))} {ended}")
         return ours.exit_code
     except KeyboardInterrupt:
         tell("tracecloak: interrupted; nothing was released")
@@ -100,6 +101,14 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         from tracecloak.pipelines.runners.flags import refuse_unknown
 
         refuse_unknown(rest, [f"--{name}" for name in values], hint)
+        for flag in (argument.partition("=")[0] for argument in rest if argument[:2] == "--"):
+            if has_secret(f"{flag.lstrip('-')}=x"):
+                raise UsageError(
+                    f"{flag} would put a secret into lists of processes and the history of a "
+                    "shell; the libraries of clouds find theirs in the environment, such as "
+                    "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_CONNECTION_STRING, or in the files "
+                    "of their own tools"
+                )
     flags = {name: value for name, value in values.items() if value is not None}
     form = form_of(flags)
     return command.run(Given(config, flags, rest, wants_traceback, form))
@@ -108,13 +117,15 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
 def _refuse_secrets(argv: Sequence[str]) -> None:
     """Raises UsageError if any flag has a password, before its value can be shown.
 
-    Filters are not looked at: they have values of the log.
+    Filters and queries are not looked at: they have values of the log.
     """
     flag = argument = "an argument"
     for given in argv:
         named = re.match(r"--\w[\w-]*", given)
         flag = named[0] if named else flag
-        if flag != "--where" and has_secret(given.removeprefix(flag).removeprefix("=")):
+        if flag not in ("--where", "--query") and has_secret(
+            given.removeprefix(flag).removeprefix("=")
+        ):
             raise UsageError(
                 f"{flag} {SECRET_REFUSED}, which --ledger and --database take; give other flags "
                 "without it, or as keys of the configuration file"

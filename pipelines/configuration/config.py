@@ -292,7 +292,7 @@ class SourceConfig(MappedConfig):
     """Character of CSV before quotes, delimiters and line breaks that are text, and before itself,
     such as \\ of Spark and MySQL; a field \\N is empty then. By default there is none, and quotes
     within quotes are doubled."""
-    skip_lines: int = Field(0, ge=0)
+    skip_lines: int = Field(default=0, ge=0)
     """How many lines of CSV are above the header line, or above the first record."""
     comment: str | None = None
     """What lines of CSV begin with that are no records, such as #; by default there are none."""
@@ -389,10 +389,10 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one. By default a query is asked instead."""
-    query: str | None = Field(None, min_length=1)
+    query: str | None = Field(default=None, min_length=1)
     """SQL whose result is the log, or @ and the file that has it; by default files are. The
     promise is for units of the result, and it is asked for once."""
-    database: str | None = Field(None, min_length=1)
+    database: str | None = Field(default=None, min_length=1)
     """The database that is asked: a URI without a password, such as sqlite:///visits.db, or
     env:NAME, file:PATH or command:WORDS, which lead to one; by default none is."""
     method: str
@@ -409,21 +409,21 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     schedule: ScheduleConfig | None = None
     """Windows of time in which the input is released, one after the other; by default all of it is
     one release."""
-    release_id: str | None = Field(None, max_length=MAX_RELEASE_ID)
+    release_id: str | None = Field(default=None, max_length=MAX_RELEASE_ID)
     """Name of the release, of at most 200 characters. A rigorous one needs it; of others it is by
     default a keyed digest of input and configuration, which tells whether the log changed."""
-    expected_cases: int | None = Field(None, ge=1, le=1_000_000)
+    expected_cases: int | None = Field(default=None, ge=1, le=1_000_000)
     """How many cases the release has, about, known without looking at it: of one window, if there
     are any, and up to a million. If nobody could use a release of so many cases with the declared
     activities, `plan` says so and ends with exit code 9, and `release` makes and pays nothing. By
     default `plan` judges logs of 100, 1,000 and 10,000 cases, and nothing is refused."""
-    expected_variants: int | None = Field(None, ge=1, le=1_000_000)
+    expected_variants: int | None = Field(default=None, ge=1, le=1_000_000)
     """How many variants these cases have, about, known without looking at them: of 1,000 cases, 50
     are few, 160 are usual, and 700 are many. It narrows what `plan` expects. By default any number
     is possible."""
     even_if_unusable: bool = False
     """Release even what public numbers say that nobody could use."""
-    max_error_ratio: float | None = Field(None, ge=0, le=1)
+    max_error_ratio: float | None = Field(default=None, ge=0, le=1)
     """Largest share of malformed records with which the run goes on; by default 0.01, and of a
     rigorous release any: whether it ends would tell something of the log."""
     deployment_key: str | None = None
@@ -442,10 +442,10 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     """Key of that book: file:PATH, env:NAME or command:WORDS with 64 hex digits, which is never
     changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on this
     machine."""
-    jobs: int = Field(1, ge=1, le=64)
+    jobs: int = Field(default=1, ge=1, le=64)
     """Windows of a schedule that are released side by side, each in a process of its own; by
     default one after the other."""
-    cases_kept_days: int = Field(1095, ge=0, le=36500)
+    cases_kept_days: int = Field(default=1095, ge=0, le=36500)
     """Days for which the ledger keeps the sketch of this release's cases; with 0 none is made."""
     sign: str | None = None
     """Private key of ed25519 in PEM that signs the manifest, whose recipients can check it: a file,
@@ -454,15 +454,15 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     runner: str = IN_MEMORY
     """InMemory, which is this process without Beam, or a runner of Beam; by default InMemory, and
     FnApiRunner if flags of Beam are given."""
-    shards: int = Field(DEFAULT_SHARDS, ge=1, le=1 << 16)
+    shards: int = Field(default=DEFAULT_SHARDS, ge=1, le=1 << 16)
     """Shards of cases; more need less memory each, and change no result."""
     memory: Annotated[pydantic.ByteSize, pydantic.WrapValidator(_as_size)] | None = None
     """How much memory the runner InMemory takes, such as 4GiB; what does not fit is on the disk
     until it ends, in the staging area. By default half of what this process may have."""
-    workers: int | None = Field(None, ge=1, le=256)
+    workers: int | None = Field(default=None, ge=1, le=256)
     """Threads of the runner InMemory; by default as many as this process may use cores, and one for
     an input of less than 4 MiB."""
-    parts: int = Field(DEFAULT_PARTS, ge=1, le=1 << 16)
+    parts: int = Field(default=DEFAULT_PARTS, ge=1, le=1 << 16)
     """Parts of the released log."""
     page: Literal["whole", "shared"] = "whole"
     """Whether report.html is one whole file, or shares its scripts with the pages of other

@@ -61,14 +61,14 @@ class ScheduleConfig(pydantic.BaseModel):
     ] = ()
     """Public activity that ends a case, as the input names it, or a list of some; by default none
     does. With by: close."""
-    release_delay: Duration = Field("1d", validate_default=True)
+    release_delay: Duration = Field(default="1d", validate_default=True)
     """How long after the last of its events a window is due, for events that arrive late."""
     horizon: int
     """Number of windows, public; nothing is released after the last."""
     partition: str | None = None
     """Partition column, as in day=2026-11-23, with the day or the hour of the events: files outside
     of what a window reads are not opened. By default all files are."""
-    partition_spread: Duration = Field("1d", validate_default=True)
+    partition_spread: Duration = Field(default="1d", validate_default=True)
     """By how much the time of an event can differ from its partition, such as 3d where files are
     partitioned by the day on which they were loaded."""
 

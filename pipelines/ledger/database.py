@@ -299,7 +299,7 @@ def _address(url: str) -> sa.URL:
     except (SQLAlchemyError, ValueError):
         raise UsageError(
             "the ledger's URL cannot be read; write sqlite:////absolute/path/ledger.sqlite or "
-            "postgresql+psycopg://user:password@host/database, with %40 for an @ in a password"
+            "postgresql+psycopg://USER@HOST/DATABASE with its password in PGPASSWORD, or env:NAME"
         ) from None
     if address.get_backend_name() == "sqlite":
         name = address.database

@@ -6,6 +6,7 @@ The operator gets the outcome and an edition of the statement.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Iterator
 from fractions import Fraction
@@ -19,8 +20,9 @@ from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.transforms.files import exists, join, write_anew
-from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.schemas.texts.formulas import formulas
+from tracecloak.transforms.files import exists, join, open_raw, write_anew
+from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, log_name
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 
 _LOG = logging.getLogger("tracecloak")
@@ -91,10 +93,20 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             balance,
             "there" if was_released_before and run.folder.read_signature() else "none",
             warnings=() if was_released_before else warnings,
+            formulas=_formulas(run),
         )
         for concern in run.concerns:
             outcome = concern.tell(run, outcome)
         return outcome
+
+
+def _formulas(run: Run) -> tuple[str, ...]:
+    """Returns the released activities that are formulas in a CSV; none where none is released."""
+    with contextlib.suppress(Exception):  # whatever a file system does
+        if exists(join(run.folder.final, log_name("csv"))):
+            with open_raw(join(run.folder.final, DFG_NAME)) as stream:
+                return tuple(formulas(json.load(stream)["activities"]))
+    return ()
 
 
 def _payer(run: Run) -> str:

@@ -87,6 +87,7 @@ class Outcome:
         n_left_out: For the operator: units of a window that are left out, as they counted in other
             windows; None: it is no release of a window, or was made before.
         warnings: For the operator: what the first records of its input say of it, see `FirstLook`.
+        formulas: Activities in its CSV that a spreadsheet takes for formulas.
     """
 
     folder: ReleaseFolder
@@ -99,6 +100,7 @@ class Outcome:
     signature: Signature = "none"
     n_left_out: int | None = None
     warnings: tuple[str, ...] = ()
+    formulas: tuple[str, ...] = ()
 
 
 class Concern:

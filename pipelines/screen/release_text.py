@@ -70,6 +70,9 @@ def release_rows(
         yield "records", share_text(outcome.tally) + where * bool(outcome.tally.n_rejects)
     if is_private and outcome.n_left_out:
         yield "left out", left_out_text(outcome.n_left_out)
+    if outcome.formulas:
+        names = f"{len(outcome.formulas)} activities begin as formulas of a spreadsheet do"
+        yield "formulas", f"{names}; the format spreadsheet has an apostrophe in front of them"
     signature = f"{folder}/{SIGNATURE_NAMES[0]}"
     if outcome.signature == "there":
         yield "signature", signature
@@ -200,5 +203,6 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
         "remaining": None
         if balance is None
         else {"epsilon": text(balance.remaining_epsilon), "delta": text(balance.remaining_delta)},
+        "names_like_formulas": list(outcome.formulas),
         "elapsed_s": round(elapsed_s, 3),
     }

@@ -174,7 +174,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     closed_vocabulary: bool = False
     """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
     message with another activity is a reject."""
-    max_trace_length: int = Field(50, ge=1, le=LONGEST_TRACE)
+    max_trace_length: int = Field(default=50, ge=1, le=LONGEST_TRACE)
     """Events of a case that count, public; those published after so many are dropped."""
     l2_clip: Exact | None = None
     """Largest L2 norm of one case's directly-follows counts, public: a case beyond it is scaled
@@ -237,7 +237,7 @@ class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
     runner: str = LOCAL
     """Local, for one machine, which keeps its state on disk, or a runner of Beam: FlinkRunner reads
     topics of Kafka, DataflowRunner reads Pub/Sub."""
-    shards: int | None = Field(None, ge=1, le=1 << 16)
+    shards: int | None = Field(default=None, ge=1, le=1 << 16)
     """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
     Local has one, whatever is given."""
 

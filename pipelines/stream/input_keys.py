@@ -35,7 +35,7 @@ class MessageKeys(MappedConfig):
     """Topic of Kafka, kafka://HOST:PORT/NAME, which is read from its oldest message on, or Pub/Sub
     topic, for which a new subscription is made, which sees what comes then. Without it,
     input_subscription is needed."""
-    message_schema: MessageSchema | None = Field(None, alias="schema")
+    message_schema: MessageSchema | None = Field(default=None, alias="schema")
     """Kind of the messages: avro, of schemas/files/event.avsc; json, objects; confluent-avro,
     confluent-json and confluent-protobuf, of schemas of a registry, in Confluent's frame. By
     default avro or json."""

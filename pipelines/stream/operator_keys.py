@@ -21,14 +21,14 @@ class OperatorConfig(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
 
-    operator_port: int | None = Field(None, ge=1, le=65535)
+    operator_port: int | None = Field(default=None, ge=1, le=65535)
     """Port that serves /healthz, /readyz and /metrics over HTTP; by default none."""
     operator_address: str = "127.0.0.1"
     """Address of that port. Probes from outside the machine or the pod need 0.0.0.0."""
     operator_names: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT] = ()
     """Names of hosts by which programs reach that port, such as ward.monitoring.svc, separated by
-    commas as a flag. Requests by other names than these and localhost are refused, so that no page
-    of the web reads the port; IP addresses, as of probes, are always accepted."""
+    commas as a flag; by default none. Requests by other names than these and localhost are refused,
+    so that no page of the web reads the port; IP addresses, as of probes, are always accepted."""
     health_file: str | None = None
     """File of JSON with the same health, written anew every 5 seconds; by default none."""
     metrics: str | None = None

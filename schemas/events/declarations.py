@@ -47,16 +47,16 @@ class Declaration(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    values: tuple[str, ...] | None = Field(None, min_length=1, max_length=MAX_VALUES)
+    values: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=MAX_VALUES)
     """All values that are released, as texts; any other counts as no value."""
     bounds: tuple[int | float, int | float] | None = None
     """Smallest and largest number that is released; numbers beyond count as the nearer of them."""
-    n_bins: int = Field(20, ge=1, le=MAX_VALUES)
+    n_bins: int = Field(default=20, ge=1, le=MAX_VALUES)
     """Into how many parts of equal width the bounds are divided; whole numbers that are fewer have
     one each. More bins are finer and have more noise."""
     whole: bool = False
     """Whether the numbers are whole; others are rounded to the nearest."""
-    column: str | None = Field(None, min_length=1)
+    column: str | None = Field(default=None, min_length=1)
     """Source column (or XES key); by default the attribute's name."""
 
     @pydantic.field_validator("values", mode="before")

@@ -13,7 +13,8 @@ _OPTION = re.compile(r"(?<![\w/])(\w++\s*+)=\s*+")
 _OPTION_VALUE = re.compile(r"'[^']{0,500}'|[^&;\s]+")
 # Words of SQL may be around an = as well, so most names must be next to it.
 _SECRET_OPTION = re.compile(
-    r"(?i)password|passwd|pwd|(?:secret|token|api_?key|access_?key|signature)\w*$|^sig$"
+    r"(?i)password|passwd|pwd|(?:secret|token|(?:api|access|account|private)_?key|signature)\w*$"
+    r"|^(?:sig|pass|passphrase)$"
 )
 SECRET_REFUSED = (
     "has a password in it, or a parameter that could be a secret, which lists of processes, the "

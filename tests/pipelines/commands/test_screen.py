@@ -123,12 +123,12 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
         {
             "status", "release_id", "folder", "manifest", "open_first", "method", "guarantee",
             "came_out", "usability", "operator_folder", "account", "charged", "remaining",
-            "elapsed_s",
+            "names_like_formulas", "elapsed_s",
         },
     ),
     "evaluate": (
         ["--log", "log.csv", "out", "--output", "e.json"],
-        {"report", "text", "numbers"},
+        {"report", "text", "numbers", "manifest_sha256"},
     ),
     "attack linkage": (
         ["log.csv", "--log", "log.csv", "--report", "l.json"],

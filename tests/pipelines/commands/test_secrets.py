@@ -16,7 +16,7 @@ URLS = (
     "https://h/x?token=hunter2",
     "host=h password=hunter2",
 )
-FILTERS = {"--where"}  # they have values of the log
+FILTERS = {"--where", "--query"}  # they have values of the log
 
 
 def command_lines() -> dict[str, set[str]]:
