@@ -119,55 +119,6 @@ def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:
         assert n_rows == 14 * 5
 
 
-def test_tables_are_tables_the_best_is_bold_and_lines_never_are() -> None:
-    for name in ("sepsis", "bpic2012"):
-        blocks = re.findall(r"(?:^\|.*\|$\n)+", PAGES[f"results/{name}.md"], re.MULTILINE)
-        assert len(blocks) == 3 * len(COMPARED.epsilons)
-        for block in blocks:
-            assert len({line.count("|") for line in block.splitlines()}) == 1
-        rows = [line.split("|") for line in blocks[0].splitlines()[2:]]
-        lines = [row for row in rows if "*" in row[1]]
-        assert [row[1].strip(" *") for row in lines] == [*LINES, "the log itself"]
-        assert not any("**" in cell for row in lines for cell in row)
-        is_bold = ["**" in row[3] for row in rows]
-        if name == "bpic2012":  # of which a distance of variants is not known for all
-            assert not any(is_bold)
-            continue
-        emds = [float(row[3].split("(")[0].replace("*", "")) for row in rows if row not in lines]
-        assert emds == sorted(emds)
-        assert is_bold[: len(emds)] == [emd == min(emds) for emd in emds]
-
-
-def test_the_page_above_them_has_its_tables() -> None:
-    page = results.with_tables((ROOT / "docs" / results.INDEX).read_text(encoding="utf-8"))
-    rows = list(rows_of(page))
-    links = {f"[{log.name}]({log.name}.md)" for log in COMPARED.logs}
-    assert {row[0] for row in rows} >= links
-    for log in COMPARED.logs:
-        if log.name == "bpic2012":  # whose distances take too large a table
-            continue
-        for epsilon in COMPARED.epsilons:
-            (row,) = (row for row in rows if row[:2] == [log.name, epsilon])
-            emds = {
-                release.method: quartiles[0]
-                for release in log.releases
-                if release.epsilon == epsilon
-                and release.kind == "variants"
-                and (quartiles := release.figures["variant_emd"]) is not None
-            }
-            assert float(row[3]) == pytest.approx(min(emds.values()), abs=6e-4)
-            assert emds[row[2]] == min(emds.values())
-            assert float(row[4]) == pytest.approx(emds["laplace-levels"], abs=6e-4)
-    assert "earth mover's distance" in page and "<!-- table" not in page
-    # What its first sentences say.
-    nearest = [
-        medians(name, "variant_emd")["sepsis"] for name in ("joint-variants", "auto-variants")
-    ]
-    assert [round(value, 2) for value in nearest] == [0.26, 0.26]
-    (of_bootstrap, _, _) = log_named("sepsis").lines[0].figures["variant_emd"] or (0, 0, 0)
-    assert round(of_bootstrap, 2) == 0.08 and log_named("sepsis").n_cases == 1050
-
-
 def test_the_figures_of_the_readme_are_those_of_the_json() -> None:
     table = {row[1].strip("`"): row[2] for row in rows_of((ROOT / "README.md").read_text())
              if len(row) == 3}  # fmt: skip
