@@ -64,15 +64,6 @@ owned_logs = st.builds(
 # --- the caps -------------------------------------------------------------------------------------
 
 
-def test_caps_by_hand():
-    traces = trace_batch({"c1": "A@0 canary@5 A@7 B@9", "c2": "B@1"})
-    bounds = ContributionBounds(vocabulary=("B", "A", "Z"), max_trace_length=3)
-    found = bounds.bound(traces, randomness())
-    assert found.vocabulary == ActivityVocabulary.of(["A", "B", "Z", OTHER])
-    assert read_cases(found) == {"c1": cases_of({"c": f"A@0 {OTHER}@5 A@7"})["c"],
-                                 "c2": cases_of({"c": "B@1"})["c"]}  # fmt: skip
-
-
 def test_no_caps_change_nothing():
     for individuals in (None, {"c1": "i", "c2": "i"}):
         traces = trace_batch({"c1": "A B A", "c2": "B"}, individuals=individuals)

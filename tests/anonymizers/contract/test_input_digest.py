@@ -142,35 +142,12 @@ def test_names_that_do_not_occur_do_not_matter() -> None:
     assert digest([traces.recode(wider)]) == digest([traces])
 
 
-def test_empty_batches_do_not_matter() -> None:
-    [traces] = table_1()
-    none = traces.take(np.zeros(0, np.int64))
-    assert digest([none, traces, none, *traces_of([])]) == digest([traces])
-
-
 # --- pieces ---------------------------------------------------------------------------------------
 
 
 def pieces() -> list[InputDigest]:
     [traces] = table_1()
     return [InputDigest.from_traces(traces.take(np.array([i])), release_key()) for i in range(6)]
-
-
-def test_merging_is_associative_commutative_and_has_a_zero() -> None:
-    a, b, c, *_ = pieces()
-    zero = InputDigest.merge(())
-    left = InputDigest.merge([InputDigest.merge([a, b]), c])
-    right = InputDigest.merge([a, InputDigest.merge([c, b])])
-    assert left.hex == right.hex == InputDigest.merge([c, b, a]).hex
-    assert InputDigest.merge([a, zero]).hex == InputDigest.merge([a]).hex == a.hex
-    assert zero.hex == "0" * 48
-
-
-def test_merging_leaves_the_pieces_as_they_are() -> None:
-    given_pieces = pieces()
-    before = [piece.hex for piece in given_pieces]
-    InputDigest.merge(given_pieces)
-    assert [piece.hex for piece in given_pieces] == before
 
 
 def test_sums_wrap_without_a_word() -> None:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.generators import answer_of, budget, explanation_of, spends_of
+from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting as Telling
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.groups import grouped_variants
 from tracecloak.anonymizers.groups.grouped_variants import (
@@ -163,17 +162,6 @@ def test_where_activities_stand_out_walks_are_as_without_groups(
 
 
 # --- what it costs --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_units", [1, 4])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(20)])
-def test_the_parts_add_up_to_the_budget(epsilon: Fraction, max_units: int) -> None:
-    [spend] = spends_of(GROUPED, epsilon, DELTA, max_units)
-    assert total([spend]) == (epsilon, DELTA) and spend.mechanism == "joint"
-    assert [block.what for block in spend.blocks][:2] == [
-        "joint-variants group ranks", "joint-variants ranks",
-    ]  # fmt: skip
-    assert "groups of activities" in explanation_of(GROUPED, epsilon, DELTA, max_units)
 
 
 class _Sums:

@@ -70,16 +70,6 @@ def test_what_is_found_is_what_plain_loops_find(
     assert found.tolist() == [keeps(case, template, n, within) for case in log]
 
 
-def test_an_example() -> None:
-    """An order, and an invoice after 3 days; one without; and one in which neither occurs."""
-    day = 86_400_000_000
-    log = [[("Order", 0), ("Invoice", 3 * day)], [("Order", 0), ("Pay", day)], [("Call", 0)]]
-    traces = batch(log)
-    assert cases_that_keep(traces, "response", "Order", "Invoice").tolist() == [True, False, True]
-    in_time = cases_that_keep(traces, "response", "Order", "Invoice", within_us=2 * day)
-    assert in_time.tolist() == [False, False, True]
-
-
 def test_an_activity_that_never_occurs_breaks_no_rule_that_needs_it_to() -> None:
     traces = batch([[("A", 0)], [("C", 0)]])
     assert cases_that_keep(traces, "precedence", "nowhere", "A").tolist() == [False, True]

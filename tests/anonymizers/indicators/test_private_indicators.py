@@ -5,15 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.support.indicator_logs import Case, Event, log_of
-from tests.support.keys import release_key
-from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.indicators.params import weighed_terms
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
-from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateIndicators()
 HOUR, FIRST_US = 3_600_000_000, 1_577_836_800_000_000  # 2020-01-01
@@ -22,36 +17,6 @@ EXAMPLES = range(len(METHOD.examples))
 
 def params_of(place: int) -> Any:
     return METHOD.Params(**METHOD.examples[place])
-
-
-def log() -> TraceBatch:
-    cases = []
-    for i in range(240):
-        begin = FIRST_US + i * 30 * HOUR
-        names = ("ABC", "AB", "AAB", "CB")[i % 4]
-        events = (
-            Event(name, begin + place * (i % 7) * HOUR, f"R{1 + i % 2}")
-            for place, name in enumerate(names)
-        )
-        cases.append(Case(tuple(events), "AB"[i % 2], str(i % 100)))
-    traces = log_of(cases)
-    values = traces.attributes
-    values["case:diagnosis"], values["case:age"] = values["case:kind"], values["case:amount"]
-    return traces
-
-
-def released(place: int, traces: list[TraceBatch]) -> Any:
-    params = params_of(place)
-    run = run_rounds(traces, METHOD, params, release_key())
-    return METHOD.products(run.decisions, params).by_name["indicators"].to_json()
-
-
-@pytest.mark.parametrize("place", EXAMPLES)
-def test_batches_and_those_without_cases_change_nothing(place: int) -> None:
-    whole = log()
-    none = whole.take(np.zeros(0, np.int64))
-    parts = [none, whole.take(np.arange(0, 240, 2)), none, whole.take(np.arange(1, 240, 2))]
-    assert released(place, parts) == released(place, [whole])
 
 
 def test_the_examples_take_every_round_and_kind_of_noise() -> None:
@@ -65,16 +30,6 @@ def test_the_examples_take_every_round_and_kind_of_noise() -> None:
         "cases", "throughput", "within", "rework", "frequency", "rule", "waiting", "amount",
         "workload",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("place", EXAMPLES)
-def test_the_parts_add_up_to_the_promise(place: int) -> None:
-    params = params_of(place)
-    spends = METHOD.spends(params)
-    assert sum((spend.epsilon for spend in spends), Fraction(0)) == Fraction(params.epsilon)
-    assert sum((spend.delta for spend in spends), Fraction(0)) == Fraction(params.delta)
-    names = [need.name for part in METHOD.parts(params) for need in part.needs]
-    assert len(set(names)) == len(names)
 
 
 # By an indicator: what one case changes of its sums, and what that is in lattice steps of one.

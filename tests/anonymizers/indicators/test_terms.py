@@ -187,14 +187,6 @@ def to_bins(measured: np.ndarray) -> np.ndarray:
     return np.rint(above - np.append(above[1:], 0)).astype(np.int64)
 
 
-@given(case_lists(8), st.integers(0, 8))
-def test_sums_of_parts_of_a_log_add_up(cases: list[Case], at: int) -> None:
-    one, other, whole = log_of(cases[:at]), log_of(cases[at:]), log_of(cases)
-    for term in TERMS:
-        together = term.count(one, KNOWN) + term.count(other, KNOWN)
-        assert together.tolist() == term.count(whole, KNOWN).tolist(), term.name
-
-
 def test_every_kind_of_term_is_there() -> None:
     kinds = Counter(type(term) for term in TERMS)
     assert kinds.keys() == {CasesOf, SumOf, CasesWith, BinsOf, EventsOf}

@@ -172,21 +172,6 @@ def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
     assert max(int((change**2).sum()) for change in found) == (2 * 1500) ** 2
 
 
-LOGS = st.lists(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6), max_size=8)
-
-
-@given(LOGS, st.integers(1, 4000), st.booleans(), st.integers(0, 8))
-def test_sums_do_not_depend_on_batches(log: list[Case], clip: int, is_pure: bool, cut: int) -> None:
-    counter = AttributeCounter(OF_EVENT, is_pure, clip)
-    parts = [
-        counter.count(traces_of(cases, OF_EVENT), {}, randomness().of_units)
-        for cases in (log[cut:], log[:cut])
-    ]
-    [whole] = [counter.count(traces_of(log, OF_EVENT), {}, randomness().of_units)]
-    assert ClippedCells.merge(parts) == ClippedCells.merge([whole])
-    assert ClippedCells.merge([]).weight == 0
-
-
 # --- counters -------------------------------------------------------------------------------------
 
 

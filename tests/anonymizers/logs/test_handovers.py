@@ -138,20 +138,6 @@ def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
     assert changed_handovers(4, 2, is_pure=True)[0].l1 == 6
 
 
-LOGS = st.lists(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6), max_size=8)
-
-
-@given(LOGS, st.integers(1, 4000), st.booleans(), st.integers(0, 8))
-def test_sums_do_not_depend_on_batches(log: list[Case], clip: int, is_pure: bool, cut: int) -> None:
-    counter = HandoverCounter(OWN, is_pure, clip)
-    parts = [
-        counter.count(traces_of(cases), {}, randomness().of_units)
-        for cases in (log[cut:], log[:cut])
-    ]
-    whole = counter.count(traces_of(log), {}, randomness().of_units)
-    assert ClippedCells.merge(parts) == ClippedCells.merge([whole])
-
-
 def test_a_counter_looks_at_what_was_bought() -> None:
     """Other activities are one, cases are cut, and the clip is the bought one by the root of 2."""
     decisions: Any = {

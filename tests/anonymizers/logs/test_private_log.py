@@ -407,26 +407,6 @@ def test_no_case_is_copied() -> None:
     assert len(set(made.times.tolist()) & set(log.times.tolist())) <= 2
 
 
-class Keeping(PrivateLog):
-    """Remembers what it generated from."""
-
-    given: tuple[Any, ...] = ()
-
-    def generate(self, piece: int, n_pieces: int, *given: Any) -> TraceBatch:
-        self.given = given
-        return super().generate(piece, n_pieces, *given)
-
-
-def test_pieces_make_one_log() -> None:
-    method = Keeping()
-    params = params_of(epsilon="5", attributes=ATTRIBUTES)
-    [whole] = anonymise([hospital(300)], method, params, release_key(), "r", "c").traces
-    pieces = [METHOD.generate(piece, 4, *method.given) for piece in range(4)]
-    assert min(piece.n_cases for piece in pieces) > 50
-    rows = [row for piece in pieces for row in piece.to_rows().to_pylist()]
-    assert sorted(map(repr, rows)) == sorted(map(repr, whole.to_rows().to_pylist()))
-
-
 @pytest.mark.parametrize("changes", [{}, {"delta": "0", "l2_clip": None}])
 def test_nothing_is_released_of_an_empty_log_but_noise(changes: dict[str, Any]) -> None:
     params = params_of(**changes)

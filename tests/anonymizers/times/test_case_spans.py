@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import pickle
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -35,7 +34,6 @@ from tracecloak.anonymizers.times.case_spans import (
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -93,12 +91,6 @@ def test_cases_are_counted_by_time(log, unit):
     assert counts_of(log) == naive(log)
 
 
-def test_counts_by_hand():
-    log = {"one": "A", "tie": "A@0 B@0", "hour": "A@0 B@7 X@60", "also": "B@3 A@63"}
-    found = counts_of(log)
-    assert (found[0], found[bin_of(60 * MINUTE)], sum(found)) == (1, 2, 3)
-
-
 def test_times_are_working_times_within_the_range():
     calendar = WorkingCalendar("UTC", (0, 1, 2, 3, 4), 9, 17)
     friday = TimeRange.of_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
@@ -122,19 +114,6 @@ def test_times_are_working_times_within_the_range():
     # Two working days are two ticks of a grid of days, apart by one: the bin above no time.
     assert found("day", 9, 3 * 24 + 9) == found("day", 0, 3 * 24) == 1
     assert found("day", 9, 16) == found("hour", 9, 9) == 0
-
-
-@given(event_logs(max_events=25, activities="ABX"), st.integers(1, 4))
-def test_pieces_add_up(log, n_pieces):
-    traces = public(log)
-    counter: CaseSpans = pickle.loads(pickle.dumps(COUNTER))  # noqa: S301
-    pieces = [
-        counter.count(traces.take(np.arange(i, traces.n_cases, n_pieces)), {}, randomness())
-        for i in range(n_pieces)
-    ]
-    merged = counter.kind.merge(pieces)
-    assert merged == counter.count(traces, {}, randomness())
-    assert decode(encode(merged)) == merged
 
 
 def test_what_was_bought_is_counted_in():
@@ -316,12 +295,6 @@ def test_noise_alone_puts_few_cases_into_bins_of_years():
         alone = np.where(noisy > 1.5 * math.sqrt(variance_of(noise)), noisy, 0)
         control.append(alone[far:].sum() / alone.sum())
     assert np.mean(kept) < 0.5 * np.mean(control) and np.mean(control) > 0.002
-
-
-def test_decisions_travel():
-    decided = decided_on({"c": "A@0 B@60"})
-    ranks = np.linspace(0, 0.999, 50)
-    assert np.array_equal(spans_at(decode(encode(decided)), ranks), spans_at(decided, ranks))
 
 
 def test_noise_leaves_most_of_the_shares_and_more_of_it_errs_more():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -114,19 +113,6 @@ def naive(log: Log) -> list[int]:
 def test_cases_are_counted_by_class_period_and_time(log, unit):
     log = [(case, name, time // MINUTE * unit) for case, name, time in log]
     assert counts_of(log) == naive(log)
-
-
-@given(event_logs(max_events=25, activities="ABX"), st.integers(1, 4))
-def test_pieces_add_up(log, n_pieces):
-    traces = public(log)
-    counter: CaseTables = pickle.loads(pickle.dumps(COUNTER))  # noqa: S301
-    pieces = [
-        counter.count(traces.take(np.arange(i, traces.n_cases, n_pieces)), DECISIONS, randomness())
-        for i in range(n_pieces)
-    ]
-    merged = counter.kind.merge(pieces)
-    assert merged == counter.count(traces, DECISIONS, randomness())
-    assert decode(encode(merged)) == merged
 
 
 OTHERS: list[Event] = [("o", "A", 0), ("o", "B", 5), ("p", "B", 0), ("q", "X", 0), ("q", "X", DAY)]

@@ -265,30 +265,6 @@ def test_a_range_of_one_tick_is_enough():
     assert (made.times == 10**6).all()
 
 
-@given(lengths_of_cases, st.integers(1, 5), st.integers(0, 10**9), st.sampled_from(sorted(GRIDS)))
-def test_stamps_do_not_depend_on_the_number_of_pieces(lengths, n_pieces, first, name):
-    grid = GRIDS[name]
-    traces, numbers = traces_of(lengths), first + np.arange(len(lengths))
-    sums = np.arange(0, grid.n_ticks, 1 + grid.n_ticks // 9)
-    timing = timing_of(
-        grid,
-        durations_of(grid.n_ticks, 0, 4, 7, 8, 9),
-        spans_of(grid.n_ticks, 0, 5, 7, 9, 11),
-        sums_of(sums[:0], sums, sums[::3], sums[1::3]),
-    )
-    whole = timed(traces, numbers, timing, randomness())
-    for piece in range(n_pieces):
-        rows = np.arange(piece, len(lengths), n_pieces)
-        made = timed(traces.take(rows), numbers[rows], timing, randomness())
-        assert np.array_equal(made.times, whole.take(rows).times)
-    # The stamps that the traces come with do not matter, the number of the case does.
-    again = timed(replace(traces, times=traces.times * 3), numbers, timing, randomness())
-    assert np.array_equal(again.times, whole.times)
-    if len(lengths) > 2 and grid.granularity not in ("hour", "day"):
-        others = timed(traces, numbers + 1, timing, randomness())
-        assert not np.array_equal(others.times, whole.times)
-
-
 @pytest.mark.parametrize("name", GRIDS)
 def test_periods_decide_when_cases_of_a_class_start(name):
     """Of A those of one event are of the last period, the others of the first; B the other way.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
@@ -25,7 +24,6 @@ from tracecloak.anonymizers.times.pair_times import (
     PairTimes,
     changed_times,
     clip_of,
-    clipped_times,
     decide_pair_times,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
@@ -86,30 +84,6 @@ def naive(log: Log, *, is_pure: bool) -> list[int]:
 def test_sums_are_those_of_a_loop(is_pure, log, unit):
     log = [(case, name, time // MINUTE * unit) for case, name, time in log]
     assert sums_of(log, is_pure=is_pure) == naive(log, is_pure=is_pure)
-
-
-def test_a_case_by_hand():
-    """A clip of 100: 30 and 40 fit, with a norm of 50; 300 and 400 are scaled to 60 and 80."""
-    own, pairs = np.array([0, 0, 0, 1, 1]), np.array([2, 5, 2, 2, 5])
-    ticks = np.array([10, 40, 20, 300, 400])
-    keys, sums = clipped_times(ticks, own, pairs, (2, 9), 100, is_pure=False)
-    assert keys.tolist() == [2, 5]
-    assert sums.tolist() == [30 * 1024 // 100 + 614, 40 * 1024 // 100 + 819]
-    _, sums = clipped_times(ticks, own, pairs, (2, 9), 100, is_pure=True)
-    assert sums.tolist() == [30 * 1024 // 100 + 438, 40 * 1024 // 100 + 585]
-
-
-@given(event_logs(max_events=25, activities="ABX"), st.integers(1, 4), st.booleans())
-def test_pieces_add_up(log, n_pieces, is_pure):
-    traces = public(log)
-    counter: PairTimes = pickle.loads(pickle.dumps(PairTimes(ALWAYS, is_pure)))  # noqa: S301
-    pieces = [
-        counter.count(traces.take(np.arange(i, traces.n_cases, n_pieces)), DECISIONS, randomness())
-        for i in range(n_pieces)
-    ]
-    merged = counter.kind.merge(pieces)
-    assert merged == counter.count(traces, DECISIONS, randomness())
-    assert decode(encode(merged)) == merged
 
 
 OTHERS: list[Event] = [("o", "A", 0), ("o", "B", 5), ("p", "B", 0), ("q", "X", 0), ("q", "X", DAY)]

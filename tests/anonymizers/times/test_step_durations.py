@@ -8,7 +8,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-import pickle
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
@@ -56,7 +55,6 @@ from tracecloak.anonymizers.times.time_bins import (
     without_longest,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -289,18 +287,6 @@ def test_noise_that_cannot_be_drawn_is_refused():
 
 
 # --- the counters ---------------------------------------------------------------------------------
-
-
-@given(event_logs(max_events=25, activities="ABX"), st.integers(1, 4))
-def test_pieces_add_up(log, n_pieces):
-    traces = public(log)
-    parts = [traces.take(np.arange(i, traces.n_cases, n_pieces)) for i in range(n_pieces)]
-    for counter in (StepDurations(ALWAYS, 5, 1500, UNITS), StepNorms(ALWAYS, 5)):
-        counter = pickle.loads(pickle.dumps(counter))  # noqa: S301
-        pieces = [counter.count(part, EVERY, randomness()) for part in parts]
-        merged: Any = counter.kind.merge(pieces)
-        assert merged == counter.count(traces, EVERY, randomness())
-        assert decode(encode(merged)) == merged
 
 
 @given(event_logs(max_events=25, activities="ABX"))

@@ -82,12 +82,6 @@ def test_borders_below_a_second_are_those_of_a_loop(n_bins, n_seconds, second):
     assert (np.abs(borders - expected) <= 1 + 1e-9 * np.array(expected)).all()
 
 
-def test_borders_below_a_second_by_hand():
-    """A factor of 1,000 below a second has as many bins as a factor of 10 above it."""
-    assert time_borders(6, 10**7, 1000).tolist() == [1, 1000, 10**4, 10**5, 10**6]
-    assert time_borders(5, 10**8, 10**6).tolist() == [1, 1000, 10**6, 10**7]
-
-
 # --- how many -------------------------------------------------------------------------------------
 
 
@@ -269,20 +263,6 @@ def test_times_are_those_of_a_loop_and_do_not_fall_with_their_rank(drawn, ranks)
         if np.abs(ends - rank).min() > 1e-8:  # else rounding decides on the bin
             expected = naive_time(shares, rank, borders.tolist(), n_ticks)
             assert time == pytest.approx(expected, rel=1e-5, abs=1)
-
-
-def test_times_by_hand():
-    borders = np.array([1, 100, 10_000])
-    ranks = np.array([0, 0.2, 0.3, 0.4, 0.45, 0.5, 0.99999])
-    # A quarter takes no time; a bin whose neighbours are empty is even in the logarithm.
-    found = times_of([1, 0, 3, 0], ranks, borders, 10**6)
-    place = (ranks[2:] - 0.25) / 0.75
-    assert found.tolist() == [0, 0, *(np.floor(100 * 100**place)).astype(int).tolist()]
-    # Beyond the last bin there is nothing, so half of it lies before the middle.
-    found = times_of([0, 0, 1, 1], np.array([0.5, 0.75]), borders, 10**6)
-    slope = -0.5
-    middle = (1 - slope / 2 - math.sqrt((1 - slope / 2) ** 2 + slope)) / -slope
-    assert found.tolist() == [10_000, math.floor(10_000 * 100**middle)] and middle < 0.45
 
 
 def test_the_least_and_the_largest_rank_fall_into_bins_that_have_some():

@@ -18,7 +18,6 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting, Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs
@@ -73,19 +72,6 @@ def mined(counts: dict[Variant, int], params: ProcessTreeParams, keyed: Randomne
 
 
 # --- what is spent --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("example", METHOD.examples)
-def test_the_parts_add_up_to_epsilon_and_delta(example: dict[str, Any]) -> None:
-    params = ProcessTreeParams(**example)
-    assert total(METHOD.spends(params)) == params.budget
-    guarantee = METHOD.guarantee(params)
-    assert (guarantee.epsilon, guarantee.delta) == (float(params.epsilon), float(params.delta))
-    parts = list(params.spending.means)
-    names = [said.split(":")[0] for said in METHOD.explain(params)]
-    assert names == [*parts, "all"] if params.delta else names == parts
-    ends = ["ends"] if params.ends_share else []
-    assert parts[-2 - len(ends) :] == [*ends, "selection", "fitness"]
 
 
 def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -> None:

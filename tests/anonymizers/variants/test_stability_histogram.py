@@ -30,7 +30,6 @@ from tests.support.privacy_loss import ONE, discrete_laplace, truncated_laplace
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.generator import log_of
@@ -434,11 +433,6 @@ def test_a_log_without_cases_releases_nothing() -> None:
         [batch] = made.traces
         assert batch.n_cases == batch.n_events == 0
         assert batch.to_rows().num_rows == 0
-
-
-def test_the_one_part_is_the_whole_budget() -> None:
-    params = params_of("1.5", delta="1e-7")
-    assert total(METHOD.spends(params)) == (Fraction(3, 2), Fraction(1, 10**7))
 
 
 # --- the log that it describes --------------------------------------------------------------------

@@ -378,12 +378,6 @@ def test_threads_together_merge_what_one_merges():
 lengths_lists = st.lists(st.integers(0, 5), max_size=8)
 
 
-def test_ranges_by_hand():
-    found = ranges(np.array([10, 3, 7]), np.array([2, 0, 3]))
-    assert found.tolist() == [10, 11, 7, 8, 9] and found.dtype == np.int64
-    assert ranges(np.zeros(0, np.int64), np.zeros(0, np.int64)).tolist() == []
-
-
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-9, 2**40), st.integers(0, 5)), max_size=8))
 def test_ranges_are_those_of_a_loop(pairs):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,15 +18,6 @@ def ranks_of(rows: list[tuple[int, int, int]]) -> CaseRanks:
     groups = np.array([row[0] for row in rows], np.int64)
     identities = np.array([row[1:] for row in rows], np.uint64).reshape(-1, 2)
     return CaseRanks.of(groups, identities)
-
-
-def test_ranks_by_hand():
-    ranks = ranks_of([(2, 1, 0), (0, 5, 0), (2, 0, 1), (0, 4, 9)])
-    assert ranks.groups.tolist() == [0, 0, 2, 2]
-    assert ranks.cases.to_pylist() == [
-        struct.pack("<QQ", *w) for w in [(4, 9), (5, 0), (0, 1), (1, 0)]
-    ]
-    assert ranks.weight == 4 and ranks.cases.type == pa.binary(16)
 
 
 @settings(deadline=None)

@@ -264,21 +264,6 @@ def test_many_bad_stamps_cost_only_themselves():
     assert read([f"{text}Z" for text in texts]) == expected
 
 
-def test_offsets_of_one_column_may_differ_and_may_be_absent():
-    texts = [
-        "2021-07-01T12:00:00Z",
-        "2021-07-01T12:00:00",
-        "2021-07-01T12:00:00-05:00",
-        "2021/07/01",
-    ]
-    assert read(texts, time_zone=BERLIN) == [
-        "2021-07-01T12:00:00",
-        "2021-07-01T10:00:00",
-        "2021-07-01T17:00:00",
-        "2021-06-30T22:00:00",
-    ]
-
-
 def test_text_may_come_as_bytes_or_views():
     expected = ["2021-01-02T00:00:00", None]
     assert read(pa.array([b"2021-01-02", b"\xff2021-01-02"])) == expected
@@ -287,28 +272,6 @@ def test_text_may_come_as_bytes_or_views():
 
 
 # --- zones ----------------------------------------------------------------------------------------
-
-
-def test_of_a_repeated_hour_the_first_is_meant_and_of_a_skipped_one_its_end():
-    texts = [
-        "2021-10-31T02:30:00",  # 02:00 to 03:00 comes twice: the first is summer time
-        "2021-10-31T03:00:00",
-        "2021-03-28T01:59:59.999999",
-        "2021-03-28T02:00:00",  # does not exist: the clock jumps to 03:00 at 01:00 UTC
-        "2021-03-28T02:59:59.999999",
-        "2021-03-28T03:00:00",
-    ]
-    expected = [
-        "2021-10-31T00:30:00",
-        "2021-10-31T02:00:00",
-        "2021-03-28T00:59:59.999999",
-        "2021-03-28T01:00:00",
-        "2021-03-28T01:00:00",
-        "2021-03-28T01:00:00",
-    ]
-    assert read(texts, time_zone=BERLIN) == expected
-    typed = pa.array([datetime.fromisoformat(text) for text in texts])
-    assert read(typed, time_zone=BERLIN) == expected
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../secret", "UTC+1", "Europe\0"])
@@ -425,15 +388,6 @@ def test_a_stamp_in_any_notation_is_read_back_exactly(rows, place):
     texts.insert(place, "2021-02-30T00:00:00Z")
     expected.insert(place, None)
     assert read_us(texts) == expected
-
-
-@settings(deadline=None)
-@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31)), st.integers(0, 6))
-def test_shorter_fractions_are_read_back_exactly(stamp, digits):
-    coarse = stamp.replace(microsecond=stamp.microsecond // 10 ** (6 - digits) * 10 ** (6 - digits))
-    fraction = f".{stamp.microsecond:06}"[: digits + 1] if digits else ""
-    text = f"{stamp.year:04}{stamp:-%m-%dT%H:%M:%S}{fraction}"
-    assert read_us([text]) == [us_of(coarse)]
 
 
 @st.composite
@@ -645,13 +599,6 @@ def test_what_does_not_fit_the_format_is_rejected_alone(text, tail):
     texts = [good, text + fraction if text else text, good]
     found = read(texts, timestamp_format="%Y-%m-%d %H:%M:%S" + tail, time_zone=BERLIN)
     assert found == ["2021-07-01T10:00:00", None, "2021-07-01T10:00:00"]
-
-
-@pytest.mark.parametrize("tail", ["", ".%f"])
-@pytest.mark.parametrize("day", ["2021-02-30", "2021-02-29", "2021-04-31"])
-def test_a_day_that_does_not_exist_is_rejected_in_a_format_too(day, tail):
-    text = f"{day} 00:00:00" + (".0" if tail else "")
-    assert read([text], timestamp_format="%Y-%m-%d %H:%M:%S" + tail) == [None]
 
 
 @pytest.mark.parametrize("tail", ["", ".%f"])

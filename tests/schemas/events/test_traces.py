@@ -48,16 +48,6 @@ def steps(text: str) -> list[tuple[str, int]]:
 # --- from events ----------------------------------------------------------------------------------
 
 
-def test_cases_are_put_together_by_hand():
-    traces = TraceBatch.from_events([event_batch(EXAMPLE)])
-    assert traces.case_ids.to_pylist() == ["c1", "c2", "c3"]
-    assert traces.offsets.tolist() == [0, 4, 5, 7]
-    assert traces.vocabulary.names.to_pylist() == ["A", "B", "C"]
-    assert traces.activities.tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert traces.times.tolist() == [m * MINUTE for m in (0, 5, 5, 7, 3, 1, 9)]
-    assert (traces.n_cases, traces.n_events) == (3, 7)
-
-
 def test_equal_stamps_keep_the_order_of_their_indexes_and_not_of_their_rows():
     events = [("c", name, 0) for name in "DBCA"] + [("c", "E", -1)]
     batch = event_batch(events, index=[30, 10, 20, 40, 50])
@@ -108,11 +98,6 @@ def test_no_events_are_no_cases(batches):
     assert read_cases(traces.take(np.zeros(0, np.int64))) == {}
 
 
-def test_empty_batches_among_others_do_not_matter():
-    batches = [event_batch([]), event_batch(EXAMPLE), event_batch([])]
-    assert read_cases(TraceBatch.from_events(batches)) == cases_of(EXAMPLE)
-
-
 def test_one_event_is_a_case():
     traces = TraceBatch.from_events([event_batch({"only": "A@3"})])
     assert read_cases(traces) == {"only": [("A", 3 * MINUTE)]}
@@ -155,14 +140,6 @@ def test_ids_and_further_columns_that_no_event_has_are_left_behind():
 
 
 # --- properties of a batch ------------------------------------------------------------------------
-
-
-def test_durations_starts_and_lengths_by_hand():
-    traces = trace_batch(EXAMPLE)
-    assert traces.durations.tolist() == [m * MINUTE for m in (0, 5, 0, 2, 0, 0, 8)]
-    assert traces.starts.tolist() == [0, 3 * MINUTE, MINUTE]
-    assert traces.lengths.tolist() == [4, 1, 2]
-    assert traces.is_first.tolist() == [True, False, False, False, True, True, False]
 
 
 @settings(deadline=None)

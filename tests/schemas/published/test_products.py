@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, without_kinds
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -121,12 +120,6 @@ def test_nothing_released_is_a_table_of_the_same_columns() -> None:
     assert variants.n_cases == variants.n_variants == 0
     assert variants.to_json() == {"activities": [], "variants": []}
     assert durations.to_json() == {"durations": []}
-
-
-def test_products_survive_the_wire() -> None:
-    assert decode(encode(VARIANTS)).to_table().equals(VARIANTS.to_table())
-    assert decode(encode(DURATIONS)).to_table().equals(DURATIONS.to_table())
-    assert encode(decode(encode(DURATIONS))) == encode(DURATIONS)
 
 
 # --- Read back from JSON --------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 NAMES = pa.array(list("ABCDEFGH"), pa.string())
@@ -143,9 +142,3 @@ def test_selections_of_them_have_none_either(rows):
     taken = PLAIN.take(np.array(rows, np.int64))
     assert taken.lows is None and taken.highs is None
     assert taken.to_table().to_pylist() == [{**ROWS[row], "kind": "modelled"} for row in rows]
-
-
-def test_they_survive_the_wire():
-    back = decode(encode(PLAIN))
-    assert back.lows is None and back.highs is None
-    assert back.to_table().equals(PLAIN.to_table())

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import MINUTE, Log, cases_of, event_logs, plain, read_pairs, trace_batch
-from tracecloak.schemas.arrays.columnar import decode, encode
+from tests.support.logs import MINUTE, Log, cases_of, event_logs, read_pairs, trace_batch
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -210,24 +209,6 @@ def test_cells_of_a_wide_vocabulary_stay_apart():
         (3_000_000, 2_999_999, 0),
     ]
     assert flows.values.tolist() == [10 * n] * 3
-
-
-@given(st.lists(event_logs(max_events=8), max_size=4), st.randoms(use_true_random=False))
-def test_merges_in_any_order_give_the_whole(logs, random):
-    logs = [[(f"{i}-{case}", *rest) for case, *rest in log] for i, log in enumerate(logs)]
-    whole = trace_batch(list(itertools.chain(*logs)), "ABC")
-    grid, edges = np.array([2, 3, 5, 9]), np.array([MINUTE])
-    for count in (
-        lambda traces: ClippedFlows.from_traces(traces, 20, 10, edges),
-        lambda traces: CaseNorms.from_traces(traces, grid, edges),
-    ):
-        pieces = [count(trace_batch(log, "ABC")) for log in logs]
-        random.shuffle(pieces)
-        kind = type(count(whole))
-        assert kind.merge(pieces) == count(whole)
-        assert kind.merge([kind.merge(pieces[:2]), kind.merge(()), *pieces[2:]]) == count(whole)
-        assert plain(kind.merge(())) == plain(count(trace_batch([], "ABC")))
-        assert plain(decode(encode(count(whole)))) == plain(count(whole))
 
 
 def test_values_are_equal_if_their_cells_are():

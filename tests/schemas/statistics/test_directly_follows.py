@@ -11,23 +11,6 @@ from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
-def test_pairs_by_hand():
-    traces = trace_batch({"c1": "A B B C", "c2": "A B", "c3": "C"})
-    graph = DirectlyFollows.from_traces(traces)
-    assert read_pairs(graph, traces.vocabulary) == {
-        ("A", "B"): 2,
-        ("B", "B"): 1,
-        ("B", "C"): 1,
-        ("B", "■"): 1,
-        ("C", "■"): 2,
-        ("▶", "A"): 2,
-        ("▶", "C"): 1,
-    }
-    assert graph.sources.tolist() == [0, 1, 1, 1, 2, 3, 3]
-    assert graph.targets.tolist() == [1, 1, 2, 4, 4, 0, 2]
-    assert graph.weight == 7
-
-
 @settings(deadline=None)
 @given(event_logs())
 def test_pairs_are_those_of_a_loop(log):

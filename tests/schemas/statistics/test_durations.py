@@ -65,12 +65,6 @@ def test_an_index_tells_where_each_pair_stands(rows):
     assert counted.tolist() == table.counts.tolist()
 
 
-@given(pairs, st.integers(0, 30))
-def test_pieces_merge_into_the_table_of_all(rows, cut):
-    whole = DurationTable.merge([table_of(rows[:cut]), table_of(rows[cut:])])
-    assert whole == table_of(rows)
-
-
 def test_many_pairs_are_counted_as_few_are():
     """Enough of them to be packed into one key, and to be sorted by it."""
     rng = np.random.default_rng(5)
@@ -105,14 +99,6 @@ def search(segments: list[list[int]], queries: list[tuple[int, int]]) -> list[in
     found = DurationIndex(offsets, flat).search(asked[:, 0], asked[:, 1])
     assert offsets.tolist() == kept.tolist()
     return found.tolist()
-
-
-def test_search_by_hand():
-    segments = [[1, 3, 3, 9], [], [2]]
-    queries = [(0, 0), (0, 1), (0, 3), (0, 8), (0, 9), (1, 5), (2, 1), (2, 2), (2, 99)]
-    assert search(segments, queries) == [0, 1, 3, 3, 4, 4, 4, 5, 5]
-    assert search(segments, []) == []
-    assert search([[]], [(0, 1)]) == [0]
 
 
 @settings(deadline=None)

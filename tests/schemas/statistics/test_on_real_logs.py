@@ -152,12 +152,6 @@ def test_both_files_of_sepsis_tell_the_same_log(logs_folder):
     assert found[0] == found[1]
 
 
-def test_the_number_of_shards_changes_nothing(logs_folder):
-    one, many = (counted(logs_folder, "Sepsis", n) for n in (1, 37))
-    assert len(many.traces) == 37
-    assert one.variants == many.variants and one.pairs == many.pairs
-
-
 def test_an_automaton_accepts_the_log_and_nothing_else(logs_folder):
     log = counted(logs_folder, "Sepsis")
     automaton = Dafsa.from_variants(log.variants)

@@ -268,21 +268,6 @@ def test_pairs_of_a_wide_vocabulary_stay_apart() -> None:
     }
 
 
-@given(event_logs())
-def test_parts_merge_to_the_whole(log: Log) -> None:
-    traces = trace_batch(log, "ABC")
-    whole = plain(ActivityRelations.from_traces(traces))
-    parts = [
-        ActivityRelations.from_traces(traces.take(np.arange(first, traces.n_cases, 3)))
-        for first in range(3)
-    ]
-    assert plain(ActivityRelations.merge(parts)) == whole
-    assert plain(ActivityRelations.merge([ActivityRelations.merge(parts[:2]), parts[2]])) == whole
-    assert plain(ActivityRelations.merge([parts[2], ActivityRelations.merge(()), *parts[:2]])) == (
-        whole
-    )
-
-
 Fn = MergeStatisticsFn
 
 

@@ -57,18 +57,6 @@ def test_counts_of_equal_names_are_added_in_the_order_of_their_bytes(
     assert list(read(counted(pairs)).items()) == list(added(pairs).items())
 
 
-@given(entries, st.integers(0, 12), st.integers(0, 12))
-def test_merging_is_addition_in_any_order(
-    pairs: list[tuple[str, int]], one: int, other: int
-) -> None:
-    first, second = sorted((one, other))
-    pieces = [counted(pairs[:first]), counted(pairs[first:second]), counted(pairs[second:])]
-    whole = counted(pairs)
-    assert ActivityCounts.merge(pieces) == ActivityCounts.merge(pieces[::-1]) == whole
-    nested = ActivityCounts.merge([ActivityCounts.merge(pieces[:2]), pieces[2]])
-    assert encode(nested) == encode(whole)
-
-
 def test_nothing_merges_to_nothing() -> None:
     none = ActivityCounts.merge([])
     assert none.weight == 0
@@ -104,14 +92,6 @@ def code_lists(variants: VariantHistogram) -> list[list[int]]:
         variants.codes[first:last].tolist()
         for first, last in zip(variants.offsets[:-1], variants.offsets[1:], strict=True)
     ]
-
-
-def test_variants_by_hand():
-    variants = VariantHistogram.from_traces(trace_batch(LOG))
-    # In the order of their codes, the shorter of two beginnings first.
-    assert code_lists(variants) == [[0, 1], [0, 1, 2], [0, 2], [1]]
-    assert variants.counts.tolist() == [1, 2, 1, 1]
-    assert (variants.n_variants, variants.n_cases, variants.weight) == (4, 5, 4)
 
 
 @settings(deadline=None)
