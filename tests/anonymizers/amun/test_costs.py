@@ -12,8 +12,6 @@ from tests.support.paper_log import DAY_US, table_1, traces_of
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.amun.costs import (
-    cost_in_cases,
-    cost_in_times,
     moves_per_transition,
     noise_in_ranges,
 )
@@ -112,18 +110,6 @@ def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon:
     assert np.mean(gained) == pytest.approx(moves_per_transition(params), abs=4 * deviation)
 
 
-def test_the_noise_of_oversampling_can_be_chosen_beside_the_profile() -> None:
-    own = AmunParams(mode="oversampling", oversampling_epsilon="proposition_a6")
-    paper = AmunParams(mode="oversampling", profile="paper")
-    assert own.epsilon_d == paper.epsilon_d < AmunParams(mode="oversampling").epsilon_d / 4
-    other = AmunParams(mode="oversampling", profile="paper", oversampling_epsilon="epsilon_d")
-    assert other.epsilon_d == AmunParams(profile="paper").epsilon_d == epsilon_of_counts(0.3)
-    for mode in ("sampling", "filtering"):
-        assert AmunParams(mode=mode, oversampling_epsilon="proposition_a6").epsilon_d == (
-            epsilon_of_counts(0.3)
-        )
-
-
 # --- what is said beforehand ----------------------------------------------------------------------
 
 
@@ -178,34 +164,3 @@ def test_no_time_has_a_larger_scale_than_is_said(profile: str, g: float, zero_pr
         ranges = (largest - smallest)[table.groups] * tick
         assert (scales <= said * ranges * (1 + 1e-6)).all()
         assert (scales > 0).any()
-
-
-def test_the_sentences_follow_the_parameters() -> None:
-    def of(**given: object) -> AmunParams:
-        return AmunParams.model_validate({"guessing_advantage": 0.2, **given})
-
-    assert "at most 1.2 are copied" in cost_in_cases(of(mode="oversampling"))
-    assert "n + 5.62 T" in cost_in_cases(of(mode="oversampling", profile="paper"))
-    assert "0.6 are copied and 0.6 deleted" in cost_in_cases(of())
-    assert "within 600 s are dropped" in cost_in_cases(of(mode="filtering"))
-    assert "within 10 s are dropped" in cost_in_cases(of(mode="filtering", profile="paper"))
-    assert "dropped" not in cost_in_cases(of())
-    assert "1.43 times the range" in cost_in_times(of())
-    assert "1.23 times the range" in cost_in_times(of(profile="paper"))
-    assert "1.23 times the length of the longest case times the range" in (
-        cost_in_times(of(profile="paper", correlated_times=True))
-    )
-    by_compression = {
-        "noise": "at most half of that noise",
-        "shifts": "at most half of that noise",
-        "equation_4": "multiplies every step",
-        "starts": "leaves all of that noise",
-        "none": "leaves all of that noise",
-    }
-    for compression, said in by_compression.items():
-        assert said in cost_in_times(of(compression=compression))
-    assert "1.8 are copied" in cost_in_cases(of(mode="oversampling", profile="tables"))
-    assert "0.9 are copied and 0.4 deleted" in cost_in_cases(of(profile="tables"))
-    assert "turned around" in cost_in_times(of(profile="tables"))
-    assert "turned around" not in cost_in_times(of())
-    assert Amun().costs(of()) == (cost_in_cases(of()), cost_in_times(of()))

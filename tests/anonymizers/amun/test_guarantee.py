@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
-from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_oversampling, epsilon_of_prior
+from tracecloak.anonymizers.amun.guessing_advantage import epsilon_of_prior
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -143,27 +142,6 @@ def test_oversampling_never_lowers_a_count_and_says_so() -> None:
     assert max(sizes) > 5
 
 
-@pytest.mark.parametrize(("g", "allowed"), [(0.2, "0.6444"), (0.3, "0.7970")])
-def test_oversampling_by_the_authors_epsilon_says_which_advantage_the_paper_gives_it(
-    g: float, allowed: str
-) -> None:
-    """Equation 9 by hand: with e^-epsilon_d = ((1 - g) / (1 + g))², it is 1 - e^-epsilon_d (1 - g).
-
-    The epsilon that the paper proves is that of its own profile, which says nothing of the kind.
-    """
-    unseen = ((1 - g) / (1 + g)) ** 2
-    assert f"{1 - unseen * (1 - g):.4f}" == allowed
-    said = guarantee(mode="oversampling", profile="reference", guessing_advantage=g).reality
-    assert f"guessing advantage of {allowed}" in said
-    assert f"would have to be {epsilon_of_oversampling(g):.4f}" in said
-    for other in (
-        guarantee(mode="oversampling", profile="paper", guessing_advantage=g),
-        guarantee(mode="sampling", profile="reference", guessing_advantage=g),
-        guarantee(mode="oversampling", oversampling_epsilon="proposition_a6"),
-    ):
-        assert "Proposition A.6" not in other.reality
-
-
 def test_a_smallest_time_that_counts_as_impossible_to_guess_is_said_to_be() -> None:
     """Ten durations of B from 1 to 10 hours, whatever g: the shortest has a tenth of their range.
 
@@ -240,13 +218,6 @@ def test_the_division_by_the_longest_case_is_said() -> None:
     assert not any(said in s for s in guarantee().not_covered)
 
 
-def test_four_cells_of_one_path_have_an_advantage_of_845_per_mille() -> None:
-    """A1.1: the whole table costs k times epsilon_d, which the reality names by its length."""
-    epsilon = 2 * math.log(1.3 / 0.7)
-    assert math.tanh(4 * epsilon / 4) == pytest.approx(0.844907, abs=5e-7)
-    assert "epsilon_d times the length of the longest case" in guarantee().reality
-
-
 # --- nothing that would give a prior away ---------------------------------------------------------
 
 
@@ -258,12 +229,6 @@ def test_released_rows_are_case_activity_and_time_only() -> None:
         assert rows.schema == RELEASED_SCHEMA
         assert rows.schema.names == ["case_id", "activity", "timestamp"]
         assert not rows.schema.metadata
-
-
-def test_two_priors_share_each_published_epsilon() -> None:
-    """Why: 1.3863 is the epsilon of .2 and .5, and 1.7918 that of .1 and .6."""
-    epsilons = epsilon_of_prior(np.array([0.2, 0.5, 0.1, 0.6]), 0.3)
-    np.testing.assert_allclose(epsilons, [1.3862943611] * 2 + [1.7917594692] * 2, atol=1e-10)
 
 
 def _names(value: object) -> Sequence[str]:

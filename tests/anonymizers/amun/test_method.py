@@ -165,15 +165,6 @@ def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
         assert release(batches, params) == expected
 
 
-def test_the_steps_in_between_are_those_of_the_driver() -> None:
-    """`run_rounds` of the tests and `anonymise` make the same release."""
-    traces = table_1(n_shards=3)
-    params = AmunParams(guessing_advantage=0.1)
-    run = run_rounds(traces, Amun(), params, release_key())
-    stepwise = [Amun().apply(batch, run.decisions, params, run.randomness) for batch in traces]
-    assert rows_of(stepwise) == release(traces, params)
-
-
 def test_key_release_and_configuration_each_change_the_release() -> None:
     traces, params = table_1(), AmunParams()
     made = [

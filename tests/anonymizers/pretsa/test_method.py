@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,7 @@ from tests.anonymizers.pretsa.test_tree import ENDS, logs
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.paper_log import MINUTE_US, traces_of
-from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, rows_of
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
 from tracecloak.anonymizers.pretsa.verify import verify_released
@@ -377,36 +374,6 @@ def test_the_guarantee_says_what_is_left_open() -> None:
 
 
 # --- Beam -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--method", "pretsa", "--k", 5, "--t", 0.4),
-        at_night(("--method", "pretsa", "--k", 5, "--distance", "embedding", "--epochs", 3)),
-        at_night(("--method", "pretsa-case", "--k", 9, "--starts", "kept")),
-    ],
-    ids=["levenshtein", "embedding", "pretsa-case"],
-)
-def test_beam_gives_the_bytes_of_the_in_memory_driver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[Any, ...]
-) -> None:
-    fix_key(monkeypatch)
-    inputs = ",".join(str(path) for path in hospital_files(tmp_path, 150))
-
-    def made(name: str, *others: Any) -> Path:
-        code = tracecloak(
-            "release", "--log", inputs, "--output", tmp_path / name / "out",
-            "--key_store", tmp_path / name / "keys", "--release_id", "r",
-            "--formats", "parquet,csv", *flags, *others,
-        )  # fmt: skip
-        assert code == 0
-        return tmp_path / name / "out" / "run_id=r"
-
-    expected = made("memory", "--runner", "InMemory")
-    found = made("beam", "--runner", "FnApiRunner", "--shards", 3)
-    assert digests(found) == digests(expected)
-    assert manifest(found)["guarantee"]["kind"] == "syntactic"
 
 
 def test_minutes_are_minutes() -> None:

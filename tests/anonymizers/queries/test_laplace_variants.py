@@ -75,22 +75,6 @@ def log_of(counts: Mapping[str, int]) -> TraceBatch:
 
 # --- what is asked --------------------------------------------------------------------------------
 
-MANY = {"AB": 500, "A": 300, "BAB": 400, "BABA": 200}
-
-
-@pytest.mark.parametrize("profile", ["reference", "paper"])
-@pytest.mark.parametrize("given", [PUBLISHED, WITH_NAMES, HONEST])
-def test_frequent_variants_come_out_with_about_their_counts(
-    given: dict[str, Any], profile: str
-) -> None:
-    """Cut to three levels: of BAB and BABA the same beginning comes out, and no end is seen."""
-    made = released(log_of(MANY), params_of(**given, profile=profile))
-    wanted = {("A", "B"): 500, ("A",): 300, ("B", "A", "B"): 600}
-    assert all(abs(made[variant] - n) < 100 for variant, n in wanted.items())
-    names = {name for variant in made for name in variant}
-    assert names <= ({"A", "B"} if "vocabulary" not in given else {"A", "B", OTHER})
-    assert all(1 <= len(variant) <= 3 for variant in made)
-
 
 def test_only_the_reference_spares_what_ended_and_the_last_level() -> None:
     """Counts below the threshold of 60 come out in the reference alone."""

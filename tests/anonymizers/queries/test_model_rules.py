@@ -18,7 +18,6 @@ from tracecloak.schemas.models.process_tree import (
     leaf,
     loop,
     parallel,
-    parse_tree,
 )
 
 Words = frozenset[tuple[str, ...]]
@@ -98,15 +97,6 @@ def test_rules_of_a_tree_are_those_of_its_sequences(tree: ProcessTree) -> None:
             rules_of_model(net_of_tree(tree))
         return
     assert rules_of_model(net_of_tree(tree)) == naive_rules(words)
-
-
-def test_rules_of_a_tree_by_hand() -> None:
-    rules = rules_of_model(net_of_tree(parse_tree("->( 'R', *( 'T', X( 'A', 'S' ) ), 'L' )")))
-    assert rules.activities == ("A", "L", "R", "S", "T") and rules.begins == ("R",)
-    assert ("T", "R") in rules.never and ("S", "A") not in rules.never
-    assert {b for a, b in rules.always_follows if a == "A"} == {"T", "L"}
-    assert {a for a, b in rules.always_precedes if b == "A"} == {"R", "T"}
-    assert ("A", "S") not in rules.always_follows
 
 
 def test_what_leads_nowhere_is_no_part_of_the_model() -> None:

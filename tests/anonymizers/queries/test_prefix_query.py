@@ -19,12 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.generators import answer_of, budget, explanation_of, spends_of
+from tests.support.generators import answer_of, budget, spends_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between
 from tests.support.privacy_loss import discrete_laplace as laplace_law
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -131,20 +130,6 @@ def test_it_answers_what_the_reference_answers(
     assert answer == reference(counts, query, "ABC", randomness(number))
     again = asked(dict(reversed(counts.items())), query, "ABC", randomness(number))
     assert list(answer.items()) == list(again.items())
-
-
-def test_it_answers_what_one_finds_by_hand() -> None:
-    """5 cases AB, 2 of A, 1 of BB and 3 of ABC, on two levels without noise."""
-    counts = {("A", "B"): 5, ("A",): 2, ("B", "B"): 1, ("A", "B", "C"): 3}
-    query = LevelQuery(2, (1, 1), 2, draw=no_noise)
-    a_ended, ab = (("A",), True), (("A", "B"), False)
-    assert asked(counts, query) == {a_ended: 2, ab: 8}
-    assert asked(counts, replace(query, threshold=3)) == {ab: 8}
-    assert asked(counts, replace(query, threshold=3, prunes_ended=False)) == {a_ended: 2, ab: 8}
-    everything = asked(counts, replace(query, threshold=3, prunes_last=False))
-    assert everything == {a_ended: 2, ab: 8, (("A", "A"), False): 0, (("A", "C"), False): 0}
-    whole = asked(counts, replace(query, max_prefix_length=4, threshold=1))
-    assert whole == {(variant, True): n for variant, n in counts.items()}
 
 
 # --- what one unit changes ------------------------------------------------------------------------
@@ -374,12 +359,6 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_read(
     assert spends_of(LaplaceLevels(), least, ZERO, 3, 5)
     with pytest.raises(UsageError, match="raise epsilon"):
         spends_of(LaplaceLevels(), least, ZERO, 3, None)
-
-
-def test_the_parts_are_the_budget() -> None:
-    for delta in (ZERO, MILLIONTH):
-        assert total(spends_of(LaplaceLevels(), 1, delta, 2)) == (1, delta)
-    assert "level by level" in explanation_of(LaplaceLevels(), 1, ZERO)
 
 
 def test_as_a_method_it_releases_the_log_of_its_variants() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from docs.hooks import results as pages_of_results
 from docs.hooks.comparison_tables import log_lines, measure_lines
-from tests.support.documents import ROOT
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.examination.comparison.contenders import (
     PEERS,
@@ -76,29 +75,6 @@ def test_the_recorded_logs_are_those_of_the_results() -> None:
             assert not others
 
 
-def test_the_page_of_results_says_how_far_it_is_from_private_log() -> None:
-    page = (ROOT / "docs" / pages_of_results.INDEX).read_text(encoding="utf-8").replace("\n", " ")
-    assert (
-        "`palsyn` is one of them, and recorded on three of the logs. There `private-log` is nearer "
-        "to the log in its variants, its process map, the durations of its cases and its next "
-        "activities, at epsilon 1 as at 4."
-    ) in page
-    recorded = recordings()["palsyn"].figures
-    assert {one.epsilon for one in recorded} == {"1", "4"} and len(recorded) == 3 * 2
-    for one in recorded:
-        (own,) = (
-            release.figures
-            for release in LOGS[one.log].releases
-            if (release.method, release.epsilon) == ("private-log", one.epsilon)
-        )
-        for name in ("variant_emd", "edge_relative_error", "case_duration_distance"):
-            ours, theirs = own[name], one.figures[name]
-            assert ours is not None and theirs is not None
-            assert ours[2] < theirs[1], (one.log, one.epsilon, name)  # not even their quartiles
-        ours, theirs = own["next_activity_accuracy"], one.figures["next_activity_accuracy"]
-        assert ours is not None and theirs is not None and ours[1] > theirs[2]
-
-
 # --- where it stands ------------------------------------------------------------------------------
 
 
@@ -135,19 +111,6 @@ def test_it_stands_nowhere_else() -> None:
     renamed = LOGS["bpic2013_closed"].model_copy(update={"name": "closed problems"})
     assert recorded_at(("palsyn",), renamed, "1.0", "log")
     assert not recorded_at(("palsyn",), renamed.model_copy(update={"n_cases": 9}), "1", "log")
-
-
-def test_the_source_stands_above_the_tables_and_a_log_without_figures_says_so() -> None:
-    above = page_of(LOGS["bpic2013_closed"]).split("## Epsilon ")[0]
-    recording = recordings()["palsyn"]
-    for said in (recording.code, recording.paper, recording.parameters, str(recording.date)):
-        assert said in above
-    first = recording.figures[0]
-    assert f"The releases of this log are {first.n_runs} at epsilon {first.epsilon}, " in above
-    failed = sum(one.n_failed for one in recording.figures if one.log == first.log)
-    assert f"ended in an error of that code: {failed}." in above and failed > 0
-    other = page_of(LOGS["traffic_fines"]).split("## Epsilon ")[0]
-    assert "no figures of it are recorded for this log: they are for bpic2013_closed, " in other
 
 
 def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

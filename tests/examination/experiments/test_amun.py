@@ -11,7 +11,7 @@ from tests.support.paper_log import DAY_US, table_1, traces_of
 from tracecloak.examination.experiments import amun as of_amun
 from tracecloak.examination.experiments import amun_epsilons
 from tracecloak.examination.experiments.amun import AmunPaper
-from tracecloak.examination.experiments.amun_epsilons import FIGURES, TABLE_9, described, printed
+from tracecloak.examination.experiments.amun_epsilons import TABLE_9, described, printed
 from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.run import paper_named
 from tracecloak.examination.experiments.table import NOTHING, Section, Table
@@ -48,22 +48,6 @@ def test_a_log_of_the_paper_is_known_by_its_numbers() -> None:
         assert described(one.n_cases, one.n_events, one.n_variants) is one
 
 
-def test_figures_are_those_of_the_tables() -> None:
-    assert printed("epsilon_t", "Sepsis", "0.20") == 1.31
-    assert printed("times", "Sepsis", "0.2", "Amun, sampling") == 8.97
-    assert printed("frequencies", "BPIC 2018", "0.3", "Amun, oversampling") == 12_063.81
-    assert printed("jaccard", "Sepsis", "0.4", "SaCoFa") == 0.9598
-    assert printed("seconds", "Sepsis", "0.2", "Amun, filtering") == pytest.approx(0.87 * 60)
-    assert printed("seconds", "Sepsis", "0.2", "Amun, sampling") == 60
-    assert printed("lost", "Sepsis", "0.2", "Amun, filtering") == 317
-    assert printed("seconds", "Sepsis", "0.3", "Amun, sampling") is None  # one advantage alone
-    assert printed("times", "BPIC 2014", "0.3", "PRIPEL") is None  # it ran out of memory
-    assert printed("jaccard", "Sepsis", "0.2", "Amun, oversampling") is None
-    assert printed("times", "Sepsis", "0.25", "Amun, sampling") is None
-    everything = [key for key in FIGURES if key[0] == "epsilon_t"]
-    assert len(everything) == 14 * 3
-
-
 # --- beside the experiment's ----------------------------------------------------------------------
 
 
@@ -98,19 +82,6 @@ def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.M
     assert float(paper) == printed("times", "Sepsis", "0.2", "PRIPEL")
 
 
-def test_reasons_are_those_of_the_profile() -> None:
-    def of(profile: str, table: str, arm: str) -> str:
-        return grid(profile).reason(table, arm)
-
-    assert of("tables", "frequencies", "Amun, oversampling") == "one run there"
-    assert "rounded, there up" in of("reference", "frequencies", "Amun, oversampling")
-    assert "Proposition A.6" in of("paper", "frequencies", "Amun, oversampling")
-    assert "within 10 s" in of("paper", "jaccard", "Amun, filtering")
-    assert "within 10 s" not in of("reference", "jaccard", "Amun, filtering")
-    assert "all steps are perturbed" in of("tables", "times", "PRIPEL")
-    assert of("tables", "seconds", "Amun, sampling") == "another machine, and other code"
-
-
 def test_table_9_describes_the_log_beside_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
     figures = grid().table(log_of(), [], {})
     alone = table(grid().described(log_of(), figures, {}))
@@ -142,13 +113,6 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     assert found < plain if profile == "reference" else found <= plain
     none = amun_epsilons.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)
-
-
-@pytest.mark.parametrize("profile", ["tables", "reference", "paper"])
-def test_the_notes_say_what_the_profile_repeats_and_how_table_5_was_made(profile: str) -> None:
-    notes = " ".join(grid(profile).notes())
-    assert f"Amun runs in its profile {profile}." in notes
-    assert "1.3128 times as long" in notes and ".219" in notes
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,23 +99,6 @@ def log_of_the_size_of_coselog() -> Log:
     assert (found.traces.n_events, found.traces.n_cases) == (8577, 1434)
     assert found.variants.n_variants == 116
     return found
-
-
-def test_a_log_of_the_paper_gets_its_rows_of_table_4() -> None:
-    """The values are typed in from the paper once more."""
-    grid = paper_named("sacofa-sapa", {}, is_full=True)
-    params: dict[tuple[str, str], Mapping[str, Any]] = {
-        (cell.arm, cell.level): cell.params for cell in grid.cells(log_of_the_size_of_coselog())
-    }
-    for epsilon, harmful, harmless in (("1", 3, None), ("0.1", 25, 22), ("0.01", 220, 200)):
-        same = {"epsilon": epsilon, "max_prefix_length": 10, "p_harmful": harmful}
-        assert params["SaCoFa", epsilon] == params["Laplace", epsilon] == same
-        pruned = params.get(("SaCoFa, two thresholds", epsilon))
-        assert pruned == (None if harmless is None else {**same, "p_harmless": harmless})
-        assert params["SaPa", epsilon] == {"epsilon": epsilon, "k_follows": 1}
-        assert params["SaPa, k = 5", epsilon] == {"epsilon": epsilon, "k_follows": 5}
-        assert params["DF-Laplace", epsilon] == {"epsilon": epsilon, "query": "laplace"}
-    assert len(params) == 3 * 8 + 2
 
 
 def test_another_log_gets_what_the_paper_starts_from() -> None:
@@ -219,13 +201,6 @@ def test_the_steps_of_a_release_are_those_between_its_events() -> None:
 
     assert found(traces) == pytest.approx([1, 2, 1 / 3])
     assert found(alone.recode(traces.vocabulary)) == [pytest.approx(2 / 3), None, None]
-
-
-def test_every_repetition_has_noise_of_its_own() -> None:
-    """20 counts of scale 2 on some fifty prefixes are all alike with probability below 1e-30."""
-    wanted = Experiment(sacofa_sapa(epsilons="0.5"), (log_of(),), ["sacofa"], 20, 0)
-    sizes = Counter(row["relative_size"] for row, _ in wanted.rows() if row["arm"] == "SaCoFa")
-    assert len(sizes) > 1
 
 
 def test_a_release_has_the_variants_of_its_log() -> None:
@@ -333,25 +308,6 @@ def test_the_cost_of_amuns_profile_in_cases_and_times(path: Path) -> None:
         cells = "".join(f"<td>{quartiles_shown(values)}</td>" for values in found)
         assert f"{cells}</tr>" in table
         assert arm != "Amun, oversampling" or min(found[0]) > 1
-
-
-def test_the_page_says_which_epsilon_oversampling_takes_beside_the_papers_columns() -> None:
-    """At g = 0.2: epsilon_d 0.8109, by Proposition A.6 an advantage of 0.64; its own is 0.1777."""
-
-    def told(profile: str) -> tuple[str, dict[str, str]]:
-        grid = paper_named("amun", {"guessing_advantages": "0.2", "profile": profile})
-        cells = {cell.arm: cell.epsilon for cell in grid.cells(log_of())}
-        return " ".join(grid.notes()), cells
-
-    assert told("tables")[0].count("oversampling takes epsilon_d") == 1
-    notes, cells = told("reference")
-    assert "oversampling takes epsilon_d (0.8109 at 0.2)" in notes
-    assert "guessing advantages of 0.64 at 0.2" in notes
-    assert cells["Amun, oversampling"] == cells["Amun, sampling"] == "0.8109"
-    notes, cells = told("paper")
-    assert "oversampling takes the epsilon of Proposition A.6 (0.1777 at 0.2)" in notes
-    assert "several times those" in notes
-    assert (cells["Amun, oversampling"], cells["Amun, sampling"]) == ("0.1777", "0.8109")
 
 
 def test_rows_that_are_there_are_not_computed_again(

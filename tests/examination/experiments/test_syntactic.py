@@ -25,7 +25,7 @@ from tracecloak.examination.experiments.paper import Paper, Released, figures_of
 from tracecloak.examination.experiments.pretsa import top_shares
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
 from tracecloak.examination.experiments.table import THE_LOG, shown, values_of
-from tracecloak.examination.experiments.tlkc import TlkcPaper, declaration, settings_of
+from tracecloak.examination.experiments.tlkc import declaration
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -90,23 +90,6 @@ def tlkc(**flags: str) -> Paper:
 
 
 # --- TLKC: what is run ----------------------------------------------------------------------------
-
-
-def test_settings_are_those_of_the_paper() -> None:
-    """Weak and strong, and the 200 of section 6.1, typed in from the paper once more."""
-    named = TlkcPaper.spec["settings"]
-
-    def parts(text: str) -> list[tuple[Any, ...]]:
-        return [tuple(one) for one in settings_of(text, named).values()]
-
-    assert parts("weak,strong") == [("minutes", 2, 20, 0.5), ("minutes", 6, 60, 0.2)]
-    assert parts("strong,days/3/7/0.25") == [("minutes", 6, 60, 0.2), ("days", 3, 7, 0.25)]
-    every = parts("all")
-    assert len(set(every)) == len(every) == 200
-    assert [sorted({setting[i] for setting in every}) for i in range(4)] == [
-        ["hours", "minutes"], [2, 3, 4, 5, 6], [20, 30, 40, 50, 60], [0.2, 0.3, 0.4, 0.5],
-    ]  # fmt: skip
-    assert settings_of("all", named).keys() >= {"hours/2/20/0.5", "minutes/6/60/0.2"}
 
 
 def test_both_algorithms_and_both_baselines_are_run_for_every_kind_and_perspective() -> None:

@@ -178,18 +178,6 @@ def test_no_arcs_no_bottlenecks() -> None:
 # --- Behavioural appropriateness ------------------------------------------------------------------
 
 
-def test_behavioural_appropriateness_by_hand() -> None:
-    """Of A, B: that B always follows A becomes sometimes, that A always precedes B stays."""
-    original = log({"1": "A B", "2": "A B"})
-    released = log({"1": "A B", "2": "A"})
-    # 4 pairs in two directions, one of the eight differs.
-    assert measures.behavioural_appropriateness(original, released) == 7 / 8
-    assert measures.behavioural_appropriateness(original, original) == 1
-    # B is gone: of 8 relations, A with itself twice is left.
-    assert measures.behavioural_appropriateness(original, log({"1": "A"})) == 2 / 8
-    assert measures.behavioural_appropriateness(original, log({"1": "C"})) == 0
-
-
 def naive_relations(one: Any) -> dict[tuple[str, str, str], str]:
     traces = [[activity for activity, _ in steps] for steps in cases_of(one).values()]
     used = {activity for trace in traces for activity in trace}

@@ -21,15 +21,6 @@ def accuracy(trained: Any, tested: Any, names: str = "ABC") -> float | None:
     return next_activity_accuracy(*logs, len(names))
 
 
-def test_the_next_activity_by_hand() -> None:
-    """After A comes B, after A B the end; after B A comes C, though after A alone mostly B."""
-    trained = {"1": "A B", "2": "A B", "3": "A B", "4": "B A C", "5": "B A C"}
-    assert accuracy(trained, {"x": "A B"}) == 1
-    assert accuracy(trained, {"x": "B A C"}) == 1  # the last two tell more than the last one
-    # C, after which a case ends here, goes on to A, and A to B, as after A alone, and ends.
-    assert accuracy(trained, {"x": "C A B"}) == pytest.approx(2 / 3)
-
-
 def test_it_backs_off_to_the_last_one_and_to_all() -> None:
     trained = {"1": "A B C", "2": "A B C"}
     # C C was never seen: after C alone a case ends.

@@ -37,17 +37,6 @@ def shapes(logs: list[TraceBatch]) -> list[list[tuple[int, ...]]]:
     ]
 
 
-def test_table_2_by_hand() -> None:
-    by = {name: projected([table_2()], name)[0] for name in PERSPECTIVES}
-    assert [traces.n_cases for traces in by.values()] == [6] * 3
-    assert [len(traces.vocabulary) for traces in by.values()] == [6, 10, 12]
-    # Cases 1 and 6 have the same activities and resources; 3 and 2 differ by one blood test.
-    for traces in by.values():
-        [found] = shapes([traces])
-        assert found[0] == found[5]
-        assert found[1][:3] == found[2][:3] and found[1][3] == found[1][2]
-
-
 @settings(deadline=None)
 @given(small_logs(), small_logs())
 def test_projections_are_those_of_plain_python(log: Any, other: Any) -> None:

@@ -49,19 +49,6 @@ def test_the_distance_of_durations_by_hand() -> None:
     assert figures(original, {})["case_duration_distance"] is None
 
 
-def test_the_duration_of_the_top_variants_by_hand() -> None:
-    """A B takes a day and is released with two; A C takes a day and is not released."""
-    original = {"1": f"A B@{DAY}", "2": f"A B@{DAY}", "3": f"A C@{DAY}"}
-    released = {"x": f"A B@{2 * DAY}", "y": f"A B@{2 * DAY}", "z": "D"}
-    assert figures(original, released)["top_variant_duration_error"] == pytest.approx(1)
-    half = {"x": f"A B@{DAY}", "y": f"A C@{2 * DAY}"}
-    assert figures(original, half)["top_variant_duration_error"] == pytest.approx(0.5)
-    # .01 day is 14.4 minutes: a variant of no duration that is released with as many errs by 1.
-    nothing, minutes = {"1": "A B@0"}, {"1": "A B@28", "2": "A B@29", "3": "A B@29", "4": "A B@0"}
-    error = (28 + 29 + 29) / 4 / 14.4
-    assert figures(nothing, minutes)["top_variant_duration_error"] == pytest.approx(error)
-
-
 def test_only_ten_variants_are_on_top_and_the_first_of_equals() -> None:
     cases = {f"{a}{b}": f"{a} {b}" for a, b in itertools.product("ABC", "ABCD")}
     cases["again"] = "C D"
