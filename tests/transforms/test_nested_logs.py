@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import tracecloak
 from tracecloak.pipelines.configuration.config import SourceConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -100,25 +99,6 @@ def test_values_within_objects_are_those_of_a_flat_log(tmp_path: Path, ending: s
         assert events_of(path, 4096, **MAPPING) == expected
     with pytest.raises(InputSchemaError, match=r"no column 'case\.name'; .*'case\.id'"):
         events_of(path, **{**MAPPING, "case_id": "case.name"})
-
-
-def test_the_commands_read_paths_and_arrays(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
-    flags = [word for name, path in PATHS.items() for word in (f"--{name}", path)]
-    one = tmp_path / "one.jsonl"
-    one.write_text('{"case":{"id":"c1"},"event":{"name":"A"},"ts":"2024-01-01T10:00:00Z"}\n')
-    assert events_of(one, **PATHS)[0][0]["case_id"] == "c1"
-    for ending in (".jsonl", ".json"):
-        write(tmp_path / f"log{ending}")
-        log = ["--log", str(tmp_path / f"log{ending}"), *flags]
-        assert tracecloak("profile", *log, "--where", "event.state = done") == 0
-        said = capsys.readouterr().out
-        assert "read         all 150 records" in said and "column       case.id" in said
-        names = tmp_path / f"names{ending}"
-        assert tracecloak("vocabulary", *log, "--output", str(names)) == 0
-        assert names.read_text().split()[-3:] == ["A", "B", "C"]
 
 
 def test_names_by_content_are_for_case_ids_that_traces_have() -> None:

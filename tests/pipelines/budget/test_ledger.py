@@ -108,15 +108,6 @@ def test_deltas_have_a_cap_of_their_own(ledger: Ledger) -> None:
     ledger.reserve(reservation(1, delta=Fraction("1e-6")))
 
 
-def test_the_same_release_spends_once(ledger: Ledger) -> None:
-    for _ in range(3):
-        ledger.reserve(reservation(spends=({"said": "otherwise"},)))
-    ledger.commit("/out", "r0", "k")
-    ledger.commit("/out", "r0", "k")
-    ledger.reserve(reservation())
-    assert [entry.action for entry in ledger.entries()] == ["reserve", "commit"]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -141,19 +132,6 @@ def test_another_draw_adds_up(ledger: Ledger, change: dict[str, Any], ending: st
     first = Fraction(0) if ending == "voided" else Fraction(1, 10)
     assert ledger.balance("a").spent_epsilon == first + second.epsilon
     assert ledger.verify() == []
-
-
-def test_void_gives_back_once_and_only_what_was_not_committed(ledger: Ledger) -> None:
-    assert ledger.void("/out", "r0", "k")  # never reserved: nothing to give back
-    ledger.reserve(reservation(epsilon="1"))
-    ledger.void("/out", "r0", "k")
-    ledger.void("/out", "r0", "k")
-    assert ledger.balance("a").spent_epsilon == 0
-    ledger.reserve(reservation(epsilon="1"))
-    ledger.commit("/out", "r0", "k")
-    assert not ledger.void("/out", "r0", "k")
-    assert ledger.balance("a").remaining_epsilon == 0
-    assert [e.action for e in ledger.entries()] == ["reserve", "void", "reserve", "commit"]
 
 
 def test_nothing_is_given_back_once_noise_may_be_drawn(ledger: Ledger) -> None:
@@ -205,34 +183,6 @@ def test_what_was_never_reserved_cannot_be_committed(ledger: Ledger) -> None:
     for changed in (("/else", "r0", "k"), ("/out", "r1", "k"), ("/out", "r0", "l")):
         with pytest.raises(UsageError, match="was never reserved under this key"):
             ledger.commit(*changed)
-
-
-def test_a_release_that_is_visible_although_voided_is_spent(ledger: Ledger) -> None:
-    # Two runs of one release: one fails and voids, somebody takes the rest, the other commits.
-    ledger.reserve(reservation(0, epsilon="0.6"))
-    ledger.void("/out", "r0", "k")
-    ledger.reserve(reservation(1, epsilon="0.6"))
-    ledger.commit("/out", "r0", "k")
-    ledger.commit("/out", "r0", "k")
-    balance = ledger.balance("a")
-    assert (balance.spent_epsilon, balance.remaining_epsilon) == (Fraction("1.2"), 0)
-    assert ledger.verify() == []
-    with pytest.raises(BudgetExhausted, match=r"spent 1\.2"):
-        ledger.reserve(reservation(2, epsilon="0"))
-
-
-def test_of_two_voided_draws_the_later_is_the_visible_one(ledger: Ledger) -> None:
-    def draw(config: str, epsilon: str) -> None:
-        ledger.reserve(reservation(config_digest=config, epsilon=epsilon))
-        ledger.void("/out", "r0", "k")
-
-    draw("c", "0.1")
-    draw("d", "0.2")
-    draw("e", "0.4")
-    draw("d", "0.2")
-    ledger.commit("/out", "r0", "k")
-    assert ledger.balance("a").spent_epsilon == Fraction("0.2")
-    assert ledger.verify() == []
 
 
 def test_a_run_that_dies_after_reserving_has_spent(ledger: Ledger, path: Path) -> None:

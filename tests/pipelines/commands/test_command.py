@@ -1,6 +1,5 @@
 """The command as its users see it: what it writes, prints, refuses, and how it ends."""
 
-import gzip
 import json
 import os
 import subprocess
@@ -13,11 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
-from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.commands import attack
-from tracecloak.pipelines.commands import main
-from tracecloak.pipelines.commands.table import COMMANDS, command_named
 from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
 from tracecloak.pipelines.configuration.flag_texts import (
     NAMES_OF_FILES,
@@ -65,41 +60,6 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     printed = capsys.readouterr().out
     assert f"released    {out / 'run_id=r1'}\n" in printed
     assert f"open first  {out / 'run_id=r1' / 'report.html'}\n" in printed
-
-
-def test_the_parquet_has_three_columns_and_the_privacy_block(
-    common: list[object], out: Path
-) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    table = pq.read_table(out / "run_id=r1" / "log")
-    assert table.column_names == ["case_id", "activity", "timestamp"]
-    frame = pd.read_parquet(out / "run_id=r1" / "log")
-    assert str(frame["timestamp"].dtype) == "datetime64[us, UTC]"
-    assert not set(frame["case_id"]) & {f"case-{i}" for i in range(12)}
-    block = json.loads(pq.read_metadata(
-        out / "run_id=r1" / "log" / "part-00000.parquet"
-    ).metadata[b"tracecloak.release"])  # fmt: skip
-    assert block["guarantee"]["kind"] == "published"
-
-
-def test_the_xes_is_sound_and_says_what_holds(common: list[object], out: Path) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    path = out / "run_id=r1" / "log.xes.gz"
-    with gzip.open(path) as stream:
-        assert check_xes(stream) == []
-    text = gzip.decompress(path.read_bytes()).decode()
-    assert 'key="tracecloak:guarantee" value="published"' in text
-    assert "No finite epsilon holds" in text
-
-
-def test_the_dfg_counts_the_released_log(common: list[object], out: Path) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    graph = json.loads((out / "run_id=r1" / "dfg.json").read_text())
-    frame = pd.read_parquet(out / "run_id=r1" / "log")
-    starts = sum(edge["count"] for edge in graph["edges"] if edge["source"] == graph["start"])
-    ends = sum(edge["count"] for edge in graph["edges"] if edge["target"] == graph["end"])
-    assert starts == ends == frame["case_id"].nunique()
-    assert sum(e["count"] for e in graph["edges"]) == len(frame) + starts
 
 
 def test_without_parquet_no_part_is_left(common: list[object], out: Path) -> None:
@@ -336,31 +296,6 @@ def test_the_help_of_every_list_says_that_it_is_one() -> None:
     assert [name for name, text in lists if "eparated by commas" not in text] == []
 
 
-def test_row_filters_add_up(common: list[object], out: Path) -> None:
-    filters = ["--where", "activity = A", "--where", "activity = C"]
-    assert tracecloak(*common, *filters) == 5  # no record has both
-    assert tracecloak(*common, *filters[2:]) == 0
-
-
-@pytest.mark.parametrize(
-    ("where", "names"),
-    [
-        (["n = 5"], ["A", "B", "C", "D"]), (["n >= 5", "n <= 5"], ["A", "B", "C", "D"]),
-        (["n = 05"], ["D"]), (["n = '5'"], ["B"]), (["n = 05, 5.0, x"], ["A", "D", "E"]),
-    ],
-)  # fmt: skip
-def test_a_number_is_filtered_by_value_and_a_quoted_one_by_text(
-    where: list[str], names: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "where.csv"
-    values = {"A": "5.0", "B": "5", "C": " 5", "D": "05", "E": "x", "F": ""}
-    rows = [f"c{name},{name},2024-01-01T10:00:00Z,{value}" for name, value in values.items()]
-    log.write_text("\n".join(["case_id,activity,timestamp,n", *rows]) + "\n")
-    flags = [word for one in where for word in ("--where", one)]
-    assert tracecloak("vocabulary", "--log", log, *flags, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["names"] == names
-
-
 def test_a_list_of_names_is_read_as_a_release_reads_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -435,23 +370,6 @@ def test_a_failure_inside_the_pipeline_ends_with_6_and_quotes_no_data(
         assert files(out) == set()
 
 
-def test_a_step_that_fails_after_the_commit_ends_with_7_and_is_mended_by_another_run(
-    common: list[object], out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(self: object) -> None:
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest", fail
-        )
-        assert tracecloak(*common, "--release_id", "r1") == 7
-    assert manifest(out / "run_id=r1")["release_id"] == "r1"
-    assert not (out / "latest.json").exists()
-    assert tracecloak(*common, "--release_id", "r1") == 0
-    assert json.loads((out / "latest.json").read_text())["run_id"] == "r1"
-
-
 @pytest.mark.parametrize(
     "name",
     ["a.xes", "a.xes.gz", "a.csv", "a.csv.gz", "a.parquet", "a.avro", "a.jsonl", "a.jsonl.gz"],
@@ -511,46 +429,6 @@ def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
         assert "cannot be written" in capsys.readouterr().err
 
 
-def test_the_evaluation_of_a_log_with_itself_finds_no_distance(tmp_path: Path) -> None:
-    """A 'release' made by hand of the original itself; all distances are 0."""
-    tracecloak("sample", "--cases", 200, "--output", tmp_path / "log.parquet")
-    release = tmp_path / "releases" / "run_id=r"
-    release.mkdir(parents=True)
-    (release / "log").mkdir()
-    (release / "log" / "part.parquet").write_bytes((tmp_path / "log.parquet").read_bytes())
-    (release / "manifest.json").write_text('{"outputs": [{"path": "log/part.parquet"}]}')
-    report = tmp_path / "report.json"
-    assert tracecloak(
-        "evaluate", "--log", tmp_path / "log.parquet", release,
-        "--output", report,
-    ) == 0  # fmt: skip
-    found = json.loads(report.read_text())
-    assert found["original"] == found["released"]
-    for name in (
-        "variants_lost", "variants_invented", "jaccard_distance", "prefix_jaccard_distance",
-        "edge_frequency_emd", "edge_time_emd_months", "edge_mean_absolute_error", "variant_emd",
-        "variant_total_variation", "edge_total_variation", "edge_relative_error",
-        "trace_length_distance", "activity_mix_total_variation", "case_duration_distance_days",
-        "hour_of_week_total_variation",
-    ):  # fmt: skip
-        assert found[name] == pytest.approx(0, abs=1e-12), name
-    assert found["publishable"] is False
-
-
-def test_the_evaluation_counts_what_oversampling_added(
-    common: list[object], out: Path, log: Path, tmp_path: Path
-) -> None:
-    tracecloak(*common, "--release_id", "r1", "--mode", "oversampling")
-    report = tmp_path / "report.json"
-    tracecloak("evaluate", "--log", log, out, "--output", report)
-    found = json.loads(report.read_text())
-    assert found["variants_invented"] == found["variants_lost"] == 0
-    assert found["jaccard_distance"] == 0
-    frame = pd.read_parquet(out / "run_id=r1" / "log")
-    assert found["released"]["events"] == len(frame) > found["original"]["events"] == 38
-    assert found["edge_mean_absolute_error"] > 0
-
-
 def test_evaluating_without_a_release_says_so(
     tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -568,28 +446,6 @@ def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
     assert KeyReference(f"file:{path}").resolve().hex() == path.read_text()
     assert tracecloak("key", "make", "--output", path) == 2
-
-
-def test_help_shows_the_parameters_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        tracecloak("release", "--method", "amun", "--help")
-    assert ended.value.code == 0
-    assert "--guessing_advantage" in capsys.readouterr().out
-
-
-def test_every_command_of_the_table_has_a_file_and_every_file_is_in_it() -> None:
-    rooms = (Path(main.__file__).parent, Path(attack.__file__).parent)
-    files = [
-        path.stem
-        for room in rooms
-        for path in room.glob("*.py")
-        if "\ndef run(" in path.read_text()
-    ]
-    of_attack = [action.module.rpartition(".")[2] for action in attack.ACTIONS.values()]
-    assert sorted(files) == sorted([*COMMANDS.ours, *of_attack])
-    for name in COMMANDS.ours:
-        command = command_named(name)
-        assert callable(command.add_flags) and callable(command.run)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import sys
-from collections.abc import Callable, Iterator
-from functools import partialmethod
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,10 +17,6 @@ from tests.support.releasing import (
     with_flag,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.ledger import database
-from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.transforms.publish import release_files
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 SECRET = "patient-4711"
 
@@ -37,10 +31,6 @@ def common(tmp_path: Path) -> list[object]:
         "--release_id", "r", "--runner", "InMemory",
         "--account", "a", "--accounts", tmp_path / "accounts.yaml",
     ]  # fmt: skip
-
-
-def lock_of(tmp_path: Path) -> Iterator[Path]:
-    return (tmp_path / "keys" / "releases").glob("*.lock")
 
 
 def _raises(error: BaseException) -> Callable[..., object]:
@@ -80,82 +70,6 @@ def test_what_a_command_line_leads_to(
     assert tracecloak(*common, *flags) == code
     printed = capsys.readouterr()
     assert told in printed.out + printed.err
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "code"),
-    [
-        (ReleaseFolder, "commit", 6),
-        (release_files, "write_part", 6),
-        (ReleaseFolder, "point_latest", 7),
-    ],
-)
-def test_6_is_before_the_release_and_7_after_it(
-    common: list[object],
-    tmp_path: Path,
-    owner: object,
-    name: str,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    if name == "write_part":
-        owner, name = release_files, "write_products"  # this method releases no log
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, _raises(ValueError(SECRET)))
-        assert tracecloak(*common) == code
-    told = capsys.readouterr().err
-    assert "ValueError" in told and SECRET not in told
-    assert (tmp_path / "out" / "run_id=r").exists() is (code == 7)
-    assert tracecloak(*common) == 0
-
-
-def test_75_is_a_release_that_another_process_makes(
-    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak(*common) == 0
-    (lock,) = lock_of(tmp_path)
-    with lock.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        assert tracecloak(*common) == 75
-    assert "another process is making release_id 'r'" in capsys.readouterr().err
-    assert tracecloak(*common) == 0
-
-
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has ledgers that do not answer waited for as good as not at all."""
-    hurried = partialmethod(Ledger.__init__, patience_seconds=0.05)
-    monkeypatch.setattr(Ledger, "__init__", hurried)
-
-
-def test_75_is_a_ledger_that_does_not_answer(
-    common: list[object],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("psycopg")
-    impatient(monkeypatch)
-    url = "postgresql+psycopg://u@127.0.0.1:1/d"  # nothing listens there
-    assert tracecloak(*common, "--ledger", url) == 75
-    assert tracecloak("ledger", "show", "--ledger", url) == 75
-    assert "does not answer" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_75_is_a_ledger_that_is_locked_and_2_one_that_is_none(
-    common: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a scheduler that tries a wrong URL again and again."""
-    monkeypatch.setattr(database, "_LOCK_SECONDS", 0.01)
-    impatient(monkeypatch)
-    path = tmp_path / "ledger.sqlite"
-    other = Ledger(f"sqlite:///{path}", new=True)
-    with other._database._transaction(writes=True):
-        assert tracecloak(*common, "--ledger", f"sqlite:///{path}") == 75
-    path.write_text("no database" * 99)
-    assert tracecloak(*common, "--ledger", f"sqlite:///{path}") == 2
-    assert tracecloak(*common, "--ledger", "nonsense") == 2
 
 
 def test_an_error_of_nobody_says_its_class_and_never_its_text(

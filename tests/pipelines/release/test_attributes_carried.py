@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -150,35 +149,6 @@ def test_attributes_are_typed_columns_within_their_declaration(made: Path) -> No
     for case, age in zip(found["case_id"], found["case:age"], strict=True):
         ages.setdefault(case, set()).add(age)
     assert all(len(own) == 1 for own in ages.values())
-
-
-def test_pm4py_reads_the_attributes_of_the_xes(made: Path) -> None:
-    data = gzip.decompress((made / "log.xes.gz").read_bytes())
-    assert check_xes(io.BytesIO(data)) == []
-    assert b'<extension name="Organizational" prefix="org"' in data
-    pm4py = pytest.importorskip("pm4py")
-    read = pm4py.read_xes(str(made / "log.xes.gz"), variant="iterparse")
-    names = {"case:concept:name": "case_id", "concept:name": "activity"} | {n: n for n in TYPES}
-    expected = table_of(made).to_pandas().sort_values(["case_id", EVENT_INDEX])
-    found = read.sort_values(["case:concept:name", EVENT_INDEX])
-    for xes, column in names.items():
-        pairs = zip(found[xes].tolist(), expected[column].tolist(), strict=True)
-        assert all(a == b or (pd.isna(a) and pd.isna(b)) for a, b in pairs)
-
-
-def test_the_csv_has_the_attributes_of_the_parquet(made: Path) -> None:
-    text = gzip.decompress((made / "log.csv.gz").read_bytes()).decode()
-    read = list(csv.DictReader(io.StringIO(text, newline="")))
-    expected = {
-        (row["case_id"], row["activity"], row[EVENT_INDEX]): row
-        for row in table_of(made).to_pylist()
-    }
-    assert len(read) == len(expected)
-    kinds = {"org:resource": str, "case:age": int, "amount": float}
-    for row in read:
-        key = row["case_id"], row["activity"], int(row[EVENT_INDEX])
-        for name, kind in kinds.items():
-            assert (kind(row[name]) if row[name] else None) == expected[key][name]
 
 
 @pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])

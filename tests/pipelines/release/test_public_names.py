@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import csv_log, fix_key, tracecloak
+from tests.support.releasing import csv_log, tracecloak
 from tests.support.searching import files_with
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
@@ -148,18 +148,6 @@ def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
     assert "there is none, or none passes the filters" in capsys.readouterr().err
 
 
-def test_records_that_name_nothing_are_told_beside_the_list(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = csv_log(tmp_path / "log.csv", [("1", "A", "2026-01-01"), ("2", "B", "soon")])
-    reason = "1 of 2: timestamp not readable as ISO 8601, first at record 2 of"
-    assert tracecloak("vocabulary", "--log", path) == 0
-    shown = capsys.readouterr().out
-    assert reason in shown and read_vocabulary(shown.encode()) == ("A",)
-    assert tracecloak("vocabulary", "--log", path, "--output", tmp_path / "names.txt") == 0
-    assert reason in capsys.readouterr().out
-
-
 HARMFUL = ["\x1b[2J\x1b[31mred", "\u202egnihton", "no\u200bwidth", "C1\x9b31m", "a\\b", "tab\there"]
 FORMULAS = ["=HYPERLINK(0)", "+1", "-1", "@SUM(A1)"]
 
@@ -237,22 +225,6 @@ def test_a_closed_list_has_no_others_and_what_is_not_on_it_is_a_reject(
     # The statement and the page speak of others where they explain what there is none of.
     others = files_with(OTHER.encode(), tmp_path / "out/run_id=r")
     assert others <= {"statement.md", "report.html"}
-
-
-def test_a_closed_list_gives_the_same_bytes_on_beam(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fix_key(monkeypatch)
-    names = tmp_path / "names.txt"
-    names.write_text("A\nB\nC\n")
-    files = []
-    for runner in ("InMemory", "FnApiRunner"):
-        folder = tmp_path / runner
-        folder.mkdir()
-        flags = ["--epsilon", "9", "--vocabulary", names, "--closed_vocabulary"]
-        assert release(folder, "private-dfg", *flags, "--runner", runner) == 0
-        files.append((folder / "out/run_id=r/dfg.json").read_bytes())
-    assert files[0] == files[1]
 
 
 def test_closed_is_said_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

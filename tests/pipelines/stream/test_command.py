@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pydantic
 import pytest
 import yaml
 from apache_beam.io.gcp.pubsub import ReadFromPubSub
-from apache_beam.options.pipeline_options import StandardOptions
 
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S
@@ -28,14 +26,12 @@ from tracecloak.pipelines.stream.config import (
 )
 from tracecloak.pipelines.stream.epoch import manifest_of
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
-from tracecloak.pipelines.stream.runner_facts import RUNNERS
-from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.messages import Operations
 from tracecloak.transforms.formats.registry_messages import RegistrySchemas
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
-HOUR = 3_600 * S
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "schemas" / "files" / "stream.schema.json").read_text())
 
@@ -183,16 +179,6 @@ def test_what_cannot_be_is_refused_with_the_name(
     assert not (tmp_path / "keys").exists()
 
 
-def test_a_spent_budget_has_an_exit_code_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(config: StreamConfig, rest: list[str]) -> StreamOutcome:
-        raise BudgetExhausted("nothing is left")
-
-    monkeypatch.setattr(stream, "run_stream", refused)
-    assert tracecloak("stream", *as_flags(given(tmp_path))) == 4
-
-
 @pytest.mark.parametrize(
     "schema", [SCHEMA, stream_json_schema()], ids=["in the tree", "of the code"]
 )
@@ -221,14 +207,6 @@ def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
         return {key: part.get("description", "") for key, part in schema["properties"].items()}
 
     assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
-
-
-@pytest.mark.parametrize(
-    ("text", "micros"),
-    [("1h", HOUR), ("90s", 90 * S), ("1.5s", 1_500_000), ("250ms", 250_000), ("2w", 336 * HOUR)],
-)
-def test_durations_have_units(tmp_path: Path, text: str, micros: int) -> None:
-    assert load_stream(None, given(tmp_path, period=text)).period == micros
 
 
 @pytest.mark.parametrize(
@@ -309,17 +287,6 @@ def test_no_flag_is_one_of_beam() -> None:
     assert not ours & BEAM_FLAGS
 
 
-def test_every_flag_says_what_it_is() -> None:
-    assert all(len(text) > 10 for text in stream_keys().values())
-    assert {"epsilon", "vocabulary", "schema", "horizon", "guarantee"} <= set(stream_keys())
-
-
-def test_a_configuration_does_not_change(tmp_path: Path) -> None:
-    config = load_stream(None, given(tmp_path))
-    with pytest.raises(pydantic.ValidationError):
-        config.epsilon = "2"  # type: ignore[assignment,misc]
-
-
 def test_an_epoch_continues_on_dataflow_only_by_an_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,15 +309,6 @@ def test_an_epoch_continues_on_dataflow_only_by_an_update(
     flink = config.model_copy(update={"runner": "FlinkRunner"})
     stream.require_update(flink, stream_options("DataflowRunner", of_beam), is_new=False)
     assert not (tmp_path / "keys").exists()
-
-
-def test_a_cluster_gets_its_options_and_what_it_gives_is_said() -> None:
-    options = stream_options("DataflowRunner", ["--region=europe-west1", "--project=p"])
-    assert options.view_as(StandardOptions).streaming
-    assert options.get_all_options()["region"] == "europe-west1"
-    said = " ".join(RUNNERS["DataflowRunner"])
-    assert "durable" in said
-    assert "acknowledged after" in said
 
 
 def test_without_the_client_of_pubsub_the_extra_is_named(
