@@ -14,7 +14,7 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram
 from tests.support.trees import trees
-from tracecloak.examination.measure import tree_quality
+from tracecloak.examination.measure import quality, tree_quality
 from tracecloak.examination.measure.mining import own_tree
 from tracecloak.examination.measure.tree_quality import (
     BASELINES,
@@ -185,3 +185,9 @@ def test_in_a_process_of_its_own_a_tree_is_judged_the_same_until_patience_ends()
         assert not worker.is_alive()
     finally:
         miner.close()
+
+
+def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quality, "_mine_all", math.sqrt)  # which takes no three arguments
+    with pytest.raises(RuntimeError, match="has ended"):
+        PatientJudge(histogram(PROCESS, "ABCD"), NAMES, patience=60).judged("IM")

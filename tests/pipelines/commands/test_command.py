@@ -429,15 +429,6 @@ def test_the_folder_of_a_report_is_made_or_refused_before_the_work(
         assert "cannot be written" in capsys.readouterr().err
 
 
-def test_evaluating_without_a_release_says_so(
-    tmp_path: Path, log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = tmp_path / "report.json"
-    code = tracecloak("evaluate", "--log", log, tmp_path, "--output", report)
-    assert code == 2
-    assert "neither manifest.json nor latest.json" in capsys.readouterr().err
-
-
 def test_a_new_key_is_64_hex_digits_for_its_owner_only(tmp_path: Path) -> None:
     from tracecloak.transforms.keys.wrapping import KeyReference
 
