@@ -281,16 +281,10 @@ def test_the_oldest_versions_are_the_lower_bounds() -> None:
 # Whose minor versions may break what works, or whose major ones never do; Beam bounds some of them.
 UNBOUNDED = {
     *(
-        "cryptography",
-        "Jinja2",
-        "matplotlib",
-        "packaging",
-        "PyYAML",
-        "scikit-learn",
-        "scipy",
+        "cryptography", "Jinja2", "matplotlib", "packaging", "PyYAML", "scikit-learn", "scipy",
         "tzdata",
     )
-}
+}  # fmt: skip
 
 
 def test_libraries_are_bounded_by_their_next_major_version() -> None:

@@ -17,17 +17,9 @@ from tests.benchmarks.harness import RATIOS, RECORD, WORKS, read_ratios, write_r
 
 # Modules, loaded when their turn comes: what this process has in memory, its children begin with.
 BENCHMARKS = (
-    "counting",
-    "indicators",
-    "local_stream",
-    "peers",
-    "reading",
-    "samplers",
-    "startup",
-    "streaming",
-    "whole",
-    "windows",
-)
+    "counting", "indicators", "local_stream", "peers", "reading", "samplers", "startup",
+    "streaming", "whole", "windows",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -47,17 +47,9 @@ CONFIGURATIONS = [
 ]
 # Flags of `plan` and `attack` that are no keys of a configuration.
 NOT_OF_A_RELEASE = (
-    "action",
-    "report",
-    "releases",
-    "checks",
-    "declared",
-    "lineage",
-    "metrics",
-    "metrics_for",
-    "full",
-    "for",
-)
+    "action", "report", "releases", "checks", "declared", "lineage", "metrics", "metrics_for",
+    "full", "for",
+)  # fmt: skip
 
 
 def test_every_block_is_of_a_kind_that_is_checked() -> None:

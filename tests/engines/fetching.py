@@ -109,16 +109,10 @@ def image_base() -> Path:
 
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
-    "flink": flink_class_path,
-    "flink-cluster": flink_cluster_class_path,
-    "prism": prism,
-    "kafka": kafka_class_path,
-    "airflow": airflow,
-    "fake-gcs": fake_gcs,
-    "azurite": azurite,
-    "helm": helm,
-    "image-base": image_base,
-}
+    "flink": flink_class_path, "flink-cluster": flink_cluster_class_path, "prism": prism,
+    "kafka": kafka_class_path, "airflow": airflow, "fake-gcs": fake_gcs, "azurite": azurite,
+    "helm": helm, "image-base": image_base,
+}  # fmt: skip
 
 
 def fetch(name: str) -> None:

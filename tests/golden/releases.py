@@ -156,17 +156,10 @@ def example_config(
         params["vocabulary"] = str(folder / "vocabulary.txt")
         (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     return {
-        "log": str(log),
-        "output": str(folder / "out"),
-        "key_store": str(folder / "keys"),
-        "release_id": "golden",
-        "method": method,
-        "params": params,
-        "columns": columns,
-        "formats": ["parquet", "xes", "csv"],
-        "parts": 2,
-        "runner": "InMemory",
-    }
+        "log": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
+        "release_id": "golden", "method": method, "params": params, "columns": columns,
+        "formats": ["parquet", "xes", "csv"], "parts": 2, "runner": "InMemory",
+    }  # fmt: skip
 
 
 # By method: what takes the place of parameters of its first example. The examples of the methods

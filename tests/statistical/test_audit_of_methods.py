@@ -75,25 +75,13 @@ def audit(
 # By name and number of the example. A test below says that they are all: to ask for the guarantees
 # here would calibrate every method in every process that collects tests.
 RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
-    "amun-rigorous": (0, 1),
-    "auto-variants": (0, 1, 2),
-    "joint-variants": (0, 1, 2, 3),
-    "laplace-dfg": (4,),
-    "laplace-levels": (0, 1, 2),
-    "laplace-variants": (2, 3),
-    "markov-log": (0, 1, 2),
-    "markov-log-pure": (0, 1, 2),
-    "pripel-rigorous": (0, 1),
-    "private-dfg": (0, 1, 2, 3, 4),
-    "private-indicators": (0, 1, 2, 3),
-    "private-log": (0, 1, 2, 3),
-    "privtree": (0, 1, 2),
-    "process-tree": (0, 1, 2, 3),
-    "sacofa": (3, 4),
-    "sapa": (3,),
-    "sparse-histogram": (0, 1, 2),
-    "variant-histogram": (0, 1, 2),
-}
+    "amun-rigorous": (0, 1), "auto-variants": (0, 1, 2), "joint-variants": (0, 1, 2, 3),
+    "laplace-dfg": (4,), "laplace-levels": (0, 1, 2), "laplace-variants": (2, 3),
+    "markov-log": (0, 1, 2), "markov-log-pure": (0, 1, 2), "pripel-rigorous": (0, 1),
+    "private-dfg": (0, 1, 2, 3, 4), "private-indicators": (0, 1, 2, 3), "private-log": (0, 1, 2, 3),
+    "privtree": (0, 1, 2), "process-tree": (0, 1, 2, 3), "sacofa": (3, 4), "sapa": (3,),
+    "sparse-histogram": (0, 1, 2), "variant-histogram": (0, 1, 2),
+}  # fmt: skip
 RIGOROUS = [(name, k) for name, numbers in RIGOROUS_EXAMPLES.items() for k in numbers]
 
 
@@ -303,16 +291,10 @@ def test_a_case_of_the_pairs_reaches_the_clip() -> None:
 # --- the parts of a timed log ---------------------------------------------------------------------
 
 SMALL: dict[str, Any] = {
-    "epsilon": "2",
-    "delta": "0",
-    "vocabulary": ("A",),
-    "max_trace_length": 2,
-    "first_date": "2020-01-01",
-    "last_date": "2020-01-31",
-    "n_duration_bins": 4,
-    "granularity": "second",
-    "variants": "sparse-histogram",
-}
+    "epsilon": "2", "delta": "0", "vocabulary": ("A",), "max_trace_length": 2,
+    "first_date": "2020-01-01", "last_date": "2020-01-31", "n_duration_bins": 4,
+    "granularity": "second", "variants": "sparse-histogram",
+}  # fmt: skip
 OF_EVENTS = {"attributes": {"org:resource": {"values": ["R1", "R2"]}}}
 OF_CASES = {"attributes": {"case:age": {"bounds": [0, 100], "n_bins": 2, "whole": True}}}
 HANDED_OVER = {"attributes": {"org:resource": {"values": ["R1", "R2"], "handovers": True}}}

@@ -50,15 +50,9 @@ def test_the_audit_does_not_refute_the_rigorous_form_on_the_same_logs() -> None:
     As many releases as refute the published form: fewer could prove no epsilon above 1 of anything.
     """
     example = {
-        "epsilon": "1",
-        "delta": "0",
-        "max_prefix_length": 5,
-        "p_harmful": 3,
-        "vocabulary": ("A", "B", "C", "D", "E", "F"),
-        "first_date": "1970-01-01",
-        "last_date": "1970-12-31",
-        "n_duration_bins": 4,
-        "variants": "sparse-histogram",
-    }
+        "epsilon": "1", "delta": "0", "max_prefix_length": 5, "p_harmful": 3,
+        "vocabulary": ("A", "B", "C", "D", "E", "F"), "first_date": "1970-01-01",
+        "last_date": "1970-12-31", "n_duration_bins": 4, "variants": "sparse-histogram",
+    }  # fmt: skip
     found = audit(PripelRigorous(), example, "that starts when nobody else does", 220)
     assert found.epsilon <= 1 < found.largest_provable

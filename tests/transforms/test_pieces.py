@@ -39,16 +39,9 @@ _CSV = st.text(st.sampled_from('ab,"\n\r\ufeff é'), max_size=60)
 _OPEN = '"open,x'
 _LONG = ["x" * 70 + ",y", '"' + "ab\n" * 30 + '",y']
 _QUOTING = [
-    "p,q",
-    '5" pipe,x',
-    'a"b"c,"x"',
-    '"two\nlines",5"',
-    '"a""\n""b",y',
-    '"x"y",z',
-    '"' + 'a""\n' * 10 + '",y',
-    _OPEN,
-    *_LONG,
-]
+    "p,q", '5" pipe,x', 'a"b"c,"x"', '"two\nlines",5"', '"a""\n""b",y', '"x"y",z',
+    '"' + 'a""\n' * 10 + '",y', _OPEN, *_LONG,
+]  # fmt: skip
 _JSON_LINES = st.lists(
     st.sampled_from(
         [

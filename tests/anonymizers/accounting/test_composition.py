@@ -74,15 +74,10 @@ def test_totals_are_exact_where_floats_are_not() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (Fraction(1, 10**6), "0.000001"),
-        (Fraction(3), "3"),
-        (Fraction(0), "0"),
-        (Fraction(1, 8), "0.125"),
-        (Fraction(-21, 20), "-1.05"),
-        (Fraction(100), "100"),
-        (5, "5"),
+        (Fraction(1, 10**6), "0.000001"), (Fraction(3), "3"), (Fraction(0), "0"),
+        (Fraction(1, 8), "0.125"), (Fraction(-21, 20), "-1.05"), (Fraction(100), "100"), (5, "5"),
     ],
-)
+)  # fmt: skip
 def test_decimals_are_exact_and_without_exponent(value: Fraction, text: str) -> None:
     assert decimal_text(value) == text
 

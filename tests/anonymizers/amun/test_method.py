@@ -251,17 +251,11 @@ def test_a_very_long_case_is_released_whole(profile: str) -> None:
 
 
 EDGE_ROWS = [
-    ("first", "A", MIN_TIME_US),
-    ("first", "B", MIN_TIME_US),
-    ("whole", "A", MIN_TIME_US),
-    ("whole", "B", MAX_TIME_US),
-    ("last", "A", MAX_TIME_US),
-    ("last", "B", MAX_TIME_US),
-    ("before 1970", "A", -1),
-    ("before 1970", "B", 1),
-    ("year 9999", "A", MAX_TIME_US - DAY_US),
+    ("first", "A", MIN_TIME_US), ("first", "B", MIN_TIME_US), ("whole", "A", MIN_TIME_US),
+    ("whole", "B", MAX_TIME_US), ("last", "A", MAX_TIME_US), ("last", "B", MAX_TIME_US),
+    ("before 1970", "A", -1), ("before 1970", "B", 1), ("year 9999", "A", MAX_TIME_US - DAY_US),
     ("year 9999", "B", MAX_TIME_US),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -170,14 +170,9 @@ def test_operations_are_those_of_the_privacy_extension(method: Anonymizer) -> No
     for operation in method.operations:
         assert isinstance(operation, Operation)
         assert operation.type in {
-            "suppression",
-            "addition",
-            "substitution",
-            "condensation",
-            "swapping",
-            "generalization",
+            "suppression", "addition", "substitution", "condensation", "swapping", "generalization",
             "cryptography",
-        }
+        }  # fmt: skip
         assert operation.level in {"case", "event"}
 
 

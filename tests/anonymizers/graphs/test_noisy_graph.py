@@ -33,13 +33,8 @@ WORDS = ActivityVocabulary.public("AB")
 def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> None:
     """The norm of all that is shown is 500, and that of A to A, A to B and B to A is 300."""
     sums = {
-        (0, 0): 200.0,
-        (0, 1): 200.0,
-        (0, 4): 240.0,
-        (1, 0): 100.0,
-        (1, 1): 900.0,
-        (3, 0): 320.0,
-    }
+        (0, 0): 200.0, (0, 1): 200.0, (0, 4): 240.0, (1, 0): 100.0, (1, 1): 900.0, (3, 0): 320.0,
+    }  # fmt: skip
     cells = np.array([source * (WORDS.end + 1) + target for source, target in sums])
     values = np.array(list(sums.values()))
     scales = np.ones(len(cells))

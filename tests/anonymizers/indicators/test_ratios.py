@@ -28,14 +28,9 @@ def drawn(widths: tuple[float, ...], is_laplace: bool, n: int = N) -> np.ndarray
 
 
 WIDTHS = [
-    (1.0,),
-    (3.0, 3.0),
-    (1.0, 2.0, 5.0),
-    (2.0, 2.0, 2.0, 2.0),
-    (1e-9, 4.0),
-    (1.0, 1.0001),
+    (1.0,), (3.0, 3.0), (1.0, 2.0, 5.0), (2.0, 2.0, 2.0, 2.0), (1e-9, 4.0), (1.0, 1.0001),
     (0.0, 2.0),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("widths", WIDTHS)

@@ -41,16 +41,10 @@ ATTRIBUTES = {
 }
 HANDED_OVER = {"org:resource": {"values": ["R1", "R2"], "handovers": True}}
 PUBLIC: dict[str, Any] = {
-    "epsilon": "1",
-    "vocabulary": ("A", "B"),
-    "max_trace_length": 6,
-    "first_date": "1970-01-01",
-    "last_date": "1970-12-31",
-    "l2_clip": "2",
-    "n_duration_bins": 4,
-    "attributes": ATTRIBUTES,
+    "epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 6, "first_date": "1970-01-01",
+    "last_date": "1970-12-31", "l2_clip": "2", "n_duration_bins": 4, "attributes": ATTRIBUTES,
     "variants": "markov-log",
-}
+}  # fmt: skip
 PURE = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
 BOUGHT = {"vocabulary": None, "buy_vocabulary": True, "max_trace_length": None, "l2_clip": None}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {

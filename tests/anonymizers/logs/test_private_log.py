@@ -59,15 +59,9 @@ def params_of(**changes: Any) -> PrivateLogParams:
 
 
 WEIGHTS = {
-    "granularity": 2,
-    "sizes": 2,
-    "variants": 40,
-    "spans": 18,
-    "starts": 12,
-    "durations": 25,
-    "pair times": 16,
-    "tables": 15,
-}
+    "granularity": 2, "sizes": 2, "variants": 40, "spans": 18, "starts": 12, "durations": 25,
+    "pair times": 16, "tables": 15,
+}  # fmt: skip
 
 
 def test_a_bought_clip_has_a_twentieth_of_what_it_clips() -> None:

@@ -257,15 +257,10 @@ def scales(draw: st.DrawFn) -> tuple[int, int]:
 
 
 EXTREMES = [
-    (1, 1),
-    (1, LARGEST_TERM),
-    (LARGEST_TERM - 1, LARGEST_TERM),
-    (LARGEST_SCALE, 1),
-    (LARGEST_TERM, 2**22),
-    (LARGEST_TERM - 1, 2**22),
-    (3 * 2**60, 3 * 2**20 + 1),
+    (1, 1), (1, LARGEST_TERM), (LARGEST_TERM - 1, LARGEST_TERM), (LARGEST_SCALE, 1),
+    (LARGEST_TERM, 2**22), (LARGEST_TERM - 1, 2**22), (3 * 2**60, 3 * 2**20 + 1),
     (LARGEST_SCALE * 3 - 1, 3),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

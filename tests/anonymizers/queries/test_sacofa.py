@@ -425,15 +425,10 @@ def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
     for number in range(5):
         params = SacofaParams(
             **{
-                **WITH_MODEL,
-                "model": model,
-                "p_harmful": "inf",
-                "p_harmless": 4,
-                "profile": "paper",
-                "max_prefix_length": 4,
-                "epsilon": "0.5",
+                **WITH_MODEL, "model": model, "p_harmful": "inf", "p_harmless": 4,
+                "profile": "paper", "max_prefix_length": 4, "epsilon": "0.5",
             }
-        )
+        )  # fmt: skip
         rules = NamedRules(**model)
         names = sorted(("A", "B", "C", OTHER))
         by_code = rules.over(ActivityVocabulary.public(("A", "B", "C")))

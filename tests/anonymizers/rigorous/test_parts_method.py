@@ -26,15 +26,8 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecis
 # What follows from the parts, and who says more of it: which rounds come first where a method has
 # several, with what the counters are told, which sums are published, and what cannot be played out.
 DERIVED = (
-    "bounds",
-    "rounds",
-    "spends",
-    "shares_by_case",
-    "guarantee",
-    "explain",
-    "requires",
-    "decide",
-)
+    "bounds", "rounds", "spends", "shares_by_case", "guarantee", "explain", "requires", "decide",
+)  # fmt: skip
 SAID_BESIDE = {
     ("private-log", "rounds"),
     ("private-log", "requires"),

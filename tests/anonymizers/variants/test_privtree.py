@@ -108,14 +108,9 @@ def loss_of_split(scale: Fraction, bias: int, before: int) -> mpmath.iv.mpf:
 
 
 RULES = [
-    (Fraction(1), 29, 1),
-    (Fraction("0.6"), 29, 1),
-    (Fraction("0.001"), 18, 1),
-    (Fraction(4), 18, 1),
-    (Fraction(60), 3, 1),
-    (Fraction(1), 2, 1),
-    (Fraction(1), 101, 3),
-]
+    (Fraction(1), 29, 1), (Fraction("0.6"), 29, 1), (Fraction("0.001"), 18, 1),
+    (Fraction(4), 18, 1), (Fraction(60), 3, 1), (Fraction(1), 2, 1), (Fraction(1), 101, 3),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("epsilon", "n_children", "max_units"), RULES)

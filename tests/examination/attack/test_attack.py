@@ -234,15 +234,8 @@ def test_wrong_flags_end_with_2(
     log: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = [
-        "attack",
-        "config",
-        "--log",
-        log,
-        "--method",
-        "variant-histogram",
-        "--epsilon",
-        "1",
-    ]
+        "attack", "config", "--log", log, "--method", "variant-histogram", "--epsilon", "1",
+    ]  # fmt: skip
     assert tracecloak(*arguments, *flags) == 2
     assert told in capsys.readouterr().err
 
@@ -410,20 +403,11 @@ def test_a_log_is_counted_by_times_and_values() -> None:
     found = {key: n for key, n in seen.items() if key[0] in ("start", "step", "span", "value")}
     # Two days are 172,800,000,000 microseconds, of 12 digits; a minute has 8, and no time 0.
     assert found == {
-        ("start", "1970-01-01"): 2,
-        ("start", "1970-03-01"): 1,
-        ("step", "0"): 1,
-        ("step", "12"): 1,
-        ("step", "8"): 1,
-        ("span", "12"): 1,
-        ("span", "8"): 1,
-        ("value", "org:resource", "0"): 2,
-        ("value", "org:resource", "1"): 3,
-        ("value", "org:resource", "2"): 1,
-        ("value", "case:age", "0"): 1,
-        ("value", "case:age", "1"): 1,
-        ("value", "case:age", "2"): 1,
-    }
+        ("start", "1970-01-01"): 2, ("start", "1970-03-01"): 1, ("step", "0"): 1, ("step", "12"): 1,
+        ("step", "8"): 1, ("span", "12"): 1, ("span", "8"): 1, ("value", "org:resource", "0"): 2,
+        ("value", "org:resource", "1"): 3, ("value", "org:resource", "2"): 1,
+        ("value", "case:age", "0"): 1, ("value", "case:age", "1"): 1, ("value", "case:age", "2"): 1,
+    }  # fmt: skip
 
 
 def test_made_up_logs_lie_in_the_public_range_and_have_what_is_declared() -> None:
@@ -486,20 +470,11 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     # of three values each; and of the variants three arcs and the case, four descriptions and
     # three activities, and two ranks.
     assert Counter(purpose for _, purpose, *_ in cells) == {
-        "number of cases": 1,
-        "starts by date": 1,
-        "starts by hour": 1,
-        "case span": 2,
-        "case table": 3,
-        "time of a pair": 1,
-        "step duration": 3,
-        "attribute/org:resource": 2,
-        "granularity": 1,
-        "joint-variants/cases": 1,
-        "joint-variants/chain": 4,
-        "joint-variants/marginals": 7,
-        "joint-variants/ranks": 2,
-    }
+        "number of cases": 1, "starts by date": 1, "starts by hour": 1, "case span": 2,
+        "case table": 3, "time of a pair": 1, "step duration": 3, "attribute/org:resource": 2,
+        "granularity": 1, "joint-variants/cases": 1, "joint-variants/chain": 4,
+        "joint-variants/marginals": 7, "joint-variants/ranks": 2,
+    }  # fmt: skip
     values = [cell for cell in cells if cell[1] == "attribute/org:resource"]
     assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}
     assert len(Watch(pair.variants, cells).names) == len(set(Watch(pair.variants, cells).names))

@@ -55,17 +55,10 @@ def release(
             ("Surgery", "Surgery"): (4, 2.5),
         }
     values = {
-        "release_id": "hospital",
-        "epoch": "1",
-        "product": "dfg",
-        "view": "total",
-        "start_us": 0,
-        "end_us": (step + 1) * 10_000_000,
-        "n_steps_left": 9 - step,
-        "epsilon": "0.5",
-        "delta": "1e-6",
-        **others,
-    }
+        "release_id": "hospital", "epoch": "1", "product": "dfg", "view": "total", "start_us": 0,
+        "end_us": (step + 1) * 10_000_000, "n_steps_left": 9 - step, "epsilon": "0.5",
+        "delta": "1e-6", **others,
+    }  # fmt: skip
     counts, errors = zip(*cells.values(), strict=True) if cells else ((), ())
     made = StepRelease.of(
         list(cells), np.array(counts, np.int64), np.array(errors), step=step, **values

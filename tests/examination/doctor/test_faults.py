@@ -181,15 +181,8 @@ def _account_not_in_file(house: House) -> None:
 
 def _withdrawn(house: House) -> None:
     flags = (
-        "--output",
-        house.body["output"],
-        "--release_id",
-        "first",
-        "--by",
-        "A",
-        "--reason",
-        "B",
-    )
+        "--output", house.body["output"], "--release_id", "first", "--by", "A", "--reason", "B",
+    )  # fmt: skip
     assert tracecloak("ledger", "withdraw", "--key_store", house.keys, *flags) == 0
     house.set(release_id="first")
 

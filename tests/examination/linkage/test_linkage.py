@@ -299,14 +299,9 @@ def estimates(risk: Risk) -> list[Any]:
     [value] = risk.values
     assert value is not None
     return [
-        risk.singled_out,
-        *risk.set_sizes,
-        risk.picked,
-        value.confidence,
-        value.above_half,
-        value.certain,
-        value.true_value,
-    ]
+        risk.singled_out, *risk.set_sizes, risk.picked, value.confidence, value.above_half,
+        value.certain, value.true_value,
+    ]  # fmt: skip
 
 
 def test_draws_agree_with_all_pieces() -> None:

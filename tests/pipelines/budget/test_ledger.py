@@ -248,20 +248,12 @@ def test_an_account_can_be_there_to_record_only(path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"epsilon": 0.1},
-        {"epsilon": Fraction(1, 3)},
-        {"epsilon": Fraction(-1)},
-        {"delta": Fraction(2)},
-        {"delta": None},
-        {"unit": "person"},
-        {"adjacency": "near"},
-        {"account": ""},
-        {"release_id": "a\nb"},
-        {"output": "\udc80"},
-        {"spends": ({"x": float("nan")},)},
-        {"spends": ({"x": object()},)},
+        {"epsilon": 0.1}, {"epsilon": Fraction(1, 3)}, {"epsilon": Fraction(-1)},
+        {"delta": Fraction(2)}, {"delta": None}, {"unit": "person"}, {"adjacency": "near"},
+        {"account": ""}, {"release_id": "a\nb"}, {"output": "\udc80"},
+        {"spends": ({"x": float("nan")},)}, {"spends": ({"x": object()},)},
     ],
-)
+)  # fmt: skip
 def test_a_reservation_that_no_ledger_can_hold_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(change))):
         Reservation(**{**vars(reservation()), **change})
@@ -806,16 +798,8 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     for _ in range(rng.integers(2, 16)):
         release, key = f"r{rng.integers(4)}", "kkkl"[rng.integers(4)]
         others = [
-            "draw",
-            "commit",
-            "void",
-            "forfeit",
-            "withdraw",
-            "cap",
-            "back up",
-            "restore",
-            "restore",
-        ]
+            "draw", "commit", "void", "forfeit", "withdraw", "cap", "back up", "restore", "restore",
+        ]  # fmt: skip
         kind = rng.choice([*["reserve"] * 4, *others])
         if kind == "reserve":
             config = "cd"[rng.integers(2)]

@@ -204,19 +204,11 @@ def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_fil
 
     monkeypatch.setattr("tracecloak.pipelines.stream.run.run_stream", run)
     common = {
-        "release_id": "ward",
-        "epoch": "1",
-        "input_topic": "projects/p/topics/t",
-        "output": str(tmp_path / "out"),
-        "epsilon": "1",
-        "vocabulary": ["A", "B"],
-        "period": "1h",
-        "horizon": 24,
-        "start": "2026-11-22",
-        "gap": "30m",
-        "max_lifetime": "1d",
+        "release_id": "ward", "epoch": "1", "input_topic": "projects/p/topics/t",
+        "output": str(tmp_path / "out"), "epsilon": "1", "vocabulary": ["A", "B"], "period": "1h",
+        "horizon": 24, "start": "2026-11-22", "gap": "30m", "max_lifetime": "1d",
         "end_activity": ["A", "B"],
-    }
+    }  # fmt: skip
     further = {
         "working_days": ["mon", "tue"],
         "holidays": ["2026-01-01"],
@@ -274,13 +266,8 @@ def test_a_file_that_is_no_yaml_is_told_with_its_flag(
 
 # One by day for each kind of promise and of release but whole logs, whose plans take long.
 _BY_DAY = (
-    "private-dfg",
-    "process-tree",
-    "variant-histogram",
-    "amun",
-    "pretsa",
-    "tlkc",
-)
+    "private-dfg", "process-tree", "variant-histogram", "amun", "pretsa", "tlkc",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [n if n in _BY_DAY else at_night(n) for n in METHODS])

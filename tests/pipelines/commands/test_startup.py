@@ -42,17 +42,10 @@ def loaded_by(*lines: list[str]) -> list[tuple[int, list[str]]]:
 
 def test_the_version_help_and_wrong_flags_load_nothing_heavy() -> None:
     lines = [
-        ["--version"],
-        ["--help"],
-        ["--wrong"],
-        ["wrong"],
-        ["catalogue", "--wrong"],
-        ["ledger", "show", "--wrong"],
-        ["ledger", "--help"],
-        ["key", "--help"],
-        ["sample", "--help"],
-        ["catalogue"],
-    ]
+        ["--version"], ["--help"], ["--wrong"], ["wrong"], ["catalogue", "--wrong"],
+        ["ledger", "show", "--wrong"], ["ledger", "--help"], ["key", "--help"],
+        ["sample", "--help"], ["catalogue"],
+    ]  # fmt: skip
     found = loaded_by(*lines)
     codes = [0, 0, 2, 2, 2, 2, 0, 0, 0, 0]
     assert found == [(code, []) for code in codes]

@@ -97,15 +97,8 @@ def test_a_ledger_says_that_rows_were_paid_once_and_how_they_are_ended(
     assert tracecloak("ledger", "show", "--key_store", tmp_path / "keys") == 0
     assert "1 release, 1 of them open" in " ".join(capsys.readouterr().out.split())
     ended = (
-        "--output",
-        tmp_path / "keys" / "rows",
-        "--release_id",
-        "r",
-        "--by",
-        "N",
-        "--reason",
-        "R",
-    )
+        "--output", tmp_path / "keys" / "rows", "--release_id", "r", "--by", "N", "--reason", "R",
+    )  # fmt: skip
     assert tracecloak("ledger", "forfeit", "--key_store", tmp_path / "keys", *ended) == 0
     assert tracecloak("ledger", "list-unfinished", "--key_store", tmp_path / "keys") == 0
     assert "rows" not in capsys.readouterr().out.splitlines()[-1]

@@ -68,17 +68,8 @@ def test_a_log_of_pm4py_gets_a_log_and_its_graph_as_a_frame(
 def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
     """Catches inference over a column of objects, by which one record renames the others."""
     mixed = [
-        1,
-        2.0,
-        "x",
-        1.5,
-        None,
-        True,
-        decimal.Decimal("7.00"),
-        np.int8(3),
-        float("nan"),
-        "\ud800",
-    ]
+        1, 2.0, "x", 1.5, None, True, decimal.Decimal("7.00"), np.int8(3), float("nan"), "\ud800",
+    ]  # fmt: skip
     more = [[1], b"\xff", pd.NaT, pd.NA, pd.Period("2026-01"), {"a": 1}]
     with_more = pd.DataFrame({"c": pd.Series([*mixed, *more], dtype=object)})
     columns, unread = AnyFrame.of(with_more).columns(["c"])

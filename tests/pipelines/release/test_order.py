@@ -333,17 +333,8 @@ def test_a_stream_has_an_order_of_its_own() -> None:
 # --- whatever a value is ---------------------------------------------------------------------
 
 STRANGE: list[Any] = [
-    None,
-    "",
-    "x",
-    [1],
-    {"a": 1},
-    True,
-    float("nan"),
-    float("inf"),
-    2.0**60,
-    "\u202e",
-]
+    None, "", "x", [1], {"a": 1}, True, float("nan"), float("inf"), 2.0**60, "\u202e",
+]  # fmt: skip
 
 
 def written(values: Iterable[Any]) -> None:

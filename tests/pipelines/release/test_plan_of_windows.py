@@ -17,14 +17,9 @@ from tracecloak.pipelines.planning.plan import composition_lines
 from tracecloak.pipelines.screen.plan_text import plan_lines
 
 SECTION: dict[str, Any] = {
-    "origin": "2026-01-01",
-    "period": "month",
-    "time_zone": "Europe/Amsterdam",
-    "max_lifetime": "90d",
-    "gap": "30d",
-    "end_activity": "D",
-    "horizon": 24,
-}
+    "origin": "2026-01-01", "period": "month", "time_zone": "Europe/Amsterdam",
+    "max_lifetime": "90d", "gap": "30d", "end_activity": "D", "horizon": 24,
+}  # fmt: skip
 SPENDS = (Spend("all", "approximate", Fraction(1), Fraction(1, 10**6)),)
 
 

@@ -290,15 +290,10 @@ MOST = (
 )
 # Every way of counting, deciding and writing at least once.
 OF_EACH_KIND = (
-    *MOST,
-    "variants, generated",
-    "published variants with a budget that holds",
-    "played-out graph",
-    "enriched cases",
-    "known to nobody",
-    "tree of individuals, names bought",
+    *MOST, "variants, generated", "published variants with a budget that holds", "played-out graph",
+    "enriched cases", "known to nobody", "tree of individuals, names bought",
     "indicators of individuals, all bought",
-)
+)  # fmt: skip
 # What was published, and a log of the longest of fits beside one that is made in the same way.
 AT_NIGHT = (
     "played-out graph", "enriched cases", "known to nobody", "variants, generated",

@@ -496,14 +496,9 @@ def asks(browser: Any, server: _Server, path: Path) -> bool:
 
 
 _QUICK = (
-    "a refresh",
-    "a refresh in a picture's page",
-    "a script",
-    "a handler of a picture",
-    "an animated address",
-    "a frame of a text",
-    "a font",
-)
+    "a refresh", "a refresh in a picture's page", "a script", "a handler of a picture",
+    "an animated address", "a frame of a text", "a font",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -184,14 +184,8 @@ def test_a_file_that_is_mended_before_the_claim_is_readmitted(
     assert lake.quarantine("2026-02") == 0
     lake.file.write_bytes(lake.whole)
     readmit = (
-        "windows",
-        lake.config,
-        "--window",
-        "2026-02",
-        "--readmit",
-        lake.file,
-        "--new_ledger",
-    )
+        "windows", lake.config, "--window", "2026-02", "--readmit", lake.file, "--new_ledger",
+    )  # fmt: skip
     assert as_typed(*readmit) == 0
     assert lake.release("2026-02") == 0
     assert "left out" not in manifest(lake.released("2026-02"))["window"]["sentence"]

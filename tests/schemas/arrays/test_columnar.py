@@ -142,22 +142,15 @@ def test_arrays_of_any_memory_layout_come_back_equal():
 @pytest.mark.parametrize(
     "array",
     [
-        pa.array(["a", None, "", "ä"]),
-        pa.array(["a", None], pa.large_string()),
-        pa.array([b"\xff", b"", None]),
-        pa.array([b"\xff\0", b""], pa.large_binary()),
-        pa.array([b"0" * 16, None], pa.binary(16)),
-        pa.array([True, None, False]),
-        pa.array([1, None, 2**62]),
-        pa.array([1, 2], pa.timestamp("us", "UTC")),
-        pa.array(["a", "b", "a"]).dictionary_encode(),
-        pa.array([], pa.string()),
-        pa.array([], pa.binary(16)),
-        pa.nulls(3),
-        pa.array([[1], [], None]),
+        pa.array(["a", None, "", "ä"]), pa.array(["a", None], pa.large_string()),
+        pa.array([b"\xff", b"", None]), pa.array([b"\xff\0", b""], pa.large_binary()),
+        pa.array([b"0" * 16, None], pa.binary(16)), pa.array([True, None, False]),
+        pa.array([1, None, 2**62]), pa.array([1, 2], pa.timestamp("us", "UTC")),
+        pa.array(["a", "b", "a"]).dictionary_encode(), pa.array([], pa.string()),
+        pa.array([], pa.binary(16)), pa.nulls(3), pa.array([[1], [], None]),
     ],
     ids=lambda array: str(array.type),
-)
+)  # fmt: skip
 def test_arrow_arrays_come_back_equal(array):
     for part in (array, array.slice(1), array.slice(0, 1), array.slice(0, 0)):
         found = there_and_back(part)

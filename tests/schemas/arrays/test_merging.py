@@ -306,17 +306,9 @@ def test_pieces_wait_until_they_outweigh_the_threshold():
     # Up to three elements wait beside the first piece; the fourth is one too many. Once the merged
     # piece is heavier than the threshold, as much as it weighs may wait.
     assert seen == [
-        [1],
-        [1, 1],
-        [1, 1, 1],
-        [1, 1, 1, 1],
-        [5],
-        [5, 1],
-        [5, 1, 1],
-        [5, 1, 1, 1],
-        [5, 1, 1, 1, 1],
+        [1], [1, 1], [1, 1, 1], [1, 1, 1, 1], [5], [5, 1], [5, 1, 1], [5, 1, 1, 1], [5, 1, 1, 1, 1],
         [5, 1, 1, 1, 1, 1],
-    ]
+    ]  # fmt: skip
 
 
 def test_pieces_that_add_nothing_new_do_not_pile_up():

@@ -209,17 +209,10 @@ def test_numbers_are_coded_by_hand(text: str | None, cell: int) -> None:
 @pytest.mark.parametrize(
     ("text", "cell"),
     [
-        ("1", 1),
-        ("3", 1),
-        ("3.4", 1),
-        ("3.6", 2),
-        ("6", 2),
-        ("7", 3),
-        ("10", 3),
-        ("99", 3),
+        ("1", 1), ("3", 1), ("3.4", 1), ("3.6", 2), ("6", 2), ("7", 3), ("10", 3), ("99", 3),
         ("-9", 1),
     ],
-)
+)  # fmt: skip
 def test_whole_numbers_are_rounded_and_coded_by_hand(text: str, cell: int) -> None:
     # Ten numbers in three bins: 1 to 3, 4 to 6, 7 to 10.
     assert attribute(bounds=[1, 10], n_bins=3, whole=True).cells(pa.array([text])).tolist() == [

@@ -228,13 +228,8 @@ def test_what_is_in_order_stays_as_it_is() -> None:
 
 def test_tied_events_are_those_of_one_time_and_several_activities() -> None:
     rows = [
-        ("a", "A", 0),
-        ("a", "B", 0),
-        ("a", "A", 1),
-        ("a", "A", 1),
-        ("b", "B", 1),
-        ("a", "C", 2),
-    ]
+        ("a", "A", 0), ("a", "B", 0), ("a", "A", 1), ("a", "A", 1), ("b", "B", 1), ("a", "C", 2),
+    ]  # fmt: skip
     traces = TraceBatch.from_events([event_batch(rows)])
     tied = zip(traces.times.tolist(), traces.is_tied.tolist(), strict=True)
     assert sorted(tied) == [(0, True), (0, True), (1, False), (1, False), (1, False), (2, False)]

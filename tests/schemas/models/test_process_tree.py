@@ -40,17 +40,10 @@ def test_the_text_is_the_usual_one() -> None:
 @pytest.mark.parametrize(
     ("text", "character"),
     [
-        ("", 1),
-        ("->", 3),
-        ("->( 'A'", 8),
-        ("->( 'A' 'B' )", 9),
-        ("'A", 3),
-        (r"'A\n'", 4),
-        ("'A' )", 5),
-        ("O( 'A', 'B' )", 1),
-        ("->( )", 5),
+        ("", 1), ("->", 3), ("->( 'A'", 8), ("->( 'A' 'B' )", 9), ("'A", 3), (r"'A\n'", 4),
+        ("'A' )", 5), ("O( 'A', 'B' )", 1), ("->( )", 5),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_tree_is_refused_with_the_place(text: str, character: int) -> None:
     with pytest.raises(UsageError, match=f"at character {character}$"):
         parse_tree(text)

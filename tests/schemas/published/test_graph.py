@@ -41,15 +41,9 @@ def test_start_and_end_come_after_the_names():
 def test_the_table_has_labels_and_numbers():
     table = GRAPH.to_table()
     assert [(f.name, str(f.type)) for f in table.schema] == [
-        ("source", "string"),
-        ("target", "string"),
-        ("count", "int64"),
-        ("low", "int64"),
-        ("high", "int64"),
-        ("kind", "string"),
-        ("usable", "bool"),
-        ("grade", "string"),
-    ]
+        ("source", "string"), ("target", "string"), ("count", "int64"), ("low", "int64"),
+        ("high", "int64"), ("kind", "string"), ("usable", "bool"), ("grade", "string"),
+    ]  # fmt: skip
     assert [tuple(row.values()) for row in table.to_pylist()] == [
         ("A", "A", 2, 0, 5, "measured", False, "noise"),
         ("A", "B", 7, 4, 10, "measured", True, "rough"),

@@ -187,20 +187,15 @@ def test_the_manifest_is_this_and_nothing_more():
         "released_on": "2026-11-23",
         "verified": False,
         "came_out": {
-            "n_cases": 3,
-            "n_variants": 2,
-            "n_activities": 2,
-            "n_edges": None,
-            "named_share": 0.6667,
-            "case_share": None,
-            "unclear_share": None,
+            "n_cases": 3, "n_variants": 2, "n_activities": 2, "n_edges": None,
+            "named_share": 0.6667, "case_share": None, "unclear_share": None,
         },
         "usability": "not_judged",
         "outputs": [
             {"path": "dfg.json", "sha256": "a" * 64, "n_bytes": 0},
             {"path": "log/part-1", "sha256": "b" * 64, "n_bytes": 7},
         ],
-    }
+    }  # fmt: skip
 
 
 def test_what_the_files_carry_says_nothing_of_files_runners_or_tools():
@@ -309,20 +304,14 @@ def test_the_schema_is_closed_and_complete_everywhere():
     # times alone, of figures alone, and of a joint mechanism alone.
     some = {
         "$": {
-            "stream",
-            "about",
-            "released_on",
-            "window",
-            "time_caveats",
-            "noted",
-            "inner_versions",
+            "stream", "about", "released_on", "window", "time_caveats", "noted", "inner_versions",
             "usability",
         },
         "$.properties.came_out": {"max_events", "longest_share", "unclear_share", "n_figures"},
         "$.$defs.spend": {"blocks", "choices", "instead"},
         "$.$defs.guarantee": {"population"},  # of a query alone
         "$.$defs.stream": {"vocabulary_since"},  # of one whose vocabulary has grown
-    }
+    }  # fmt: skip
     for place, part in found.items():
         assert part["additionalProperties"] is False, place
         assert set(part["properties"]) - set(part["required"]) == some.get(place, set()), place

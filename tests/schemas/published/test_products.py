@@ -43,17 +43,8 @@ DURATIONS = ReleasedDurations(
     np.array([8, 10, 12], np.int64),
 )
 COLUMNS = (
-    "source",
-    "target",
-    "from_us",
-    "to_us",
-    "count",
-    "low",
-    "high",
-    "kind",
-    "usable",
-    "grade",
-)
+    "source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable", "grade",
+)  # fmt: skip
 SPREAD = [
     dict(zip(COLUMNS, row, strict=True))
     for row in (

@@ -14,17 +14,9 @@ from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.published.step_indicators import StepIndicators
 
 OTHERS = {
-    "release_id": "ward",
-    "epoch": "2",
-    "product": "dfg",
-    "view": "total",
-    "step": 3,
-    "start_us": 0,
-    "end_us": 40,
-    "n_steps_left": 6,
-    "epsilon": "0.5",
-    "delta": "0.000001",
-}
+    "release_id": "ward", "epoch": "2", "product": "dfg", "view": "total", "step": 3, "start_us": 0,
+    "end_us": 40, "n_steps_left": 6, "epsilon": "0.5", "delta": "0.000001",
+}  # fmt: skip
 CELLS = [("B", "■"), ("A", "B"), ("▶", "A"), ("A", "A")]
 
 

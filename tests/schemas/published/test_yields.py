@@ -94,14 +94,9 @@ def test_parts_of_a_release_complete_each_other() -> None:
     assert both.is_poor
     assert "have 12% of the noisy number of cases" in both.sentence
     assert both.to_json() == {
-        "n_cases": 5,
-        "n_variants": 1,
-        "n_activities": 1,
-        "n_edges": None,
-        "named_share": None,
-        "case_share": 0.125,
-        "unclear_share": None,
-    }
+        "n_cases": 5, "n_variants": 1, "n_activities": 1, "n_edges": None, "named_share": None,
+        "case_share": 0.125, "unclear_share": None,
+    }  # fmt: skip
     assert Yield(**both.to_json()) == both
 
 

@@ -52,23 +52,13 @@ def test_the_automaton_of_the_paper():
     assert (automaton.n_states, automaton.n_transitions) == (5, 6)
     found = read_automaton(automaton, AMUN_NAMES)
     assert found.steps == {
-        (0, "A"): 1,
-        (0, "D"): 4,
-        (1, "B"): 2,
-        (1, "E"): 2,
-        (2, "C"): 3,
-        (4, "A"): 1,
-    }
+        (0, "A"): 1, (0, "D"): 4, (1, "B"): 2, (1, "E"): 2, (2, "C"): 3, (4, "A"): 1,
+    }  # fmt: skip
     assert found.final == {3}
     # The contingency table of all six cases.
     assert found.passes == {
-        (0, "A"): 4,
-        (0, "D"): 2,
-        (1, "B"): 4,
-        (1, "E"): 2,
-        (2, "C"): 6,
-        (4, "A"): 2,
-    }
+        (0, "A"): 4, (0, "D"): 2, (1, "B"): 4, (1, "E"): 2, (2, "C"): 6, (4, "A"): 2,
+    }  # fmt: skip
 
 
 def test_the_filtered_contingency_table_of_the_paper():

@@ -48,15 +48,9 @@ def test_pairs_of_a_wide_vocabulary_stay_apart():
     traces = trace_batch({"c1": "00001 69999 00000 69999", "c2": "69999 00001"}, names)
     graph = DirectlyFollows.from_traces(traces)
     assert read_pairs(graph, traces.vocabulary) == {
-        ("00000", "69999"): 1,
-        ("00001", "69999"): 1,
-        ("00001", "■"): 1,
-        ("69999", "00000"): 1,
-        ("69999", "00001"): 1,
-        ("69999", "■"): 1,
-        ("▶", "00001"): 1,
-        ("▶", "69999"): 1,
-    }
+        ("00000", "69999"): 1, ("00001", "69999"): 1, ("00001", "■"): 1, ("69999", "00000"): 1,
+        ("69999", "00001"): 1, ("69999", "■"): 1, ("▶", "00001"): 1, ("▶", "69999"): 1,
+    }  # fmt: skip
     assert DirectlyFollows.merge([graph, graph]).counts.tolist() == [2] * 8
 
 

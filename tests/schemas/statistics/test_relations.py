@@ -203,16 +203,11 @@ def test_relations_by_hand() -> None:
     relations = ActivityRelations.from_traces(traces)
     assert read(relations, traces.vocabulary) == (
         {
-            ("A", "A"): (1, 0),
-            ("A", "B"): (1, 1),
-            ("B", "A"): (1, 0),
-            ("B", "C"): (2, 2),
-            ("▶", "A"): (1, 1),
-            ("▶", "B"): (3, 3),
-            ("▶", "C"): (2, 2),
+            ("A", "A"): (1, 0), ("A", "B"): (1, 1), ("B", "A"): (1, 0), ("B", "C"): (2, 2),
+            ("▶", "A"): (1, 1), ("▶", "B"): (3, 3), ("▶", "C"): (2, 2),
         },
         {"A": 1, "B": 2},
-    )
+    )  # fmt: skip
     assert relations.matrix(traces.vocabulary).tolist() == [
         [1, 1, 0, 0],
         [1, 0, 2, 0],

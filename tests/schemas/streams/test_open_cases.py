@@ -512,16 +512,11 @@ def test_names_are_the_digits_of_their_keys() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("period_us", 0),
-        ("inactivity_gap_us", 0),
-        ("max_lifetime_us", MAX_TIME_US + 1),
-        ("max_disorder_us", -1),
-        ("release_delay_us", -1),
-        ("tombstone_us", 0),
-        ("max_trace_length", 0),
-        ("end_activities", ("D",)),
+        ("period_us", 0), ("inactivity_gap_us", 0), ("max_lifetime_us", MAX_TIME_US + 1),
+        ("max_disorder_us", -1), ("release_delay_us", -1), ("tombstone_us", 0),
+        ("max_trace_length", 0), ("end_activities", ("D",)),
     ],
-)
+)  # fmt: skip
 def test_a_rule_out_of_range_is_refused(field: str, value: object) -> None:
     changed: Mapping[str, object] = {field: value}
     with pytest.raises(UsageError, match=field):

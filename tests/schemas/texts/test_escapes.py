@@ -61,16 +61,6 @@ def test_escaped_json_says_the_same(value: dict[str, str]) -> None:
 
 def test_formulas_are_told_by_their_first_character() -> None:
     names = [
-        "=A1",
-        "+1",
-        "-2",
-        "@x",
-        "\t=A1",
-        "\rA",
-        "\0=A",
-        "\uff1d1",
-        "\uff0b1",
-        "\uff0d1",
-        "\uff201",
-    ]
+        "=A1", "+1", "-2", "@x", "\t=A1", "\rA", "\0=A", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201",
+    ]  # fmt: skip
     assert formulas([*names, "A=1", "", "1-2", "'=A1", " =A1", "\u22121"]) == names

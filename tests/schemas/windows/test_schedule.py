@@ -191,17 +191,10 @@ def test_what_means_the_same_has_one_digest(one, other):
 
 def test_every_number_changes_the_digest():
     changes = [
-        {"dataset": "claims"},
-        {"origin": "2026-02-01"},
-        {"period": "quarter"},
-        {"time_zone": "Europe/Paris"},
-        {"by": "first_event"},
-        {"max_lifetime_us": 91 * DAY_US},
-        {"gap_us": None},
-        {"gap_us": 31 * DAY_US},
-        {"end_activities": ()},
-        {"horizon": 25},
-    ]
+        {"dataset": "claims"}, {"origin": "2026-02-01"}, {"period": "quarter"},
+        {"time_zone": "Europe/Paris"}, {"by": "first_event"}, {"max_lifetime_us": 91 * DAY_US},
+        {"gap_us": None}, {"gap_us": 31 * DAY_US}, {"end_activities": ()}, {"horizon": 25},
+    ]  # fmt: skip
     digests = {schedule(**change).digest for change in [{}, *changes]}
     assert len(digests) == 1 + len(changes)
     assert all(len(digest) == 32 and int(digest, 16) >= 0 for digest in digests)

@@ -20,21 +20,12 @@ def row(value: float, low: float, high: float, unit: str = "cases") -> Indicator
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0, "0 s"),
-        (0.123, "0.12 s"),
-        (45, "45 s"),
-        (59.7, "1 min"),
-        (614.2, "10 min 14 s"),
-        (3_599.6, "1 h"),
-        (3 * HOUR + 20 * 60, "3 h 20 min"),
-        (47.999 * HOUR, "48 h"),
-        (2.1 * DAY, "2.1 days"),
-        (3 * DAY, "3 days"),
-        (1_234.5 * DAY, "1,234 days"),
-        (-90, "\u22121 min 30 s"),
-        (float("inf"), "unknown"),
+        (0, "0 s"), (0.123, "0.12 s"), (45, "45 s"), (59.7, "1 min"), (614.2, "10 min 14 s"),
+        (3_599.6, "1 h"), (3 * HOUR + 20 * 60, "3 h 20 min"), (47.999 * HOUR, "48 h"),
+        (2.1 * DAY, "2.1 days"), (3 * DAY, "3 days"), (1_234.5 * DAY, "1,234 days"),
+        (-90, "\u22121 min 30 s"), (float("inf"), "unknown"),
     ],
-)
+)  # fmt: skip
 def test_a_time_is_told_in_the_units_that_people_use(seconds: float, words: str) -> None:
     assert time_words(seconds) == words
 

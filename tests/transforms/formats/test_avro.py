@@ -393,15 +393,10 @@ def test_cut_off_anywhere_but_between_blocks(codec: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"Obj",
-        b"Obj\x01",
-        b"Obj\x02" + b"\0" * 40,
-        b"c,a\n1,A\n" * 9,
-        b"PAR1" * 20,
+        b"", b"Obj", b"Obj\x01", b"Obj\x02" + b"\0" * 40, b"c,a\n1,A\n" * 9, b"PAR1" * 20,
         b"Obj\x01\x02\xff\xff\xff\xff\x0f",
     ],
-)
+)  # fmt: skip
 def test_no_container_at_all(data: bytes) -> None:
     for reading in (read, lambda d: AvroReader().column_names(io.BytesIO(d))):
         with pytest.raises(InputSchemaError, match="no Avro object container"):

@@ -232,19 +232,11 @@ TEXT = "case_id,activity\nJosé,é\nKøb,ø\n"
 @pytest.mark.parametrize(
     ("encoding", "option"),
     [
-        ("utf-8", "utf-8"),
-        ("utf-8-sig", "utf-8"),
-        ("utf-8-sig", "utf-8-sig"),
-        ("utf-8", "utf-8-sig"),
-        ("latin-1", "latin-1"),
-        ("cp1252", "cp1252"),
-        ("utf-16", "utf-16"),
-        ("utf-16-be", "utf-16-be"),
-        ("utf-32", "utf-32"),
-        ("cp500", "cp500"),
-        ("utf-7", "utf-7"),
+        ("utf-8", "utf-8"), ("utf-8-sig", "utf-8"), ("utf-8-sig", "utf-8-sig"),
+        ("utf-8", "utf-8-sig"), ("latin-1", "latin-1"), ("cp1252", "cp1252"), ("utf-16", "utf-16"),
+        ("utf-16-be", "utf-16-be"), ("utf-32", "utf-32"), ("cp500", "cp500"), ("utf-7", "utf-7"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_encodings(encoding: str, option: str, chunk: int) -> None:
     with mock.patch.object(csv_format, "_CHUNK_BYTES", chunk):
@@ -344,24 +336,13 @@ def test_header_errors(data: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "anna,review,2010-01-01T00:00:00",
-        "anna,review,01/02/2010",
-        "anna,review,5. Jan 10",
-        "anna,review,Jan 5 2010",
-        "anna,review,10:15 pm",
-        "anna,review,20100101",
-        "anna,review,1262304000.5",
-        "anna,review,1e9",
-        "anna,review,-5",
-        "anna,review,١٢",
-        "anna,review,",
-        "anna,review,  ",
-        "anna,review,nan",
-        "anna,anna,2010-01-01",
-        "anna;review;2010-01-01",
-        '"anna","review","2010-01-01 10:00"',
+        "anna,review,2010-01-01T00:00:00", "anna,review,01/02/2010", "anna,review,5. Jan 10",
+        "anna,review,Jan 5 2010", "anna,review,10:15 pm", "anna,review,20100101",
+        "anna,review,1262304000.5", "anna,review,1e9", "anna,review,-5", "anna,review,١٢",
+        "anna,review,", "anna,review,  ", "anna,review,nan", "anna,anna,2010-01-01",
+        "anna;review;2010-01-01", '"anna","review","2010-01-01 10:00"',
     ],
-)
+)  # fmt: skip
 def test_first_line_that_is_data_is_never_shown(line: str) -> None:
     with pytest.raises(InputSchemaError, match=r"no header line.*with --header$") as caught:
         read(f"{line}\nbert,review,2010-01-02\n".encode())
@@ -389,24 +370,13 @@ def test_column_names() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"delimiter": ""},
-        {"delimiter": "||"},
-        {"delimiter": "\n"},
-        {"delimiter": "é"},
-        {"delimiter": '"'},
-        {"quote_char": "“"},
-        {"encoding": "no-such"},
-        {"encoding": "hex"},
-        {"encoding": "rot13"},
-        {"encoding": "a\0b"},
-        {"header": ()},
-        {"header": False},
-        {"escape_char": "\\\\"},
-        {"delimiter": "\\", "escape_char": "\\"},
-        {"comment": ""},
+        {"delimiter": ""}, {"delimiter": "||"}, {"delimiter": "\n"}, {"delimiter": "é"},
+        {"delimiter": '"'}, {"quote_char": "“"}, {"encoding": "no-such"}, {"encoding": "hex"},
+        {"encoding": "rot13"}, {"encoding": "a\0b"}, {"header": ()}, {"header": False},
+        {"escape_char": "\\\\"}, {"delimiter": "\\", "escape_char": "\\"}, {"comment": ""},
         {"comment": "#\n"},
     ],
-)
+)  # fmt: skip
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         CsvReader(**options)

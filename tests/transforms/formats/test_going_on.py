@@ -161,18 +161,8 @@ def test_whatever_stands_in_one_trace_the_others_are_read() -> None:
     around = [trace("a", "A", "B"), trace("z", "C")]
     expected = [("a", "A"), ("a", "B"), ("z", "C")]
     pieces = [
-        b"<",
-        b">",
-        b"&",
-        b'"',
-        b"/",
-        b"\xff",
-        b"\0",
-        b"<event>",
-        b"</event>",
-        b"</log>",
-        b"-->",
-    ]
+        b"<", b">", b"&", b'"', b"/", b"\xff", b"\0", b"<event>", b"</event>", b"</log>", b"-->",
+    ]  # fmt: skip
     draw = random.Random(5)
     changed = 0
     for _ in range(400):

@@ -74,21 +74,8 @@ def objects() -> st.SearchStrategy[str]:
 
 
 JOINTS = (
-    b"\n",
-    b"\0",
-    b"}",
-    b"{",
-    b"[",
-    b"]",
-    b",",
-    b'"',
-    b"\\",
-    b"\xff",
-    b" ",
-    b"{}",
-    b"NaN",
-    b"1",
-)
+    b"\n", b"\0", b"}", b"{", b"[", b"]", b",", b'"', b"\\", b"\xff", b" ", b"{}", b"NaN", b"1",
+)  # fmt: skip
 
 
 @st.composite

@@ -513,14 +513,8 @@ def test_mutations_give_batches_or_a_refusal():
     data = WORKED.encode()
     alphabet = b"<>/=\"'&;#!?-[]() \n\x00\xff\xc3azAZ09:"
     tags = [
-        b"<event>",
-        b"</event>",
-        b"<trace>",
-        b"</trace>",
-        b"<log>",
-        b"</log>",
-        b"<!DOCTYPE log>",
-    ]
+        b"<event>", b"</event>", b"<trace>", b"</trace>", b"<log>", b"</log>", b"<!DOCTYPE log>",
+    ]  # fmt: skip
     read = refused = 0
     for _ in range(20_000):
         mutated = bytearray(data)

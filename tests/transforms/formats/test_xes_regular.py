@@ -18,27 +18,10 @@ from tracecloak.transforms.formats.xes_regular import read_regular
 WANTED = ("case:concept:name", "concept:name", "time:timestamp", "n", "case:n", "nowhere")
 
 VALUES = [
-    "A",
-    "",
-    "b & c",
-    "5",
-    "-0",
-    " 7 ",
-    "1e3",
-    "2.50",
-    "NaN",
-    "-INF",
-    "9" * 20,
-    "ä€😀",
-    "a'b",
-    "x>y",
-    "2024-01-01T00:00:00Z",
-    "tab\there",
-    "\x7f",
-    "\ufdd0",
-    "]]>",
-    "1_0",
-]
+    "A", "", "b & c", "5", "-0", " 7 ", "1e3", "2.50", "NaN", "-INF", "9" * 20,
+    "ä€😀", "a'b", "x>y",
+    "2024-01-01T00:00:00Z", "tab\there", "\x7f", "\ufdd0", "]]>", "1_0",
+]  # fmt: skip
 KEYS = ["concept:name", "time:timestamp", "n", "m", "ключ"]
 TAGS = ["string", "date", "int", "float", "boolean", "id"]
 ODD = [
@@ -56,38 +39,11 @@ ODD = [
     '<container key="c"><event/></container>',
 ]
 BYTES = [
-    b"<",
-    b">",
-    b"&",
-    b'"',
-    b"'",
-    b"/",
-    b"\xff",
-    b"\0",
-    b"\n",
-    b"\r",
-    b"\t",
-    b" ",
-    b"<event>",
-    b"</event>",
-    b"<trace>",
-    b"</trace>",
-    b"</log>",
-    b"-->",
-    b"<!--",
-    b"<![CDATA[",
-    b"]]>",
-    b"&#10;",
-    b"&#1;",
-    b"&lt;",
-    b"&no;",
-    b"\xef\xbf\xbf",
-    b"\xed\xa0\x80",
-    b'"/>',
-    b"=",
-    b"key",
+    b"<", b">", b"&", b'"', b"'", b"/", b"\xff", b"\0", b"\n", b"\r", b"\t", b" ", b"<event>",
+    b"</event>", b"<trace>", b"</trace>", b"</log>", b"-->", b"<!--", b"<![CDATA[", b"]]>",
+    b"&#10;", b"&#1;", b"&lt;", b"&no;", b"\xef\xbf\xbf", b"\xed\xa0\x80", b'"/>', b"=", b"key",
     b"x:",
-]
+]  # fmt: skip
 
 
 def log(draw: random.Random) -> bytes:

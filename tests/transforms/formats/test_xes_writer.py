@@ -452,15 +452,10 @@ def test_lexical_forms(kind, value, text):
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("string", 1),
-        ("int", True),
-        ("int", 1.0),
-        ("float", 1),
-        ("boolean", 1),
-        ("date", "2026-03-01"),
-        ("string", None),
+        ("string", 1), ("int", True), ("int", 1.0), ("float", 1), ("boolean", 1),
+        ("date", "2026-03-01"), ("string", None),
     ],
-)
+)  # fmt: skip
 def test_a_value_of_another_type_is_refused(kind, value):
     with pytest.raises(TypeError, match="attribute 'x' must have a "):
         XesAttribute(kind, "x", value)

@@ -375,15 +375,10 @@ def test_a_phone_needs_no_scrolling_sideways(opened: Open, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
-        ("log", "light"),
-        at_night("log", "dark"),
-        at_night("graph", "light"),
-        ("tree", "dark"),
-        at_night("variants", "light"),
-        ("indicators", "light"),
-        at_night("indicators", "dark"),
+        ("log", "light"), at_night("log", "dark"), at_night("graph", "light"), ("tree", "dark"),
+        at_night("variants", "light"), ("indicators", "light"), at_night("indicators", "dark"),
     ],
-)
+)  # fmt: skip
 def test_everybody_can_read_it(opened: Open, name: str, scheme: str) -> None:
     """Catches a contrast too low, a control without a name, a heading out of order."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
