@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
+import confluent_kafka
+
+from tests.support import kafka_double
 from tests.support.kafka_double import Record, TopicDouble
-from tracecloak.schemas.errors import MessagesLost, SourceChanged
-from tracecloak.transforms.services import kafka_reader
+from tracecloak.schemas.errors import (
+    MessagesLost,
+    RetryLater,
+    SourceChanged,
+    TracecloakError,
+    UsageError,
+)
+from tracecloak.transforms.services import kafka_identity, kafka_reader, kafka_sample
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
     Place,
     TopicIdentity,
+    check_history,
     check_log,
+    digests_at,
+    log_since,
     look_at,
     message_digest,
 )
 from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.kafka_sample import messages_before
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter, looking
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
+KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 TOPIC = KafkaTopic("broker:9092", "events")
 KEY = b"k" * 32
 
@@ -181,3 +197,83 @@ def test_a_digest_is_of_place_time_and_content_under_a_key(other: Record) -> Non
         message_digest(KEY, other),
         message_digest(b"q" * 32, one),
     )
+
+
+def refusing(code: int) -> Callable[..., Any]:
+    """A call of the client library that fails."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise KafkaException(KafkaError(code))
+
+    return fail
+
+
+def with_an_error(*_: Any, **__: Any) -> list[Any]:
+    return [SimpleNamespace(partition=0, offset=0, error=KafkaError(KafkaError._TIMED_OUT))]
+
+
+def of_configs(*_: Any, **__: Any) -> Any:
+    return defaultdict(lambda: SimpleNamespace(result=refusing(KafkaError._TRANSPORT)))
+
+
+def entered(topic: KafkaTopic) -> None:
+    with looking(topic):
+        refusing(KafkaError._TRANSPORT)()
+
+
+def produced(topic: KafkaTopic) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        too_large = refusing(KafkaError.MSG_SIZE_TOO_LARGE)
+        patch.setattr(confluent_kafka, "Producer", lambda _: SimpleNamespace(produce=too_large))
+        TopicWriter(topic).send([(b"key", b"data")], {})
+
+
+# What is asked, what of the clients answers otherwise, what a consumer fails with, and what is
+# said: no broker is waited for longer than it may be, and what it answers is passed on.
+UNANSWERED: dict[
+    str,
+    tuple[Callable[[KafkaTopic], Any], dict[str, Any], int | None, type[Exception], str],
+] = {
+    "no message at an offset": (lambda t: digests_at(t, KEY, {0: 4}), {}, None, RetryLater,
+        "does not give messages of 'events'"),
+    "an error at an offset": (lambda t: digests_at(t, KEY, {0: 0}), {}, KafkaError._TRANSPORT,
+        RetryLater, "^kafka://broker:9092: .*transport"),
+    "no answer on the past": (lambda t: check_history(t, 0), {"offsets_for_times": with_an_error},
+        None, RetryLater, "cannot be asked for the past of 'events'"),
+    "no message since a moment": (lambda t: log_since(t, 0), {}, None, RetryLater,
+        "does not give its messages"),
+    "an error of a sample": (lambda t: messages_before(t, 1, 1), {"offsets_for_times": lambda *a,
+        **k: [SimpleNamespace(partition=n, offset=-1) for n in (0, 1)]}, KafkaError._TRANSPORT,
+        RetryLater, "^kafka://broker:9092: .*transport"),
+    "a sample that takes too long": (lambda t: messages_before(t, 1_000, 9), {}, None, RetryLater,
+        "does not give all messages in time"),
+    "no answer to who looks": (entered, {}, None, RetryLater, "cannot be asked for 'events'"),
+    "no answer on settings": (lambda t: t.check(), {"describe_configs": of_configs}, None,
+        RetryLater, "cannot be asked for 'events'"),
+    "no topic": (lambda t: replace(t, name="none").check(), {}, None, UsageError,
+        "has no topic 'none'"),
+    "a message that no client takes": (produced, {}, None, UsageError,
+        "did not take a message: .*It has 4 bytes"),
+    "what nobody can mend by waiting": (lambda t: PartitionReader(t, "g", KnownLog({0: Place(0)}
+        )).poll(1, 0.0), {}, KafkaError.INVALID_REQUEST, TracecloakError, "cannot be read: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNANSWERED)
+def test_what_brokers_do_not_answer_is_named(
+    topic: TopicDouble, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Catches a wait without an end, and an answer that is taken for what was asked."""
+    ask, answers, code, kind, said = UNANSWERED[name]
+    topic.firsts[0] = 1
+    topic.errors = [] if code is None else [code]
+    for module in (kafka_identity, kafka_sample):
+        monkeypatch.setattr(module, "ASK_SECONDS", -1.0)
+    for call, answer in answers.items():
+        of_admin = hasattr(kafka_double._Admin, call)
+        monkeypatch.setattr(
+            kafka_double._Admin if of_admin else kafka_double._Consumer, call, answer
+        )
+    with pytest.raises(kind, match=said) as told:
+        ask(TOPIC)
+    assert type(told.value) is kind

@@ -20,7 +20,7 @@ from tests.support.releasing import counting_charges
 from tests.support.stream_runs import published, stream_config
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock, kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
@@ -265,7 +265,27 @@ def test_a_topic_that_senders_stamp_tells_no_time(cluster: Cluster) -> None:
         clock_of(cluster).passed_us()
 
 
+@pytest.mark.parametrize("owner", [FakeProducer, FakeAdmin])
+def test_brokers_that_do_not_answer_tell_no_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, owner: type
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    silent = {FakeProducer: ("flush", lambda *_: 1), FakeAdmin: ("list_topics", fail)}
+    monkeypatch.setattr(owner, *silent[owner])
+    said = {FakeProducer: "does not tell its time", FakeAdmin: "cannot be asked for 'events'"}
+    with pytest.raises(RetryLater, match=said[owner]):
+        clock_of(cluster).passed_us()
+
+
 # --- The source -------------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_gone_is_not_begun(cluster: Cluster) -> None:
+    cluster.partitions = {}
+    with pytest.raises(SourceChanged, match="'events' is not the log"):
+        KafkaSource(TOPIC, "g", clock_of(cluster), 5, {})
 
 
 def at(source: KafkaSource) -> dict[int, int]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import time
 from base64 import urlsafe_b64decode
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -46,8 +49,17 @@ def test_a_token_is_signed_for_the_region(
     assert 0 < ends - time.time() < 3_600
 
 
-def test_who_has_no_region_or_no_credentials_is_told_the_mend() -> None:
-    pytest.importorskip("aws_msk_iam_sasl_signer")
+def test_who_has_no_region_or_no_credentials_is_told_the_mend(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if importlib.util.find_spec("aws_msk_iam_sasl_signer") is None:  # another that has none
+
+        def refuse(region: str) -> None:
+            raise LookupError(f"no credentials in {region}")
+
+        signer = SimpleNamespace(generate_auth_token=refuse)
+        monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", ModuleType("signer"))
+        monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer.MSKAuthTokenProvider", signer)
     with pytest.raises(UsageError, match=r"no region.*sasl\.oauthbearer\.config=region=REGION"):
         token_of("msk", "broker:1", "")
     with pytest.raises(UsageError, match=r"gives no token \(.*\): give this machine credentials"):
