@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +26,7 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats import avro, pieces, registry
+from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry_avro import AvroSchemas
 from tracecloak.transforms.inputs import query_result, stores
@@ -34,9 +37,12 @@ from tracecloak.transforms.inputs.object_reader import _ObjectReader
 from tracecloak.transforms.inputs.query_result import query_text, write_result
 from tracecloak.transforms.inputs.s3_store import S3Store
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.keys.signing import new_pair
 from tracecloak.transforms.lakes import tables
+from tracecloak.transforms.lakes.appending import appended
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.publish import products
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.services import kafka_tokens
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.properties import read_properties
@@ -61,6 +67,29 @@ def long(number: int) -> bytes:
 
 def block(n_records: int, n_bytes: int) -> avro._Source:
     return avro._Source(io.BytesIO(long(n_records) + long(n_bytes)), goes_on=True)
+
+
+class Shorter(io.BytesIO):
+    """A file that is as long as it was listed until it is read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return b""
+
+
+def failing(error: Exception) -> Callable[[], bool]:
+    def fail() -> bool:
+        raise error
+
+    return fail
+
+
+def anew(module: str, missing: str) -> None:
+    """Imports what appends to a table, as on a machine without its library."""
+    with pytest.MonkeyPatch.context() as patch:
+        name = f"tracecloak.transforms.lakes.{module}"
+        patch.setitem(sys.modules, missing, None)
+        patch.delitem(sys.modules, name, raising=False)
+        importlib.import_module(name)
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -114,6 +143,25 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         UsageError, "cannot be read"),
     "a picture without edges": (lambda: write_svg(None, "", "", max_edges=0), ValueError,
         "at least 1"),
+    "a file that becomes shorter while it is divided": (
+        lambda: CsvReader().divider().look(Shorter(b"a\nb\nc\n"), (0, 6)), RetryLater,
+        "was changed after it was listed"),
+    "a table that others write to all the time": (
+        lambda: appended("delta:t", failing(KeyError()), (KeyError,), ()), RetryLater,
+        "others write to the table delta:t all the time"),
+    "a table that says itself why": (
+        lambda: appended("delta:t", failing(UsageError("as it said")), (), ()), UsageError,
+        "^as it said$"),
+    "a key that cannot be written": (
+        lambda: new_pair(Path("sign.pem"), Path("none/sign.pub")), UsageError,
+        "none/sign.pub cannot be written: No such file"),
+    "a staging area on another file system": (
+        lambda: ReleaseFolder("gs://bucket/out", "a", "area").prepare(), UsageError,
+        "is on another file system than the output"),
+    "Delta without its library": (lambda: anew("delta_append", "deltalake"), UsageError,
+        "the extra delta"),
+    "Iceberg without its library": (lambda: anew("iceberg_append", "pyiceberg.catalog"),
+        UsageError, "the extra iceberg"),
     "a table that cannot be written": (lambda: tables.address_of("delta:/t@3").append, UsageError,
         "has no version"),
 }  # fmt: skip

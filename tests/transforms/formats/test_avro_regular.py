@@ -8,13 +8,14 @@ import random
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import avro, avro_regular
 from tracecloak.transforms.formats.avro import AvroReader
-from tracecloak.transforms.formats.avro_regular import read_regular
+from tracecloak.transforms.formats.avro_regular import Step, read_regular
 
 TEXTS = ["", "A", "x" * 70, "é😀", "@@", "case 1"]
 LONGS = [0, -1, 63, 64, -64, -65, 2**31, 1_700_000_000_000_000, 2**62, -(2**63), 2**63 - 1]
@@ -170,3 +171,21 @@ def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
 def test_blocks_are_read_alike_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches any difference of what is damaged, malformed, null or typed."""
     assert compare(monkeypatch, 150, 5) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("double", b"\0" * 4),  # the record ends behind its block
+        ("double", b"\0" * 12),  # and before the end of it
+        ("string", b"\x80" * 12),  # a length without an end
+        ("string", b"\x02\xff"),  # no UTF-8
+        ("boolean", b"\x02"),
+    ],
+)
+def test_a_block_that_is_not_as_it_must_be_is_left_to_who_reads_record_by_record(
+    kind: str, data: bytes
+) -> None:
+    steps = [Step("a", (kind,), False, kind)]
+    with pytest.raises(avro_regular._Irregular):
+        avro_regular._columns(steps, data, np.array([len(data)]), np.array([1]))

@@ -326,3 +326,16 @@ def test_a_table_on_s3_is_told_from_one_that_was_rewritten_or_vacuumed(tmp_path:
             double.client.delete_object(Bucket="lake", Key=key)
             with pytest.raises(VersionGoneError, match=r"version 0 .* 1 of its 1 files .*Restore"):
                 source("delta:s3://lake/ward/t")
+
+
+def test_a_version_that_is_gone_is_named(tmp_path: Path) -> None:
+    """By a table that is not there any more, and by a log that was cleaned up."""
+    table = tmp_path / "visits"
+    with pytest.raises(VersionGoneError, match=r"version 3 .*the table is not there"):
+        delta.snapshot(str(table), 3)
+    for _ in range(3):
+        write(table, ROWS)
+    deltalake.DeltaTable(str(table)).create_checkpoint()
+    (table / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(VersionGoneError, match=r"version 0 .*its log was cleaned up"):
+        delta.snapshot(str(table), 0)

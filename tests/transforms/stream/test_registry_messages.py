@@ -254,13 +254,14 @@ def test_a_schema_refers_to_others(registry: RegistryDouble) -> None:
 
 def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble) -> None:
     number = registry.add({"type": "object", "required": ["activity"]}, "JSON")
+    anything = registry.add({}, "JSON")
     text = json.dumps({"case_id": 5.0, "activity": "A", "timestamp": AT}).encode()
     sent = [
         framed(number, text), framed(number, b'{"case_id": "5"}'), framed(number, b"[1]"),
         framed(number, b"{"), framed(number, b'{"activity": "\xff"}'), framed(number, b"{" * 9_999),
         Sent(b"\1" + registry.guid(number).bytes + text), framed(99, text), framed(1 << 31, text),
         Sent(text), Sent(b"\0\0\0\0\1"), Sent(b"\1" + b"0" * 16), Sent(b"\2" + text),
-        Sent(b"\1" + b"0" * 16 + text),
+        Sent(b"\1" + b"0" * 16 + text), framed(anything, b"[1]"),
     ]  # fmt: skip
     rows, rejects = decoded(sent, layout(registry, "json"))
     assert [row["case_id"] for row in rows] == ["5", "5"]
@@ -269,6 +270,7 @@ def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble
         *((i, UNKNOWN_SCHEMA) for i in (7, 8)),
         *((i, NO_FRAME) for i in (9, 10, 11, 12)),
         (13, UNKNOWN_SCHEMA),
+        (14, NOT_OF_SCHEMA),
     ]
     # A number that no registry has is not asked for: what answers to it is no schema.
     assert f"/schemas/ids/{1 << 31}" not in registry.asked
