@@ -12,6 +12,7 @@ import pytest
 from tests.support.received import copied, failed, made, rewritten, states
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.pipelines.verification import received
 from tracecloak.pipelines.verification.verify import verify
 
 
@@ -39,7 +40,9 @@ def test_the_folder_alone_gives_the_same_bytes(
     assert not (tmp_path / "nothing here").exists()
 
 
-def test_a_narrower_interval_is_found(release: Path, tmp_path: Path) -> None:
+def test_a_narrower_interval_is_found(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     forged = copied(release, tmp_path)
     body = json.loads((forged / "figures.json").read_text())
     first = body["figures"][0]
@@ -54,6 +57,9 @@ def test_a_narrower_interval_is_found(release: Path, tmp_path: Path) -> None:
     found = verify(str(forged))
     assert states(found)["forms"] == "failed"
     assert "figures.json is not what follows from" in failed(found)["forms"]
+    monkeypatch.setattr(received, "TOOL_VERSION", "99.0")
+    [sentence] = [f.sentence for f in verify(str(forged)).findings if f.check == "forms"]
+    assert "which alone can make it again" in sentence
 
 
 def test_every_number_of_the_page_has_its_interval(release: Path) -> None:

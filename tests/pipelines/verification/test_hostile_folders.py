@@ -331,7 +331,7 @@ def test_bytes_that_are_changed_after_they_were_digested_are_not_read(
         assert stream.read() == data[-5:]
 
 
-@pytest.mark.parametrize("field", ["size", "values", "encoding"])
+@pytest.mark.parametrize("field", ["size", "values", "encoding", "packed"])
 def test_headers_of_pages_that_lie_are_refused(releases: dict[str, Path], field: str) -> None:
     """Arrow believes them: a page of a gigabyte, more rows, texts that are made of others."""
     data = (releases["graph"] / "dfg.parquet").read_bytes()
@@ -342,6 +342,7 @@ def test_headers_of_pages_that_lie_are_refused(releases: dict[str, Path], field:
         "size": (varint(header[2]), varint(1 << 30)),
         "values": (b"\x2c\x15" + varint(header[5][1]), b"\x2c\x15" + varint(header[5][1] + 1)),
         "encoding": (varint(header[5][2]) + b"\x15", varint(7) + b"\x15"),
+        "packed": (b"\x15" + varint(header[3]), b"\x15" + varint(header[3] + 1)),
     }[field]
     changed = data[at : at + n_bytes].replace(was, is_now, 1)
     assert changed != data[at : at + n_bytes]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +29,13 @@ from tests.pipelines.verification.test_verify import (
 )
 from tests.support.received import copied, edited, made, rewritten
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.verification import promise, received
+from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
+from tracecloak.pipelines.verification.findings import Wrong
+from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.pipelines.verification.promise import log_attributes
 from tracecloak.pipelines.verification.verify import verify
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.publish.log_files import GZIP_LEVEL
 
 __all__ = ["graph_release", "log_release", "stream_release"]  # fixtures of test_verify.py
@@ -85,6 +91,20 @@ def without_steps(release: Path) -> None:
 
 # Of which release, what is done to it, the check that says so, how it ends, and what it says.
 FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
+    "a list of files of an epoch": ("stream",
+        lambda r: edited(r, lambda b: b.update(outputs=[
+            {"path": "x", "n_bytes": 1, "sha256": "0" * 64}])), "files", "failed",
+        "of an epoch lists files"),
+    "a path that leads out": ("log",
+        lambda r: edited(r, lambda b: b["outputs"][0].update(path="../x")), "files", "failed",
+        "lists paths that lie outside the folder: "),
+    "a file that is listed twice": ("log",
+        lambda r: edited(r, lambda b: b["outputs"].append(b["outputs"][0])), "files", "failed",
+        "lists a file twice"),
+    "a release without a statement": ("log", lambda r: unlisted(r, "statement.md"), "files",
+        "failed", "lists no statement.md"),
+    "a file that is not there": ("log", lambda r: (r / "dfg.json").unlink(), "files", "failed",
+        "Not there, or no plain file: dfg.json"),
     "a statement in another encoding": ("log",
         lambda r: rewritten(r, "statement.md", b"\xff\xfe"), "statement", "failed",
         "no text in UTF-8"),
@@ -209,3 +229,94 @@ def test_a_head_of_xes_that_is_none(
     monkeypatch.setattr(promise, "_LARGEST_HEAD", 100_000)
     with pytest.raises(ValueError, match=said):
         log_attributes(io.BytesIO(head), is_gzipped=False)
+
+
+def opened(text: bytes) -> io.BytesIO:
+    return io.BytesIO(gzip.compress(text))
+
+
+def in_parquet(*texts: str) -> BoundedParquet:
+    """One column, of a dictionary."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": list(texts)}), sink)
+    return BoundedParquet(sink)
+
+
+def with_old_times() -> BoundedParquet:
+    """With a physical type that no release has."""
+    sink = io.BytesIO()
+    times = pa.table({"x": pa.array([0], pa.timestamp("us"))})
+    pq.write_table(times, sink, use_deprecated_int96_timestamps=True)
+    return BoundedParquet(sink)
+
+
+def of_spreadsheet(cell: str) -> list[pa.RecordBatch]:
+    text = f"case_id,activity,timestamp\n{cell},A,2026-01-01T00:00:00.000000Z\n".encode()
+    stream = opened(text)
+    return list(log_forms._text_rows(stream, "log.csv.gz", "spreadsheet", RELEASED_SCHEMA))
+
+
+def beyond(n_bytes: int) -> None:
+    text = log_forms._Text(gzip.GzipFile(fileobj=opened(b"x" * n_bytes)))
+    text.n_left = n_bytes - 1
+    io.BufferedReader(text).read()
+
+
+def written(kind: str) -> Path:
+    """Something that is no plain file; the test is in an empty folder."""
+    path = Path("x")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    return path
+
+
+LONG = ("y" * 1_000,) * 500
+# What is read, which bounds are smaller than usual, and what is said.
+BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
+    "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Wrong,
+        "has more than 2 values"),
+    "a link": (lambda: folder.open_plain(str(written("link"))), {}, Wrong,
+        r"^x cannot be opened \(Too many"),
+    "a pipe": (lambda: folder.open_plain(str(written("pipe"))), {}, Wrong, "^x is no plain file"),
+    "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
+        "File name too long"),
+    "the length of a file": (lambda: folder._read(io.BytesIO(b"x" * 5_000), 4_096), {}, Wrong,
+        "is longer than 4 KiB"),
+    "the number of files": (lambda: folder._listed_here(os.path.dirname(__file__)),
+        {"folder._MOST_FILES": 1}, Wrong, "holds more than 1 files"),
+    "a folder elsewhere": (lambda: folder._listed_elsewhere("zeal://bucket/x"), {}, UsageError,
+        "cannot be listed: ValueError"),
+    "a formula": (lambda: of_spreadsheet("=1+1"), {}, Wrong, "has a formula without"),
+    "a text between events": (lambda: beyond(100), {}, Wrong, "larger than any"),
+    "a type of Parquet": (lambda: with_old_times().n_rows, {}, ValueError,
+        "not as releases have them"),
+    "pages of Parquet": (lambda: in_parquet(*LONG).n_rows, {"parquet_bounds.MAX_BYTES": 1_000},
+        Wrong, "comes to more bytes than any"),
+    "rows of Parquet as they are written out": (lambda: list(in_parquet(*LONG).batches()),
+        {"parquet_bounds.MAX_BYTES": 100_000}, Wrong, "comes to more bytes than any"),
+    "one row of Parquet": (lambda: list(in_parquet(*LONG).batches()),
+        {"parquet_bounds._PIECE_BYTES": 900}, Wrong, "comes to more bytes than any"),
+    "a column of structs": (
+        lambda: parquet_bounds._written_out(pa.array([{"x": 1}])), {}, ValueError,
+        "a column of a type that no release has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_is_larger_or_else_than_any_release_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Catches a reader that takes as much memory as a folder of somebody else asks for."""
+    monkeypatch.chdir(tmp_path)
+    read, bounds, kind, said = BOUNDS[name]
+    for place, bound in bounds.items():
+        monkeypatch.setattr(f"tracecloak.pipelines.verification.{place}", bound)
+    with pytest.raises(kind) as refused:
+        read()
+    assert re.search(said, getattr(refused.value, "sentence", str(refused.value)))
+
+
+def test_a_text_has_no_more_events_than_came_out(log_release: Path) -> None:
+    received_ = received.Received.at(str(log_release))
+    form = log_forms.LogForm(received_.folder, "csv", ("log.csv.gz",), max_events=1)
+    with pytest.raises(Wrong, match="more events than came_out allows"):
+        list(form.rows(pq.read_schema(log_release / PART).remove_metadata()))
