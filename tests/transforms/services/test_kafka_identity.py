@@ -39,7 +39,7 @@ from tracecloak.transforms.services.kafka_identity import (
 )
 from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_sample import messages_before
-from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter, looking
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
@@ -208,17 +208,7 @@ def refusing(code: int) -> Callable[..., Any]:
     return fail
 
 
-def with_an_error(*_: Any, **__: Any) -> list[Any]:
-    return [SimpleNamespace(partition=0, offset=0, error=KafkaError(KafkaError._TIMED_OUT))]
-
-
-def of_configs(*_: Any, **__: Any) -> Any:
-    return defaultdict(lambda: SimpleNamespace(result=refusing(KafkaError._TRANSPORT)))
-
-
-def entered(topic: KafkaTopic) -> None:
-    with looking(topic):
-        refusing(KafkaError._TRANSPORT)()
+AWAY = refusing(KafkaError._TRANSPORT)
 
 
 def produced(topic: KafkaTopic) -> None:
@@ -230,26 +220,25 @@ def produced(topic: KafkaTopic) -> None:
 
 # What is asked, what of the clients answers otherwise, what a consumer fails with, and what is
 # said: no broker is waited for longer than it may be, and what it answers is passed on.
-UNANSWERED: dict[
-    str,
-    tuple[Callable[[KafkaTopic], Any], dict[str, Any], int | None, type[Exception], str],
-] = {
+Ask = Callable[[KafkaTopic], Any]
+UNANSWERED: dict[str, tuple[Ask, dict[str, Any], int | None, type[Exception], str]] = {
     "no message at an offset": (lambda t: digests_at(t, KEY, {0: 4}), {}, None, RetryLater,
         "does not give messages of 'events'"),
     "an error at an offset": (lambda t: digests_at(t, KEY, {0: 0}), {}, KafkaError._TRANSPORT,
         RetryLater, "^kafka://broker:9092: .*transport"),
-    "no answer on the past": (lambda t: check_history(t, 0), {"offsets_for_times": with_an_error},
-        None, RetryLater, "cannot be asked for the past of 'events'"),
+    "no answer on the past": (lambda t: check_history(t, 0), {"offsets_for_times": lambda *_,
+        **__: [SimpleNamespace(error=KafkaError(KafkaError._TIMED_OUT))]}, None, RetryLater,
+        "cannot be asked for the past of 'events'"),
     "no message since a moment": (lambda t: log_since(t, 0), {}, None, RetryLater,
         "does not give its messages"),
-    "an error of a sample": (lambda t: messages_before(t, 1, 1), {"offsets_for_times": lambda *a,
-        **k: [SimpleNamespace(partition=n, offset=-1) for n in (0, 1)]}, KafkaError._TRANSPORT,
+    "an error of a sample": (lambda t: messages_before(t, 1_000, 9), {}, KafkaError._TRANSPORT,
         RetryLater, "^kafka://broker:9092: .*transport"),
     "a sample that takes too long": (lambda t: messages_before(t, 1_000, 9), {}, None, RetryLater,
         "does not give all messages in time"),
-    "no answer to who looks": (entered, {}, None, RetryLater, "cannot be asked for 'events'"),
-    "no answer on settings": (lambda t: t.check(), {"describe_configs": of_configs}, None,
-        RetryLater, "cannot be asked for 'events'"),
+    "no answer to who looks": (lambda t: messages_before(t, 1, 1), {"get_watermark_offsets": AWAY},
+        None, RetryLater, "cannot be asked for 'events'"),
+    "no answer on settings": (lambda t: t.check(), {"describe_configs": lambda *_, **__:
+        defaultdict(lambda: SimpleNamespace(result=AWAY))}, None, RetryLater, "cannot be asked"),
     "no topic": (lambda t: replace(t, name="none").check(), {}, None, UsageError,
         "has no topic 'none'"),
     "a message that no client takes": (produced, {}, None, UsageError,
@@ -270,10 +259,8 @@ def test_what_brokers_do_not_answer_is_named(
     for module in (kafka_identity, kafka_sample):
         monkeypatch.setattr(module, "ASK_SECONDS", -1.0)
     for call, answer in answers.items():
-        of_admin = hasattr(kafka_double._Admin, call)
-        monkeypatch.setattr(
-            kafka_double._Admin if of_admin else kafka_double._Consumer, call, answer
-        )
+        owner = kafka_double._Admin if call == "describe_configs" else kafka_double._Consumer
+        monkeypatch.setattr(owner, call, answer)
     with pytest.raises(kind, match=said) as told:
         ask(TOPIC)
     assert type(told.value) is kind

@@ -442,21 +442,19 @@ def test_messages_of_others_on_the_clock_topic_are_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("call", "raised", "kind", "said"),
+    ("raised", "kind", "said"),
     [
-        ("begin", None, RetryLater, "does not tell the time of Pub/Sub"),
-        ("passed_us", None, RetryLater, "does not tell the time of Pub/Sub"),
-        ("passed_us", exceptions.NotFound("gone"), RetryLater, "is not there: gone"),
-        ("passed_us", exceptions.ServiceUnavailable("away"), RetryLater, "cannot be asked: .*away"),
-        ("passed_us", TimeoutError(), RetryLater, "takes no message now"),
-        ("passed_us", exceptions.InvalidArgument("no"), UsageError, "neither be made nor used"),
+        (None, RetryLater, "does not tell the time of Pub/Sub"),
+        (exceptions.NotFound("gone"), RetryLater, "is not there: gone"),
+        (exceptions.ServiceUnavailable("away"), RetryLater, "cannot be asked: .*away"),
+        (TimeoutError(), RetryLater, "takes no message now"),
+        (exceptions.InvalidArgument("no"), UsageError, "neither be made nor used"),
     ],
 )
 def test_a_service_that_tells_no_time_is_named(
     service: Service,
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
-    call: str,
     raised: Exception | None,
     kind: type[Exception],
     said: str,
@@ -464,51 +462,42 @@ def test_a_service_that_tells_no_time_is_named(
     """Catches a message of the clock that is waited for without an end."""
     project = service.topic.partition("/topics/")[0]
     told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    monkeypatch.setattr(told._publisher, "publish", answering(raised))
+    monkeypatch.setattr(pubsub_clock, "_LOST_SECONDS", 0.1)
+    with pytest.raises(kind, match=said):
+        told.begin()
+    told.close()
+
+
+def answering(error: Exception | None) -> Callable[..., Any]:
+    """A call of a client that fails, or sends a message that nobody gets."""
 
     def answer(*_: object, **__: object) -> Any:
-        if raised is not None:
-            raise raised
-        return SimpleNamespace(result=lambda timeout: None)
+        if error is not None:
+            raise error
+        return SimpleNamespace(result=answer)
 
-    monkeypatch.setattr(told._publisher, "publish", answer)
-    monkeypatch.setattr(pubsub_clock, "_LOST_SECONDS", -1.0)
-    if call == "begin":
-        monkeypatch.setattr(told, "_receive", lambda sent: None)
-    with pytest.raises(kind, match=said):
-        getattr(told, call)()
-    told.close()
+    return answer
 
 
 def test_a_refusal_that_the_subscription_does_not_explain_is_passed_on(
     service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = reading(service.subscription, clock)
-
-    def refuse(**_: object) -> None:
-        raise exceptions.FailedPrecondition("not in this state")
-
+    refuse = answering(exceptions.FailedPrecondition("not in this state"))
     monkeypatch.setattr(source._client, "pull", refuse)
     with pytest.raises(UsageError, match="cannot be read: not in this state"):
         source.pull(1, 0.1)
     source.close()
 
 
-@pytest.mark.parametrize(
-    ("raised", "kind", "said"),
-    [
-        (exceptions.NotFound("gone"), UsageError, "takes no message: gone"),
-        (exceptions.ServiceUnavailable("away"), RetryLater, "takes no message now: .*away"),
-        (TimeoutError("slow"), RetryLater, "takes no message now: slow"),
-    ],
-)
-def test_a_topic_that_takes_no_message_is_named(
-    service: Service, raised: Exception, kind: type[Exception], said: str
-) -> None:
+def test_a_topic_that_takes_no_message_is_named(service: Service) -> None:
     writer = _PubSubWriter(service.topic)
-
-    def fail(timeout: float) -> None:
-        raise raised
-
-    writer._client = SimpleNamespace(publish=lambda *_: SimpleNamespace(result=fail))
-    with pytest.raises(kind, match=f"{service.topic} {said}"):
-        writer.send([(b"key", b"data")], {})
+    for error, kind, said in (
+        (exceptions.NotFound("gone"), UsageError, "takes no message: gone"),
+        (TimeoutError("slow"), RetryLater, "takes no message now: slow"),
+    ):
+        later = SimpleNamespace(result=answering(error))
+        writer._client = SimpleNamespace(publish=lambda *_, later=later: later)
+        with pytest.raises(kind, match=f"{service.topic} {said}"):
+            writer.send([(b"key", b"data")], {})
