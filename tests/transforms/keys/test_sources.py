@@ -140,3 +140,5 @@ def test_a_reference_travels_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
     reference = KeyReference("env:TEST_KEY", wrapped_by="command:service")
     reference.resolve()
     assert KEY.encode() not in pickle.dumps(reference)
+    with pytest.raises(UsageError, match="is another than that of this run"):
+        KeyReference("env:TEST_KEY", "1" * 64).resolve()
