@@ -149,13 +149,10 @@ def counted_terms(params: IndicatorParams) -> list[Term]:
 
 def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known) -> np.ndarray:
     """Returns int64[n_cells], what of all totals is a term's."""
-    begin = 0
-    for other in counted_terms(params):
-        n_cells = other.n_cells(known)
-        if other == term:
-            return totals.cells(begin + n_cells)[begin : begin + n_cells]
-        begin += n_cells
-    raise KeyError(term.name)
+    counted = counted_terms(params)
+    begin = sum(other.n_cells(known) for other in counted[: counted.index(term)])
+    end = begin + term.n_cells(known)
+    return totals.cells(end)[begin:end]
 
 
 def parts_of(params: IndicatorParams) -> tuple[Part, ...]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from fractions import Fraction
+from typing import Any, cast
 
 import pytest
 
 from tests.support.keys import release_key
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.intervals import smallest
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.pripel import method as pripel
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
+from tracecloak.anonymizers.streams.continual import continual_noise
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.schemas.errors import TracecloakError
 
+ANY: Any = None
 NAMES = ("A1", "A2", "B1")
 MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
 RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
@@ -30,6 +36,18 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a property that no number has": (
         lambda: smallest(lambda n: False, 1, "threshold"),
         "no threshold below 2",
+    ),
+    "a sensitivity that is no whole number": (
+        lambda: laplace_scale(Fraction(1), Sensitivity(1, Fraction(1, 2), 1, 1)),
+        "must be a whole number, got 1/2",
+    ),
+    "more activities than pripel matches": (
+        lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
+        "pripel takes logs of at most",
+    ),
+    "sums over steps without a delta": (
+        lambda: continual_noise(Fraction(1), Fraction(0), 5, 1, n_cells=3, length=2),
+        "measured with Gaussian noise",
     ),
     "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
     **{
@@ -50,11 +68,23 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("sacofa", {"vocabulary": MANY, "delta": None}, "activities"),
         )
     },
+    "more names than a generator counts by": (
+        lambda: method_named("markov-log").rounds(params("markov-log", vocabulary=MANY)),
+        "markov-log: ",
+    ),
+    "more noisy numbers than are drawn": (
+        lambda: continual_noise(Fraction(1), Fraction(1, 10**6), 10**5, 5, n_cells=10**9),
+        "n_cells: .* noisy numbers",
+    ),
     **{
         f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
         for name, given, said in (
             ("dfg", {"guarantee": "w_event", "w_event_steps": 2}, "is for individuals"),
             ("dfg", {"vocabulary": MANY}, "activities"),
+            ("dfg", {"delta": "1e-5", "horizon": 60_000,
+                     "guarantee": "w_event", "w_event_steps": 1, "max_cases_per_individual": 1},
+             "which promises nothing"),
+            ("log", {"service_times": True}, "service_times cannot be released"),
             ("dfg", {"delta": "0.4", "l2_clip": "5", "allow_large_delta": True}, "delta"),
             ("log", {"max_cases_per_individual": 2}, "must be 1 for product log"),
             ("log", {"delta": "1e-6", "groups": {"A1": "A"}}, "groups cannot be released"),
