@@ -13,6 +13,7 @@ from tests.support.keys import release_key
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.intervals import smallest
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.indicators.declared import Filter
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.pripel import method as pripel
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
@@ -41,6 +42,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: laplace_scale(Fraction(1), Sensitivity(1, Fraction(1, 2), 1, 1)),
         "must be a whole number, got 1/2",
     ),
+    "a filter of nothing": (Filter, "needs occurs, or attribute and equals"),
     "more activities than pripel matches": (
         lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
         "pripel takes logs of at most",
@@ -81,8 +83,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         for name, given, said in (
             ("dfg", {"guarantee": "w_event", "w_event_steps": 2}, "is for individuals"),
             ("dfg", {"vocabulary": MANY}, "activities"),
-            ("dfg", {"delta": "1e-5", "horizon": 60_000,
-                     "guarantee": "w_event", "w_event_steps": 1, "max_cases_per_individual": 1},
+            ("variants", {"delta": "1e-5", "horizon": 60_000, "guarantee": "w_event",
+                          "w_event_steps": 1, "max_cases_per_individual": 1},
              "which promises nothing"),
             ("log", {"service_times": True}, "service_times cannot be released"),
             ("dfg", {"delta": "0.4", "l2_clip": "5", "allow_large_delta": True}, "delta"),

@@ -89,6 +89,12 @@ def test_each_finding_has_its_share_and_no_name(topic: TopicDouble, tmp_path: Pa
     assert topic.committed == {} and not (tmp_path / "keys").exists()
 
 
+def test_messages_that_are_no_events_fail(topic: TopicDouble, tmp_path: Path) -> None:
+    topic.add(0, b"no json", millis=START * 1_000)
+    lines = sampled(tmp_path, timestamp_unit="s")
+    assert exit_code_of(lines) == 2 and "no message of the sample is an event" in lines[-1].text
+
+
 def test_messages_that_no_broker_stamped_are_events_and_named(
     topic: TopicDouble, tmp_path: Path
 ) -> None:

@@ -128,6 +128,10 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="runner Local alone"):
         elsewhere = config.model_copy(update={"runner": "FlinkRunner"})
         goes_on_with(elsewhere, open_store(config), lambda: 20.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StreamConfig, "grown", lambda config, *_: stream_config(tmp_path, epsilon=2))
+        with pytest.raises(UsageError, match="more names would need other noise"):
+            goes_on_with(config, open_store(config), lambda: 20.0)
     run_script(more(tmp_path, "END B C A"), script(), until=5)  # the order does not matter
     run_script(config, script(), until=6, clock=lambda: 21.0)
     with pytest.raises(UsageError, match="its vocabulary has 'New'"):
