@@ -176,6 +176,8 @@ def test_what_cannot_be_given_back_is_not_paid_twice(
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "void", busy)
         assert folder.release("--account", "other") == 75
+        patch.setattr(Ledger, "void", lambda *_: False)  # another run drew noise of it since
+        assert folder.release("--account", "other") == 2
     assert folder.actions() == ["reserve"]
     assert folder.release("--account", "other") == 0
     assert [(e.account, e.action) for e in ledger_entries(folder.keys)] == [
