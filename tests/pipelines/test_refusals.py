@@ -39,6 +39,7 @@ from tracecloak.pipelines.ledger.past import Past
 from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.planning import findings
 from tracecloak.pipelines.release import usable
+from tracecloak.pipelines.release.querying import QueryConcern
 from tracecloak.pipelines.release.run import told_apart
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.stream import flink_job
@@ -173,6 +174,9 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
         lambda f: merge_params({"epsilon": 1}, {"epsilon": 2}), UsageError, "is given twice: in"),
     "a query where files are needed": (
         lambda f: require_files("SELECT 1"), UsageError, "a query is asked once"),
+    "a query without a name to keep its result": (
+        lambda f: QueryConcern().check(like(release_id=None)),
+        UsageError, "the result of a query is kept for the release"),
     "a rename to no declared name": (
         lambda f: check_new_names({"a": "B"}, like(vocabulary=("A",))),
         UsageError, "the name 'B', which is not in the vocabulary"),

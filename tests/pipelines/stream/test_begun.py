@@ -154,6 +154,19 @@ def test_a_manifest_that_is_damaged_is_told(tmp_path: Path) -> None:
             run_script(more(tmp_path), script(), clock=lambda: 20.0)
 
 
+def test_another_version_of_its_product_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches other noise under the same key, whose difference tells of cases."""
+    config = stream_config(tmp_path)
+    begin(config)
+    store = open_store(config)
+    assert not check_goes_on(config, store, open_ledger(config, store))
+    monkeypatch.setattr(type(config.made_product()), "version", 99)
+    with pytest.raises(TracecloakError, match="this build has version 99 of product dfg, whose no"):
+        check_goes_on(config, store, open_ledger(config, store))
+
+
 def test_no_other_product_takes_more_names(tmp_path: Path) -> None:
     begin(stream_config(tmp_path, product="variants"))
     with pytest.raises(UsageError, match="grows with product dfg"):
