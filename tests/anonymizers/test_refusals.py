@@ -19,7 +19,6 @@ from tracecloak.anonymizers.pripel import method as pripel
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs
-from tracecloak.anonymizers.streams.continual import continual_noise
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.schemas.errors import TracecloakError
 
@@ -47,10 +46,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
         "pripel takes logs of at most",
     ),
-    "sums over steps without a delta": (
-        lambda: continual_noise(Fraction(1), Fraction(0), 5, 1, n_cells=3, length=2),
-        "measured with Gaussian noise",
-    ),
     "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
     **{
         f"{name}: {said}": (lambda name=name, given=given: params(name, **given), said)
@@ -73,10 +68,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "more names than a generator counts by": (
         lambda: method_named("markov-log").rounds(params("markov-log", vocabulary=MANY)),
         "markov-log: ",
-    ),
-    "more noisy numbers than are drawn": (
-        lambda: continual_noise(Fraction(1), Fraction(1, 10**6), 10**5, 5, n_cells=10**9),
-        "n_cells: .* noisy numbers",
     ),
     **{
         f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
