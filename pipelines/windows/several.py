@@ -27,7 +27,7 @@ from tracecloak.pipelines.release.window import check_book_key
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import section_of
 from tracecloak.pipelines.windows.calendar import Day, calendar_of, check_releases_known
-from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError
 from tracecloak.schemas.windows.schedule import Schedule, Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
@@ -232,6 +232,5 @@ def _known(config: ReleaseConfig) -> dict[int, Day]:
 
 def _schedule_of(config: ReleaseConfig) -> Schedule:
     schedule = config.made_schedule
-    if schedule is None:
-        raise UsageError("schedule is missing: the configuration file has it under that key")
+    assert schedule is not None  # `check_named` refuses a window without one
     return schedule

@@ -37,15 +37,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: smallest(lambda n: False, 1, "threshold"),
         "no threshold below 2",
     ),
-    "a sensitivity that is no whole number": (
-        lambda: laplace_scale(Fraction(1), Sensitivity(1, Fraction(1, 2), 1, 1)),
-        "must be a whole number, got 1/2",
-    ),
+    "no whole number": (lambda: laplace_scale(Fraction(1), Sensitivity(1, Fraction(1, 2), 1, 1)),
+        "must be a whole number, got 1/2"),
     "a filter of nothing": (Filter, "needs occurs, or attribute and equals"),
     "more activities than pripel matches": (
         lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
-        "pripel takes logs of at most",
-    ),
+        "pripel takes logs of at most"),
     "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
     **{
         f"{name}: {said}": (lambda name=name, given=given: params(name, **given), said)
@@ -67,8 +64,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     },
     "more names than a generator counts by": (
         lambda: method_named("markov-log").rounds(params("markov-log", vocabulary=MANY)),
-        "markov-log: ",
-    ),
+        "markov-log: "),
     **{
         f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
         for name, given, said in (

@@ -198,10 +198,16 @@ def test_a_stream_refuses_a_runner_that_runs_none_and_what_is_no_source(tmp_path
     rows = pipeline | "Rows" >> beam.Create([]).with_output_types(row_of(claim=str))
     with pytest.raises(InputSchemaError, match="no field 'step'"):
         _ = rows | "Published" >> PublishDirectlyFollows(**keys)
-    flink = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner"]))
-    events = flink | beam.Create([{"claim": 1}])
-    with pytest.raises(UsageError, match="such as `--checkpointing_interval 60000`"):
-        _ = events | PublishDirectlyFollows(**keys)
+    with pytest.raises(UsageError, match="input_topic is for a transform that begins a pipeline"):
+        _ = rows | "Two" >> PublishDirectlyFollows(**keys, input_topic="kafka://b:1/events")
+    for flags, told in (
+        ((), "such as `--checkpointing_interval 60000`"),
+        (("--checkpointing_interval=60000",), "loses messages of a stream between checkpoints"),
+    ):
+        flink = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", *flags]))
+        events = flink | beam.Create([{"claim": 1}])
+        with pytest.raises(UsageError, match=told):
+            _ = events | PublishDirectlyFollows(**keys)
 
 
 def test_nothing_is_paid_for_what_is_refused(tmp_path: Path) -> None:
