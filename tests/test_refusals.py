@@ -57,6 +57,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import EVENT_SCHEMA
 from tracecloak.transforms.batch.chunks import cut
 from tracecloak.transforms.inputs import databases
+from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
 RIGOROUS = {
     "log": ["a.csv"], "output": "o", "method": "private-dfg", "vocabulary": ["A"], "epsilon": "1"
@@ -199,6 +200,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "log_params: epsilon is a key beside it"),
     (lambda f: stream_config(f, start_timestamp="began"), UsageError,
      "a stream does not release when events began"),
+    (lambda f: SchemaRegistry("http://me:planted@a:1"), UsageError, "must not hold a user or a"),
     (lambda f: flink_job.cancel("127.0.0.1:1", "ward"), TracecloakError,
      "does not answer as Flink's REST interface does"),
     (lambda f: patched(flink_job, "_ask", lambda _, path, body=None: OF_FLINK[path],
