@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tracecloak.pipelines.verification.findings import Wrong
+from tracecloak.pipelines.verification.findings import Unsure, Wrong
 
 MAX_ROWS = 20_000_000
 """Rows of a product that is not a log."""
@@ -26,16 +26,26 @@ MAX_BYTES = 2 * 10**9
 """Bytes of such a product as it is written out."""
 
 _MAX_FOOTER = 16 << 20
-_MAX_LIST = 10_000  # of a footer, such as its row groups: one of a release has 1,000,000 rows
-_MAX_PAGES = 1_000  # of a column of a row group, and one for so many of its values:
-_VALUES_OF_PAGE = 200  # Arrow puts 1,024 at least into a page
+# Numbers, texts and structs in a footer: Arrow takes 1.4 kB for the shortest column of a row group,
+# which has two, and one of a release has some fifty.
+_MAX_FIELDS = 300_000
+_MAX_DEPTH = 12
+_MAX_COLUMNS = 1_000
+_MAX_PAGES = 10_000  # of a file, and
+_PAGES_OF_COLUMN = 4  # of each column of a row group, and one for so many values:
+_VALUES_OF_PAGE = 1_000  # Arrow puts 1,024 at least into a page
 _MAX_PAGE_BYTES = 16 << 20  # Arrow ends a page at 1 MiB
 _MAX_ROW_BYTES = 1 << 20  # on the mean over a page of each column
 _MAX_DICTIONARIES = 64 << 20  # of all columns of a row group together
+_MAX_OPEN_BYTES = 192 << 20  # their dictionaries and their largest pages
+_MAX_LISTED = 8_000_000  # values in lists of a row group, all of which may be in one row
+_VALUE_BYTES = 8  # at most, as it is written out, without the bytes of a text
 _HEADER_BYTES = 64 << 10
 _BATCH_ROWS = 1 << 16
 _PIECE_BYTES = 64 << 20
 _TOO_LARGE = "A Parquet file comes to more bytes than any of its kind has."
+_NOT_READ = f"Not checked: Parquet with more than {_MAX_LISTED:,} values in lists is not read here."
+_UNLIKE = "the pages are not those of the footer, or not as releases have them"
 _TYPES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE", "BYTE_ARRAY")
 # By Thrift's numbers: pages of data (v1, v2) and of dictionaries; PLAIN, PLAIN_DICTIONARY, RLE and
 # RLE_DICTIONARY, none of which makes a text of parts of others.
@@ -48,13 +58,18 @@ def footer_of(stream: BinaryIO) -> pq.ParquetFile:
     """Reads the footer of a file alone, within bounds.
 
     Raises:
-        Wrong: It is longer than any.
-        pa.ArrowException, OSError, ValueError: It is none.
+        Wrong: It is longer than any, or has a key of its metadata twice.
+        pa.ArrowException, OSError, ValueError, IndexError: It is none.
     """
     stream.seek(-8, 2)
-    if int.from_bytes(stream.read(4), "little") > _MAX_FOOTER:
+    n_bytes = int.from_bytes(stream.read(4), "little")
+    if n_bytes > _MAX_FOOTER:
         raise Wrong(f"A footer of Parquet is longer than {_MAX_FOOTER:,} bytes.")
-    return pq.ParquetFile(stream, thrift_container_size_limit=_MAX_LIST)
+    stream.seek(-8 - n_bytes, 2)
+    keys = [pair[1] for pair in _thrift(stream.read(n_bytes))[0].get(5, ())]
+    if len(set(keys)) < len(keys):
+        raise Wrong("A footer of Parquet has a key of its metadata twice.")
+    return pq.ParquetFile(stream)
 
 
 @dataclass(frozen=True)
@@ -77,40 +92,65 @@ class BoundedParquet:
         """The file, its headers compared with its footer; and how many rows are read at once.
 
         Raises:
-            Wrong: It is larger than it may be, or not as releases have it.
-            pa.ArrowException, OSError, ValueError: It is no Parquet file.
+            Wrong: It is larger than it may be.
+            Unsure: It is larger than what is read here.
+            pa.ArrowException, OSError, ValueError, IndexError: It is no Parquet file, or none as
+                releases have it.
         """
         file = footer_of(self.stream)
         groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
         leaves = [file.schema.column(i) for i in range(len(file.schema))]
-        rows = [group.num_rows for group in groups]
-        if sum(rows) > self.max_rows:
+        n_rows = sum(group.num_rows for group in groups)
+        if n_rows > self.max_rows:
             raise Wrong(f"A Parquet file has more than the {self.max_rows:,} rows that it may.")
-        is_sound = bool(leaves) and min(rows, default=0) >= 0
-        is_sound &= all(leaf.physical_type in _TYPES for leaf in leaves)
-        n_bytes = largest_row = 0
-        for group in groups:
-            n_of_dictionaries = of_row = 0
-            for i, leaf in enumerate(leaves):
-                chunk = group.column(i)
-                max_pages = _MAX_PAGES + max(chunk.num_values, 0) // _VALUES_OF_PAGE
-                pages = list(islice(self._pages(chunk), max_pages + 1))
-                n_values = sum(n for kind, n, _ in pages if kind != _DICTIONARY)
-                most = MAX_ROWS if leaf.max_repetition_level else group.num_rows
-                is_sound &= group.num_rows <= n_values <= most and len(pages) <= max_pages
-                is_sound &= n_values == chunk.num_values
-                n_bytes += sum(size for _, _, size in pages)
-                n_of_dictionaries += sum(size for kind, _, size in pages if kind == _DICTIONARY)
-                of_row += max(
-                    (size // (n or 1) for k, n, size in pages if k != _DICTIONARY), default=0
-                )
-            is_sound &= n_of_dictionaries <= _MAX_DICTIONARIES and of_row <= _MAX_ROW_BYTES
+        # Of a group without rows the footer names a page, and Arrow writes none.
+        groups = [group for group in groups if group.num_rows]
+        columns = [[group.column(i) for i in range(len(leaves))] for group in groups]
+        chunks = list(chain(*columns))
+        is_sound = 0 < len(leaves) <= _MAX_COLUMNS and all(
+            leaf.physical_type in _TYPES for leaf in leaves
+        )
+        is_sound &= n_rows == file.metadata.num_rows
+        is_sound &= all(group.num_rows > 0 for group in groups)
+        is_sound &= all(chunk.total_compressed_size > 0 for chunk in chunks)
+        n_packed = sum(chunk.total_compressed_size for chunk in chunks)
+        is_sound &= n_packed <= self.stream.seek(0, 2)  # so no pages are of two columns
+        max_listed = max(self.max_rows, _MAX_LISTED)
+        for group, of_group in zip(groups, columns, strict=True):
+            n_listed = 0
+            for leaf, chunk in zip(leaves, of_group, strict=True):
+                n_listed += chunk.num_values if leaf.max_repetition_level else 0
+                most = max_listed if leaf.max_repetition_level else group.num_rows
+                is_sound &= group.num_rows <= chunk.num_values <= most
+            if n_listed > _MAX_LISTED:
+                raise Unsure(_NOT_READ)
+        if not is_sound:
+            raise ValueError(_UNLIKE)
+        n_values = sum(chunk.num_values for chunk in chunks)
+        n_bytes, largest_row = n_values * _VALUE_BYTES, 1
+        n_pages = _MAX_PAGES + _PAGES_OF_COLUMN * len(chunks) + n_values // _VALUES_OF_PAGE
+        for of_group in columns if n_bytes <= self._max_bytes(n_rows) else ():
+            n_open = n_of_dictionaries = of_row = 0
+            for chunk in of_group:
+                pages = list(islice(self._pages(chunk), n_pages + 1))
+                data = [(n, size) for kind, n, size in pages if kind != _DICTIONARY]
+                n_pages -= len(pages)
+                is_sound &= n_pages >= 0 and min(data, default=(0, 0))[0] > 0
+                if not is_sound or sum(n for n, _ in data) != chunk.num_values:
+                    raise ValueError(_UNLIKE)
+                n_of_pages = sum(size for _, _, size in pages)
+                n_bytes += n_of_pages
+                n_of_dictionaries += n_of_pages - sum(size for _, size in data)
+                n_open += max(size for _, size in data)
+                of_row += max(_VALUE_BYTES, *(size // n for n, size in data))
+            n_open += n_of_dictionaries
+            is_sound &= n_of_dictionaries <= _MAX_DICTIONARIES and n_open <= _MAX_OPEN_BYTES
+            if not is_sound or of_row > _MAX_ROW_BYTES:
+                raise ValueError(_UNLIKE)
             largest_row = max(of_row, largest_row)
-        if not is_sound or sum(rows) != file.metadata.num_rows:
-            raise ValueError("the pages are not those of the footer, or not as releases have them")
-        if n_bytes > self._max_bytes(sum(rows)):
+        if n_bytes > self._max_bytes(n_rows):
             raise Wrong(_TOO_LARGE)
-        return file, min(_BATCH_ROWS, _PIECE_BYTES // (largest_row or 1))
+        return file, min(_BATCH_ROWS, _PIECE_BYTES // largest_row)
 
     def _max_bytes(self, n_rows: int) -> int:
         """How many bytes the columns may take as they are written out."""
@@ -141,11 +181,13 @@ class BoundedParquet:
             self.stream,
             metadata=whole.metadata,
             read_dictionary=texts,
-            buffer_size=1 << 20,
+            buffer_size=1 << 18,
             page_checksum_verification=True,
         )
         n_left = self._max_bytes(self.n_rows)
-        for rows in file.iter_batches(n_rows, use_threads=False):
+        sizes = [whole.metadata.row_group(i).num_rows for i in range(whole.num_row_groups)]
+        groups = [i for i, size in enumerate(sizes) if size]
+        for rows in file.iter_batches(n_rows, groups, use_threads=False):
             n_left -= sum(map(_written_out, rows.columns))
             if n_left < 0:
                 raise Wrong(_TOO_LARGE)
@@ -199,17 +241,15 @@ def _written_out(column: pa.Array) -> int:
 
 
 def _thrift(data: bytes) -> tuple[dict[int, Any], int]:
-    """Reads a struct of Thrift's compact protocol, of numbers and structs of them.
-
-    Texts are passed over.
+    """Reads a struct of Thrift's compact protocol, of numbers, texts, structs and lists of them.
 
     Returns:
         The fields by their numbers, and how many bytes they take.
 
     Raises:
-        ValueError, IndexError: It is none, or has a list.
+        ValueError, IndexError: It is none, or has too many values.
     """
-    at = 0
+    at, n_left = 0, _MAX_FIELDS
 
     def unsigned() -> int:
         nonlocal at
@@ -225,6 +265,25 @@ def _thrift(data: bytes) -> tuple[dict[int, Any], int]:
         value = unsigned()
         return value >> 1 ^ -(value & 1)
 
+    def value_of(kind: int, depth: int) -> Any:
+        nonlocal at, n_left
+        n_left -= 1
+        if n_left < 0 or depth > _MAX_DEPTH:
+            raise ValueError("more values than any has")
+        if kind in (4, 5, 6):
+            return number()
+        if kind == 8:
+            n_bytes = unsigned()
+            at += n_bytes
+            return data[at - n_bytes : at]
+        if kind == 9:
+            head, at = data[at], at + 1
+            n_items = head >> 4 if head >> 4 < 15 else unsigned()
+            return [value_of(head & 15, depth + 1) for _ in range(n_items)]
+        if kind == 12:
+            return struct(depth + 1)
+        raise ValueError("a field that neither a footer nor a header of a page has")
+
     def struct(depth: int) -> dict[int, Any]:
         nonlocal at
         fields: dict[int, Any] = {}
@@ -235,17 +294,7 @@ def _thrift(data: bytes) -> tuple[dict[int, Any], int]:
             field = field + step if step else number()
             if field in fields or not 0 < field < 100:  # Arrow takes the last 16 bits
                 raise ValueError("the number of a field")
-            if kind in (4, 5, 6):
-                fields[field] = number()
-            elif kind == 8:
-                fields[field] = n_bytes = unsigned()
-                at += n_bytes
-            elif kind == 12 and depth < 4:
-                fields[field] = struct(depth + 1)
-            elif kind in (1, 2):
-                fields[field] = kind == 1
-            else:
-                raise ValueError("a field that no header of a page has")
+            fields[field] = kind == 1 if kind in (1, 2) else value_of(kind, depth)
         at += 1
         return fields
 
