@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 from tracecloak.pipelines.verification.findings import Unsure, Wrong, is_of_machine, shown
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.schemas.texts.bounded_json import bounded_json, n_values
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
@@ -146,6 +146,9 @@ class ReceivedFolder:
         n_bytes = self.sizes.get(name)
         if n_bytes is None:
             raise Wrong(f"{shown([name])} is not there, or is no plain file.")
+        unlike = Wrong(f"{shown([name])} is not as {MANIFEST_NAME} lists it (size or SHA-256).")
+        if name in self._outputs and self._outputs[name][1] != n_bytes:
+            raise unlike
         stream = open_plain(_join(self.path, name))
         if name not in self._blocks:
             whole, blocks, n_left = hashlib.sha256(), [], n_bytes + 1
@@ -156,9 +159,7 @@ class ReceivedFolder:
             found = whole.hexdigest(), n_bytes
             if n_left != 1 or self._outputs.get(name, found) != found:
                 stream.close()
-                raise Wrong(
-                    f"{shown([name])} is not as {MANIFEST_NAME} lists it (size or SHA-256)."
-                )
+                raise unlike
             self._blocks[name] = tuple(blocks)
         digested = _DigestedFile(stream, name, n_bytes, self._blocks[name])
         return io.BufferedReader(digested, _BLOCK_BYTES)
@@ -194,10 +195,13 @@ class ReceivedFolder:
 
         Raises:
             Wrong: It is not there, not as the manifest lists it, or longer than it may be.
+            Unsure: It is longer than any text that is read here.
         """
         if name == MANIFEST_NAME:
             return self.manifest
         if self.sizes.get(name, 0) > limit:
+            if limit == _LARGEST_TEXT:
+                raise Unsure(f"Not checked: {shown([name])} has more than {limit >> 20} MiB.")
             raise Wrong(f"{shown([name])}: {_too_long(limit)}")
         return _read(self.open(name), limit)
 
@@ -231,8 +235,11 @@ class ReceivedFolder:
 
         Raises:
             Wrong: It is not there, or no JSON that every reader takes for the same.
+            Unsure: As `read`, or it has more values than are read here.
         """
         data = self.read(name)
+        if name != MANIFEST_NAME and n_values(data) > _MOST_VALUES:
+            raise Unsure(f"Not checked: {shown([name])} has more than {_MOST_VALUES:,} values.")
         try:
             return strict_json(data)
         except Wrong as wrong:
@@ -245,7 +252,7 @@ def strict_json(data: bytes) -> Any:
     Raises:
         Wrong: It is none, or has too many values.
     """
-    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+    if n_values(data) > _MOST_VALUES:
         raise Wrong(f"has more than {_MOST_VALUES:,} values, which nothing of its kind has.")
     try:
         return bounded_json(data)
@@ -269,10 +276,21 @@ def open_plain(path: str) -> BinaryIO:
         if error.errno not in _NO_PLAIN_FILE:
             raise
         raise Wrong(f"{name} cannot be opened ({error.strerror}).") from None
-    if not stat.S_ISREG(os.fstat(number).st_mode):
+    if not stat.S_ISREG(os.fstat(number).st_mode) or _has_hole(number):
         os.close(number)
-        raise Wrong(f"{name} is no plain file.")
+        raise Wrong(f"{name} is no plain file, or has holes where there are no bytes.")
     return cast(BinaryIO, os.fdopen(number, "rb", buffering=0))
+
+
+def _has_hole(number: int) -> bool:
+    """Whether a file has bytes that are not on the disk, where the system tells."""
+    try:
+        n_bytes = os.lseek(number, 0, os.SEEK_END)
+        return os.lseek(number, 0, os.SEEK_HOLE) < n_bytes
+    except (AttributeError, OSError):  # a system that knows no holes, or an empty file
+        return False
+    finally:
+        os.lseek(number, 0, os.SEEK_SET)
 
 
 def _read(stream: BinaryIO, limit: int) -> bytes:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts.bounded_json import bounded_json
+from tracecloak.schemas.texts.bounded_json import bounded_json, n_values
 from tracecloak.transforms.files import absolute, is_on_this_machine
 
 _OF_RELEASE = "run_id="
+_LARGEST_MANIFEST, _MOST_VALUES = 16 << 20, 1_000_000  # of what is asked, and of nothing else
 
 
 def check_places(output: str, dead_letter: str | None) -> None:
@@ -89,7 +91,13 @@ def _has_manifest(folder: str) -> bool:
     if not is_on_this_machine(folder):
         return False
     try:
-        body = bounded_json((Path(folder) / MANIFEST_NAME).read_bytes())
-        return bool(body["tool"]["name"] == "tracecloak")
+        manifest = Path(folder) / MANIFEST_NAME
+        about = manifest.lstat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_MANIFEST:
+            return False
+        data = manifest.read_bytes()
+        if n_values(data) > _MOST_VALUES:
+            return False
+        return bool(bounded_json(data)["tool"]["name"] == "tracecloak")
     except (OSError, ValueError, TypeError, KeyError):
         return False

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet, _th
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.publish.places import release_around
 
 COMMANDS = ("verify", "append", "evaluate", "report")
 if importlib.util.find_spec("deltalake") is None:
@@ -71,6 +73,18 @@ def counts(release: Path) -> None:
     body = json.loads((release / "dfg.json").read_text())
     body["edges"][0]["count"] += 100
     (release / "dfg.json").write_text(json.dumps(body))
+
+
+def sparse(release: Path, is_listed: bool) -> None:
+    """Four terabytes that take no place."""
+    os.truncate(release / "dfg.svg", 4 << 40)
+    if is_listed:
+        edited(
+            release,
+            lambda body: [
+                o.update(n_bytes=4 << 40) for o in body["outputs"] if o["path"] == "dfg.svg"
+            ],
+        )
 
 
 def pipe(path: Path) -> None:
@@ -142,6 +156,95 @@ def huge_footer(release: Path) -> None:
     listed(release, "dfg.parquet")
 
 
+def thrift(*fields: tuple[int, int, bytes]) -> bytes:
+    """A struct of Parquet's footer, of (number, type, value) in order."""
+    numbers = [0, *(number for number, _, _ in fields)]
+    steps = [after - before for before, after in pairwise(numbers)]
+    parts = (bytes([s << 4 | kind]) + v for s, (_, kind, v) in zip(steps, fields, strict=True))
+    return b"".join(parts) + b"\0"
+
+
+def thrift_list(kind: int, items: list[bytes]) -> bytes:
+    return bytes([0xF0 | kind]) + unsigned(len(items)) + b"".join(items)
+
+
+def unsigned(n: int) -> bytes:
+    return bytes([n & 127 | 128]) + unsigned(n >> 7) if n > 127 else bytes([n])
+
+
+def text(data: bytes) -> bytes:
+    return unsigned(len(data)) + data
+
+
+def footer(release: Path, pages: bytes, groups: list[bytes], names: int, keys: int = 1) -> None:
+    """A file of columns of whole numbers, and of row groups that somebody wrote."""
+    root = thrift((4, 8, text(b"r")), (5, 5, varint(names)))
+    columns = [
+        thrift((1, 5, varint(2)), (3, 5, varint(0)), (4, 8, text(b"c%d" % i))) for i in range(names)
+    ]
+    key = thrift((1, 8, text(b"tracecloak.release")), (2, 8, text(b"{}")))
+    body = thrift(
+        (1, 5, varint(2)),
+        (2, 9, thrift_list(12, [root, *columns])),
+        (3, 6, varint(len(groups))),
+        (4, 9, thrift_list(12, groups)),
+        (5, 9, thrift_list(12, [key] * keys)),
+    )
+    length = len(body).to_bytes(4, "little")
+    rewritten(release, "dfg.parquet", b"PAR1" + pages + body + length + b"PAR1")
+
+
+def many_columns_in_footer(release: Path) -> None:
+    """Columns of four bytes, of which Arrow makes some kilobytes each."""
+    columns = thrift_list(12, [thrift((2, 6, varint(0)))] * 10_000)
+    group = thrift((1, 9, columns), (2, 6, varint(0)), (3, 6, varint(0)))
+    footer(release, b"", [group] * 400, 1)
+
+
+def same_pages(release: Path) -> None:
+    """Each column points at the same thousand pages, which are empty but for one."""
+
+    def page(n: int, data: bytes) -> bytes:
+        codes = ((1, 5, varint(n)), (2, 5, varint(0)), (3, 5, varint(3)), (4, 5, varint(3)))
+        size = varint(len(data))
+        return thrift((1, 5, varint(0)), (2, 5, size), (3, 5, size), (5, 12, thrift(*codes))) + data
+
+    pages = page(0, b"") * 999 + page(1, bytes(8))
+    size = varint(len(pages))
+    about = [
+        thrift(
+            (1, 5, varint(2)),
+            (2, 9, thrift_list(5, [varint(0)])),
+            (3, 9, thrift_list(8, [text(b"c%d" % i)])),
+            (4, 5, varint(0)),
+            (5, 6, varint(1)),
+            (6, 6, size),
+            (7, 6, size),
+            (9, 6, varint(4)),
+        )
+        for i in range(900)
+    ]
+    chunks = thrift_list(12, [thrift((2, 6, varint(0)), (3, 12, one)) for one in about])
+    group = thrift((1, 9, chunks), (2, 6, size), (3, 6, varint(1)))
+    footer(release, pages, [group] * 10, 900)
+
+
+def lists(release: Path) -> None:
+    """Few lists, of many values that take no place."""
+    n = 7_900_000
+    values = pa.array([0]).take(pa.nulls(n, pa.int8()).fill_null(0))
+    rows = pa.ListArray.from_arrays(pa.array([0, n], pa.int32()), values)
+    parquet(pa.table({f"c{i}": rows for i in range(12)}), release / "dfg.parquet")
+    listed(release, "dfg.parquet")
+
+
+def wide(release: Path) -> None:
+    values = pa.array([0]).take(pa.nulls(1 << 16, pa.int8()).fill_null(0))
+    parquet(pa.table({f"c{i}": values for i in range(1_000)}), release / "dfg.parquet")
+    padded(release)
+    listed(release, "dfg.json", "dfg.parquet")
+
+
 def many_events(release: Path) -> None:
     name = next(release.glob("log/*.parquet"))
     equal_rows(name, _N)
@@ -206,7 +309,13 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "a folder that is a link": ("log", lambda r: link(r / "log"), 5, 3),
     "a pointer to a link": ("log", lambda r: pointed(r, "run_id=x"), 3, 3),
     "30 million rows, as 12": ("graph", lying_footer, 5, 0),
-    "many lists": ("graph", lambda r: graph(r, b"[" + b"[]," * 20_000_000 + b"[]]"), 5, 3),
+    "many lists": ("graph", lambda r: graph(r, b"[" + b"[]," * 20_000_000 + b"[]]"), 8, 3),
+    "a long text": ("graph", lambda r: graph(r, b" " * (65 << 20)), 8, 3),
+    "four terabytes": ("graph", lambda r: sparse(r, False), 5, 3),
+    "four terabytes that are listed": ("graph", lambda r: sparse(r, True), 5, 3),
+    "columns of no bytes": ("graph", many_columns_in_footer, 5, 0),
+    "the same pages in all columns": ("graph", same_pages, 5, 0),
+    "a promise twice": ("graph", lambda r: footer(r, b"", [], 1, 2), 5, 0),
     "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
 }
 AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
@@ -215,10 +324,12 @@ AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
     "30 million rows": ("graph", many_rows, 5, 0),
     "30 million values in a row": ("graph", nested, 5, 0),
     "one text 6 million times": ("graph", long_text, 5, 0),
+    "long lists of equal values": ("graph", lists, 5, 0),
+    "many columns of equal values": ("graph", wide, 5, 0),
     "a huge footer": ("graph", huge_footer, 5, 0),
     "30 million events": ("log", many_events, 5, 3),
     "spaces in XES": ("log", bomb_of_xes, 5, 0),
-    "deep lists": ("graph", lambda r: graph(r, b"[" * 5_000_000), 5, 3),
+    "deep lists": ("graph", lambda r: graph(r, b"[" * 5_000_000), 8, 3),
     "a manifest of many faults": ("graph", faults, 5, 3),
     "a manifest without an end": ("graph", lambda r: manifest(r, b" " * (20 << 20)), 5, 3),
 }
@@ -299,7 +410,8 @@ def test_every_command_refuses_a_hostile_folder_within_bounds(
         "report": (*log, "--output", tmp_path / "r.html", "--no_linkage"),
     }
     found = {command: runner(command, release, *argv[command]) for command in COMMANDS}
-    expected = dict(zip(argv, [codes[0]] * 2 + [codes[1]] * 2, strict=True))
+    of_append = min(codes[0], 5)  # which takes nothing that could not be checked
+    expected = dict(zip(argv, (codes[0], of_append, codes[1], codes[1]), strict=True))
     assert {c: code for c, (code, _, _) in found.items()} == {c: expected[c] for c in COMMANDS}
     assert max(megabytes for _, megabytes, _ in found.values()) < MEGABYTES, found
     assert max(seconds for _, _, seconds in found.values()) < SECONDS, found
@@ -348,6 +460,28 @@ def test_headers_of_pages_that_lie_are_refused(releases: dict[str, Path], field:
     assert changed != data[at : at + n_bytes]
     with pytest.raises((ValueError, IndexError)):
         assert BoundedParquet(io.BytesIO(data[:at] + changed + data[at + n_bytes :])).n_rows
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.string(), pa.list_(pa.string()), pa.bool_(), pa.float64()]
+)
+def test_a_table_without_rows_has_none(kind: pa.DataType) -> None:
+    """Arrow names pages of it that are not there."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.array([], kind), "b": pa.array([], pa.int64())}), stream)
+    read = BoundedParquet(stream)
+    assert read.schema.types == [kind, pa.int64()] and read.n_rows == 0
+    assert not list(read.batches())
+
+
+def test_who_looks_for_releases_opens_no_pipe(releases: dict[str, Path], tmp_path: Path) -> None:
+    release = copied(releases["graph"], tmp_path)
+    assert release_around(str(release / "x")) == str(release)
+    data = (release / "manifest.json").read_bytes()
+    manifest(release, data[:-1] + b" " * (16 << 20) + b"}")
+    assert release_around(str(release / "x")) is None
+    pipe(release / "manifest.json")
+    assert release_around(str(release / "x")) is None
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError, TimeoutError])
