@@ -8,6 +8,7 @@ dictionaries until it is known how long it is written out, and is then handed ov
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -66,10 +67,14 @@ def footer_of(stream: BinaryIO) -> pq.ParquetFile:
     if n_bytes > _MAX_FOOTER:
         raise Wrong(f"A footer of Parquet is longer than {_MAX_FOOTER:,} bytes.")
     stream.seek(-8 - n_bytes, 2)
-    keys = [pair[1] for pair in _thrift(stream.read(n_bytes))[0].get(5, ())]
+    footer = stream.read(n_bytes)
+    keys = [pair[1] for pair in _thrift(footer)[0].get(5, ())]
     if len(set(keys)) < len(keys):
         raise Wrong("A footer of Parquet has a key of its metadata twice.")
-    return pq.ParquetFile(stream)
+    # Arrow's own schema may have tables within tables many times over; Parquet's says the same.
+    footer = footer.replace(b"ARROW:schema", b"arrow:schema")
+    whole = b"PAR1" + footer + n_bytes.to_bytes(4, "little") + b"PAR1"
+    return pq.ParquetFile(stream, metadata=pq.read_metadata(io.BytesIO(whole)))
 
 
 @dataclass(frozen=True)

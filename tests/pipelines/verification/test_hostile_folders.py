@@ -474,6 +474,14 @@ def test_a_table_without_rows_has_none(kind: pa.DataType) -> None:
     assert not list(read.batches())
 
 
+def test_the_schema_that_arrow_stores_beside_that_of_parquet_is_not_read() -> None:
+    """It may have tables within tables many times over."""
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"a": pa.array(["x"], pa.large_string())}), stream)
+    assert pq.read_schema(stream).types == [pa.large_string()]
+    assert BoundedParquet(stream).schema.types == [pa.string()]
+
+
 def test_who_looks_for_releases_opens_no_pipe(releases: dict[str, Path], tmp_path: Path) -> None:
     release = copied(releases["graph"], tmp_path)
     assert release_around(str(release / "x")) == str(release)
