@@ -262,6 +262,9 @@ def graph_of(release: Received) -> dict[str, Any]:
     """
 
     def read(body: Any) -> None:
+        names = body.get("activities", [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError
         if body["edges"]:
             ReleasedGraph.of_edges(body["edges"])
 

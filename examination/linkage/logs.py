@@ -40,7 +40,7 @@ from tracecloak.examination.linkage.knowledge import LinkedLog
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -116,8 +116,13 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
         InputSchemaError: It cannot be read.
     """
     if is_release(path):
-        release = Received.at(path)
-        traces = Contents(release).whole(names)
+        try:
+            release = Received.at(path)
+            traces = Contents(release).whole(names)
+        except NoSuchFile:
+            raise
+        except InputSchemaError as error:  # which name a file of one of several releases
+            raise InputSchemaError(f"release {path!r}: {error}") from None
         if traces is None:
             raise UsageError(f"the release in {path!r} holds no log: no case of it can be linked")
         return ReleasedLog(path, traces, has_times(release.body["operations"]))

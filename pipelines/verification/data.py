@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any, BinaryIO
-from xml.parsers import expat
 
 import pyarrow as pa
 
@@ -16,6 +15,7 @@ from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wr
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.parquet_bounds import MAX_ROWS, BoundedParquet
+from tracecloak.pipelines.verification.promise import BoundedXml
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
@@ -43,6 +43,12 @@ from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
 _XML = (".svg", ".pnml", ".bpmn", ".ptml", ".html.xml")
 _ROUNDING = 1e-4  # of the shares in a manifest, which have four decimals
 _PIECE_BYTES = 1 << 18
+_NAMES_BYTES = 32 << 20
+"""What the names of activities may take: 300,000 short ones, or 8,000 of the longest."""
+_PRODUCTS_BYTES = 64 << 20
+_MOST_EVENTS = 10_000_000
+_MOST_BYTES = 512 << 20
+"""Of a log that is held as a whole."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +103,17 @@ class Contents:
     @cached_property
     def vocabulary(self) -> ActivityVocabulary:
         """The activities of the log."""
+        return self._vocabulary(self.schema)
+
+    def _vocabulary(self, schema: pa.Schema) -> ActivityVocabulary:
         names: set[str] = set()
-        for rows in self.logs[0].rows(self.schema):
-            names.update(rows.column(ACTIVITY).unique().to_pylist())
+        n_left = _NAMES_BYTES
+        for rows in self.logs[0].rows(schema):
+            new = set(rows.column(ACTIVITY).unique().to_pylist()) - names
+            n_left -= sum(map(sys.getsizeof, new))
+            if n_left < 0:
+                raise Unsure(f"The names of activities take more than {_NAMES_BYTES >> 20} MiB.")
+            names |= new
         return ActivityVocabulary.of(pa.array(sorted(names), pa.string()))
 
     def traces(self) -> Iterator[TraceBatch]:
@@ -118,6 +132,7 @@ class Contents:
 
         Raises:
             Wrong: It cannot be read.
+            Unsure: It has more than 10,000,000 events, or names and values of 512 MiB.
         """
         if not self.logs:
             return None
@@ -129,10 +144,17 @@ class Contents:
         names = [*schema.names[:3], START_TIMESTAMP, *attributes]
         names = [name for name in dict.fromkeys(names) if name in schema.names]
         none = pa.RecordBatch.from_pylist([], pa.schema([schema.field(name) for name in names]))
-        rows = (rows.select(names) for rows in self.logs[0].rows(schema))
-        batches = [traces_of_rows(of_cases) for of_cases in chain([none], rows)]
-        vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
-        return TraceBatch.concat([batch.recode(vocabulary) for batch in batches])
+        vocabulary = self._vocabulary(schema)
+        batches, n_events, n_bytes = [traces_of_rows(none).recode(vocabulary)], 0, 0
+        for rows in self.logs[0].rows(schema):
+            batches.append(traces_of_rows(rows.select(names)).recode(vocabulary))
+            n_events, n_bytes = n_events + rows.num_rows, n_bytes + batches[-1].nbytes
+            if n_events > _MOST_EVENTS or n_bytes > _MOST_BYTES:
+                raise Unsure(
+                    f"{self.logs[0].name} has more than {_MOST_EVENTS:,} events or "
+                    f"{_MOST_BYTES >> 20} MiB, which is too much to be held at once."
+                )
+        return TraceBatch.concat(batches)
 
     @cached_property
     def counted(self) -> LogCounts:
@@ -146,8 +168,16 @@ class Contents:
 
     @cached_property
     def products(self) -> dict[str, ReleasedProduct | None]:
-        """The products by name; None: this installation has no kind that has such JSON values."""
+        """The products by name; None: this installation has no kind that has such JSON values.
+
+        Raises:
+            Unsure: Their JSON files together are too long.
+        """
         folder = self.received.folder
+        if sum(folder.sizes.get(f"{n}.json", 0) for n in self.received.products) > _PRODUCTS_BYTES:
+            raise Unsure(
+                f"Not checked: the products have more than {_PRODUCTS_BYTES >> 20} MiB of JSON."
+            )
         return {name: _read_back(folder, f"{name}.json") for name in self.received.products}
 
     def require_names(self) -> None:
@@ -348,18 +378,13 @@ def _check_readable(received: Received, path: str) -> None:
             for _ in _table(received, path, stream).batches():
                 pass
     elif path.endswith(_XML):
-        parser = expat.ParserCreate()
-        parser.StartDoctypeDeclHandler = _refuse_doctype
-        with folder.reading(path) as stream:
-            while piece := stream.read(_PIECE_BYTES):
-                parser.Parse(piece, False)
-            parser.Parse(b"", True)
+        data, reader = folder.read(path), BoundedXml()
+        with folder.reading(path):
+            for at in range(0, len(data), _PIECE_BYTES):
+                reader.parser.Parse(data[at : at + _PIECE_BYTES], False)
+            reader.parser.Parse(b"", True)
     elif path.endswith((".md", ".dot", ".tree", ".html")):
         folder.text(path)
-
-
-def _refuse_doctype(*_: object) -> None:
-    raise ValueError("a DOCTYPE")
 
 
 def _table(received: Received, path: str, stream: BinaryIO) -> BoundedParquet:

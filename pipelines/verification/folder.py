@@ -28,10 +28,13 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
 _BLOCK_BYTES = 256 << 10
 _LARGEST_MANIFEST = 16 << 20
+_MOST_OF_MANIFEST = 200_000
+"""Values of a manifest."""
 _LARGEST_TEXT = 64 << 20
 """Bytes of a file that is read as a whole."""
 _MOST_VALUES = 4_000_000
 """Values of a JSON file, of which Python takes some hundred bytes each."""
+_WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
 _NO_PLAIN_FILE = (errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
 _MOST_FILES = 1_000_000
 
@@ -99,7 +102,10 @@ class ReceivedFolder:
         Raises:
             Wrong: It is no plain file, or too long.
         """
-        return _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
+        data = _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
+        if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_OF_MANIFEST:
+            raise Wrong(f"{MANIFEST_NAME} has more than {_MOST_OF_MANIFEST:,} values.")
+        return data
 
     @property
     def manifest_sha256(self) -> str:
@@ -251,9 +257,15 @@ def strict_json(data: bytes) -> Any:
 
     Raises:
         Wrong: It is none, or has too many values.
+        Unsure: It is long, and Python takes four bytes for each of its characters.
     """
     if n_values(data) > _MOST_VALUES:
         raise Wrong(f"has more than {_MOST_VALUES:,} values, which nothing of its kind has.")
+    if len(data) > _LARGEST_TEXT // 4 and _WIDE.search(data):
+        raise Unsure(
+            f"Not checked: JSON of more than {_LARGEST_TEXT >> 22} MiB has a character of four "
+            "bytes."
+        )
     try:
         return bounded_json(data)
     except ValueError:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.pipelines.verification.findings import Wrong, shown
+from tracecloak.pipelines.verification.findings import Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.schemas.events.columns import XES_NAMES
@@ -37,14 +37,14 @@ from tracecloak.transforms.formats.xes_writer import sanitise, xes_columns
 
 PART = re.compile(r"log/part-([0-9]{5,})\.parquet")
 """The path of a part of a log; its group is the part's number."""
-_ROWS = 1 << 16
 _EVENT_BYTES = 4 << 10
 """What an event may take as it is written out, on the mean over a batch."""
 _TEXT_ROWS = 1 << 14
 _BUFFER_BYTES = 1 << 18
 _SLACK_BYTES = 64 << 20
 _MOST_EVENTS = 10**12
-_LONGEST_CASE = 1 << 24
+_CASE_BYTES = 64 << 20
+"""What a case may take that is longer than a batch: two million events of short texts."""
 _ATTRIBUTE_TYPES = (pa.string(), pa.int64(), pa.float64())
 
 
@@ -208,22 +208,30 @@ def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordB
 
     Raises:
         Wrong: Its cases are not in the order of a release, or one stands there twice.
+        Unsure: A case is too long to be held.
     """
-    held: pa.RecordBatch | None = None
+    held: list[pa.RecordBatch] = []  # of one case
+    n_bytes = 0
     last: tuple[int, str] | None = None
     for rows in stream:
-        rows = rows if held is None else _joined(held, rows)
-        offsets = case_offsets(rows)
-        end = int(offsets[-2]) if len(offsets) > 1 else 0
-        if rows.num_rows - end > _LONGEST_CASE:
-            raise Wrong(f"{shown([name])} has a case of more than {_LONGEST_CASE:,} events.")
-        if end:
-            last = _check_order(rows.slice(0, end), offsets[:-1], last, name)
-            yield rows.slice(0, end)
-        held = rows.slice(end)
-    if held is not None and held.num_rows:
-        _check_order(held, case_offsets(held), last, name)
-        yield held
+        if not rows.num_rows:
+            continue
+        if held and rows.column(CASE_ID)[-1] == held[0].column(CASE_ID)[0]:
+            held.append(rows)
+        else:
+            rows = _joined(*held, rows)
+            offsets = case_offsets(rows)
+            if end := int(offsets[-2]):
+                last = _check_order(rows.slice(0, end), offsets[:-1], last, name)
+                yield rows.slice(0, end)
+            held, n_bytes = [rows.slice(end)], 0
+        n_bytes += held[-1].nbytes
+        if len(held) > 1 and n_bytes > _CASE_BYTES:
+            raise Unsure(f"{shown([name])} has a case of more than {_CASE_BYTES >> 20} MiB.")
+    if held:
+        rows = _joined(*held)
+        _check_order(rows, case_offsets(rows), last, name)
+        yield rows
 
 
 def _check_order(
@@ -249,28 +257,19 @@ def check_same(left: LogForm, right: LogForm, schema: pa.Schema) -> None:
     Raises:
         Wrong: They do not.
     """
-    streams = [_pieces(form.rows(schema)) for form in (left, right)]
+    streams = [form.rows(schema) for form in (left, right)]
+    none = pa.RecordBatch.from_pylist([], schema)
+    held = [none, none]
     while True:
-        rows = [next(stream, None) for stream in streams]
-        if rows == [None, None]:
+        pairs = zip(held, streams, strict=True)
+        held = [rows if rows.num_rows else next(stream, none) for rows, stream in pairs]
+        n = min(rows.num_rows for rows in held)
+        if not any(rows.num_rows for rows in held):
             return
-        if rows[0] is None or rows[1] is None or not rows[0].equals(rows[1]):
+        one, other = (_comparable(rows.slice(0, n)) for rows in held)
+        if not n or not one.equals(other):
             raise Wrong(f"{right.name} holds another log than {left.name}.")
-
-
-def _pieces(stream: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of one size, with the texts that every form can hold."""
-    held: list[pa.RecordBatch] = []
-    n_held = 0
-    for rows in stream:
-        held.append(_comparable(rows))
-        n_held += rows.num_rows
-        while n_held >= _ROWS:
-            whole = _joined(*held)
-            yield whole.slice(0, _ROWS)
-            held, n_held = [whole.slice(_ROWS)], n_held - _ROWS
-    if n_held:
-        yield _joined(*held)
+        held = [rows.slice(n) for rows in held]
 
 
 def _comparable(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,19 +8,20 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
 from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
-from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.folder import strict_json
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.texts.bounded_json import MAX_DEPTH
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 
 _IN_PARQUET = b"tracecloak.release"
@@ -29,6 +30,9 @@ _SAID = ("release_id", "method", "method_version", "params", "guarantee", "spend
 # Where a manifest has more than files, which are the same for all runners and whatever parameters a
 # version has at their defaults.
 _HAS_MORE = ("params", "randomness")
+_LONGEST_SPENDS = 1 << 20
+_MOST_SUMS = 1 << 14
+_MOST_DOUBLINGS = 16  # of a part's sums; with more it is not gone through
 
 
 def check_statement(received: Received) -> str:
@@ -139,6 +143,7 @@ def check_budget(received: Received) -> str:
 
     Raises:
         Wrong: They do not add up to it, or the noise of one is too little.
+        Unsure: There are so many parts that it would take minutes.
         NotApplicable: There is no finite epsilon, so there are no parts.
     """
     guarantee = received.body["guarantee"]
@@ -147,7 +152,9 @@ def check_budget(received: Received) -> str:
     if not received.body["spends"]:
         raise Wrong("An epsilon is promised, and no part of the budget is listed.")
     try:
-        parts = [spend_of_json(part) for part in received.body["spends"]]
+        parts = [spend_of_json(part) for part in _bounded(received.body["spends"])]
+        if len(parts) > 1 and sum(map(_n_sums, parts)) > _MOST_SUMS:
+            raise Unsure("The budget has too many parts to account for the noise of each.")
         is_enough = [is_accounted_for(part) for part in parts]
     except (UsageError, ValueError, TypeError, ArithmeticError):
         raise Wrong(
@@ -170,6 +177,18 @@ def check_budget(received: Received) -> str:
             "list no scale)"
         )
     return f"The parts of the budget add up to the promise, and {of_noise}."
+
+
+def _bounded(spends: list[Any]) -> list[Any]:
+    if len(json.dumps(spends)) > _LONGEST_SPENDS:
+        raise Unsure("The parts of the budget have too many numbers to add up.")
+    return spends
+
+
+def _n_sums(part: Spend) -> int:
+    """About how many sums `is_accounted_for` computes of a part, in a millisecond each."""
+    n = len({epsilon for _, epsilon in part.choices}) + sum(b.delta > 0 for b in part.blocks)
+    return 16 + (1 << n if n <= _MOST_DOUBLINGS else 0)
 
 
 def _may_have_error_bars(received: Received) -> set[bool]:
@@ -260,6 +279,36 @@ class _Enough(Exception):  # noqa: N818 - the first trace, where the head ends
     pass
 
 
+class BoundedXml:
+    """Reads XML without a DOCTYPE, whose elements are not more than 500 within one another.
+
+    Attributes:
+        parser: It raises ValueError of anything else.
+    """
+
+    def __init__(self, start: Callable[[int, str, dict[str, str]], None] | None = None) -> None:
+        """Takes what is called with the depth, name and attributes of each element."""
+        self._depth = 0
+        self._start = start
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._begin
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._refuse
+
+    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+        if self._start is not None:
+            self._start(self._depth, name, attributes)
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ValueError("elements are too deep")
+
+    def _end(self, _: str) -> None:
+        self._depth -= 1
+
+    def _refuse(self, *_: object) -> None:
+        raise ValueError("a DOCTYPE")
+
+
 def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
     """Returns the values of the log's own attributes by key.
 
@@ -270,10 +319,8 @@ def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
     """
     source = cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if is_gzipped else stream
     values: dict[str, str] = {}
-    depth = 0
 
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
+    def start(depth: int, name: str, attributes: dict[str, str]) -> None:
         local = name.rpartition(":")[2]
         if depth == 0 and local != "log":
             raise ValueError("no log")
@@ -284,19 +331,8 @@ def log_attributes(stream: BinaryIO, is_gzipped: bool) -> dict[str, str]:
                 if attributes["key"] in values:
                     raise ValueError("a key stands there twice")
                 values[attributes["key"]] = attributes["value"]
-        depth += 1
 
-    def end(_: str) -> None:
-        nonlocal depth
-        depth -= 1
-
-    def refuse(*_: object) -> None:
-        raise ValueError("a DOCTYPE")
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = refuse
+    parser = BoundedXml(start).parser
     try:
         n_read = 0
         while piece := source.read(_PIECE_BYTES):

@@ -72,7 +72,7 @@ class Received:
             Wrong: Its manifest is not valid, or a file is not as that lists it.
         """
         received = cls.of(ReceivedFolder.at(path))
-        if not received.is_stream:
+        if received.paths or not received.is_stream:
             received.check_files()
         return received
 

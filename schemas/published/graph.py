@@ -227,10 +227,11 @@ class ReleasedGraph:
     def _of_rows(
         cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
     ) -> ReleasedGraph:
-        counts, lows, highs = (
-            np.array([row.get(name, row["count"]) for row in rows], np.int64)
-            for name in ("count", "low", "high")
-        )
+        of_edges = [[r.get(name, r["count"]) for r in rows] for name in ("count", "low", "high")]
+        for numbers in of_edges:
+            if not all(type(n) is int for n in numbers) or sum(map(abs, numbers)) >= 1 << 62:
+                raise ValueError("counts of edges are whole numbers, together below 2 ** 62")
+        counts, lows, highs = (np.array(numbers, np.int64) for numbers in of_edges)
         sources, targets = codes_of_ends(rows, vocabulary.labels)
         graph = cls(vocabulary.names, sources, targets, counts, lows, highs)
         return graph if not rows or "kind" in rows[0] else without_kinds(graph)

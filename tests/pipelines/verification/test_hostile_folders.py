@@ -16,17 +16,20 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.received import copied, digest_of, edited, made, rewritten
 from tests.support.releasing import as_typed
 from tests.support.tiers import at_night
+from tracecloak.pipelines.verification import data as contents_of
 from tracecloak.pipelines.verification import folder
 from tracecloak.pipelines.verification.data import Contents
-from tracecloak.pipelines.verification.findings import Wrong
+from tracecloak.pipelines.verification.findings import Unsure, Wrong
 from tracecloak.pipelines.verification.folder import ReceivedFolder
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet, _thrift, footer_of
 from tracecloak.pipelines.verification.received import Received
@@ -41,10 +44,11 @@ SECONDS, MEGABYTES = 20, 500
 _N = 30_000_000
 
 
-def parquet(table: pa.Table, path: Path) -> None:
+def parquet(table: pa.Table, path: Path, rows_of_group: int | None = None) -> None:
     """Writes a file over one of a release, with what that says of the release."""
     about = pq.read_schema(path).metadata
-    pq.write_table(table.replace_schema_metadata(about), path, compression="zstd")
+    table = table.replace_schema_metadata(about)
+    pq.write_table(table, path, rows_of_group, compression="zstd", store_schema=False)
 
 
 def equal_rows(path: Path, n: int) -> None:
@@ -251,6 +255,76 @@ def many_events(release: Path) -> None:
     listed(release, f"log/{name.name}")
 
 
+def log_of(release: Path, cases: pa.Array, names: pa.Array) -> None:
+    """A log of events of one time, of which the manifest has as many."""
+    path = next(release.glob("log/*.parquet"))
+    old = pq.read_table(path)
+    first = {n: old[n].combine_chunks().slice(0, 1) for n in old.column_names}
+    place = pa.nulls(len(cases), pa.int8()).fill_null(0)
+    columns = {name: values.take(place) for name, values in first.items()}
+    columns |= {"case_id": cases, "activity": names}
+    fields = [f.with_type(columns[f.name].type) for f in old.schema]
+    parquet(pa.table(columns, pa.schema(fields)), path, 1 << 12)
+    listed(release, f"log/{path.name}")
+    edited(release, lambda b: b["came_out"].update(n_cases=len(cases), max_events=len(cases)))
+
+
+def long_case(release: Path) -> None:
+    """Three gigabytes in two kilobytes: one case, whose activity has a name of 4,000 characters."""
+    place = pa.nulls(800_000, pa.int32()).fill_null(0)
+    log_of(release, *(pa.DictionaryArray.from_arrays(place, [text]) for text in ("c", "a" * 4000)))
+
+
+def many_names(release: Path) -> None:
+    numbers = pa.array([f"{number:09}" for number in range(100_000)])
+    log_of(release, numbers, pc.binary_join_element_wise(numbers, "a" * 3900, ""))
+
+
+def as_epoch(release: Path) -> None:
+    """Called the epoch of a stream, whose files have no digests, with another page."""
+    (release / "report.html").write_text("<script></script>")
+    numbers = {"start_us": 0, "period_us": 1, "n_steps": 1}
+    of_run = {"explained": [], "runner": "x", "runner_facts": []}
+    edited(release, lambda body: body.update(stream={"epoch": "e", **numbers, **of_run}))
+
+
+def odd_graph(release: Path, change: Callable[[Any], object]) -> None:
+    body = json.loads((release / "dfg.json").read_text())
+    change(body)
+    graph(release, json.dumps(body).encode())
+
+
+def many_parts(release: Path) -> None:
+    edited(release, lambda body: body.update(spends=body["spends"][:1] * 3000))
+
+
+def written(release: Path, files: dict[str, bytes]) -> None:
+    """Adds files that the manifest lists."""
+    for name in files:
+        (release / name).write_bytes(files[name])
+    new = [{"path": name, "sha256": "0" * 64, "n_bytes": 0} for name in files]
+    edited(release, lambda body: body["outputs"].extend(new))
+    listed(release, *files)
+
+
+def wide_texts(release: Path) -> None:
+    """Of each character Python takes four bytes."""
+    rows = (release / "dfg.parquet").read_bytes()
+    text = json.dumps({"variants": [], "activities": ["\U0001f600" + "a" * (60 << 20)]})
+    for name in ("p0", "p1", "p2"):
+        written(release, {f"{name}.json": text.encode(), f"{name}.parquet": rows})
+
+
+def deep_head(release: Path) -> None:
+    rewritten(release, "log.xes.gz", gzip.compress(b"<log>" + b"<a>" * 5_000_000))
+
+
+def small_mappings(release: Path) -> None:
+    old = (release / "manifest.json").read_bytes()
+    values = b'{"a":1},' * 1_900_000
+    manifest(release, old.replace(b'"params": {', b'"params": {"x": [%s0],' % values))
+
+
 def bomb_of_xes(release: Path) -> None:
     """Two gigabytes of spaces in two megabytes."""
     text = gzip.decompress((release / "log.xes.gz").read_bytes())
@@ -293,9 +367,9 @@ def faults(release: Path) -> None:
 
 
 Change = Callable[[Path], Path | None]
-# What is done to the release of a log or of a graph; the exit codes of verify and append, and of
-# evaluate and report, which read one form of a log and JSON of a graph. Those that are slow are
-# run at night.
+# What is done to the release of a log or of a graph; the exit codes of verify (append has 5 for 8),
+# and of evaluate and report, which read one form of a log and JSON of a graph. Those that are slow
+# are run at night.
 BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "nothing": ("log", lambda r: None, 0, 0),
     "another count": ("graph", counts, 5, 3),
@@ -316,6 +390,21 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "columns of no bytes": ("graph", many_columns_in_footer, 5, 0),
     "the same pages in all columns": ("graph", same_pages, 5, 0),
     "a promise twice": ("graph", lambda r: footer(r, b"", [], 1, 2), 5, 0),
+    "an epoch that lists files": ("graph", as_epoch, 5, 3),
+    "a number of activities": (
+        "graph",
+        lambda r: odd_graph(r, lambda b: b.update(activities=5)),
+        8,
+        3,
+    ),
+    "half a count": (
+        "graph",
+        lambda r: odd_graph(r, lambda b: b["edges"][0].update(count=1.5)),
+        8,
+        3,
+    ),
+    "a deep picture": ("graph", lambda r: written(r, {"a.svg": b"<a>" * 20_000_000}), 5, 0),
+    "many small mappings": ("graph", small_mappings, 5, 3),
     "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
 }
 AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
@@ -328,6 +417,12 @@ AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
     "many columns of equal values": ("graph", wide, 5, 0),
     "a huge footer": ("graph", huge_footer, 5, 0),
     "30 million events": ("log", many_events, 5, 3),
+    "a long picture": ("graph", lambda r: written(r, {"a.svg": b"<a b='" + b"a" * 10**9}), 5, 0),
+    "3,000 parts of the budget": ("graph", many_parts, 5, 0),
+    "a deep head in XES": ("log", deep_head, 5, 0),
+    "three wide texts": ("graph", wide_texts, 8, 0),
+    "one case of 3 GB": ("log", long_case, 5, 3),
+    "100,000 long names": ("log", many_names, 5, 3),
     "spaces in XES": ("log", bomb_of_xes, 5, 0),
     "deep lists": ("graph", lambda r: graph(r, b"[" * 5_000_000), 8, 3),
     "a manifest of many faults": ("graph", faults, 5, 3),
@@ -410,8 +505,7 @@ def test_every_command_refuses_a_hostile_folder_within_bounds(
         "report": (*log, "--output", tmp_path / "r.html", "--no_linkage"),
     }
     found = {command: runner(command, release, *argv[command]) for command in COMMANDS}
-    of_append = min(codes[0], 5)  # which takes nothing that could not be checked
-    expected = dict(zip(argv, (codes[0], of_append, codes[1], codes[1]), strict=True))
+    expected = dict(zip(argv, [codes[0], min(codes[0], 5), codes[1], codes[1]], strict=True))
     assert {c: code for c, (code, _, _) in found.items()} == {c: expected[c] for c in COMMANDS}
     assert max(megabytes for _, megabytes, _ in found.values()) < MEGABYTES, found
     assert max(seconds for _, _, seconds in found.values()) < SECONDS, found
@@ -490,6 +584,19 @@ def test_who_looks_for_releases_opens_no_pipe(releases: dict[str, Path], tmp_pat
     assert release_around(str(release / "x")) is None
     pipe(release / "manifest.json")
     assert release_around(str(release / "x")) is None
+
+
+def test_an_examination_holds_a_log_up_to_a_number_of_events(
+    releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = Contents(Received.at(str(releases["log"])))
+    whole = contents.whole()
+    assert whole is not None
+    monkeypatch.setattr(contents_of, "_MOST_EVENTS", whole.n_events)
+    assert contents.whole() is not None
+    monkeypatch.setattr(contents_of, "_MOST_EVENTS", whole.n_events - 1)
+    with pytest.raises(Unsure, match="too much to be held at once"):
+        contents.whole()
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError, TimeoutError])
