@@ -12,7 +12,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine, require_file_system
-from tracecloak.transforms.keys.sources import KEY_SOURCES, text_at
+from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.paying import PayingConfig
@@ -119,12 +119,6 @@ def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
 def ledger_url(named: str | None, store: KeyStore) -> str:
     """Returns the URL that is named, see `referred`, or by default the store's."""
     return store.ledger_url if named is None else referred(named)
-
-
-def referred(named: str) -> str:
-    """Returns a URL of a ledger, or what is at env:NAME, file:PATH or command:WORDS."""
-    is_reference = named.partition(":")[0] in KEY_SOURCES
-    return text_at(named, "URL of a ledger").strip() if is_reference else named
 
 
 def accounts_of(config: PayingConfig) -> Mapping[str, Account]:

@@ -28,8 +28,8 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
 _BLOCK_BYTES = 256 << 10
 _LARGEST_MANIFEST = 16 << 20
-_MOST_OF_MANIFEST = 200_000
-"""Values of a manifest."""
+_MOST_OF_MANIFEST = 400_000
+"""Values of a manifest; a release of 65,536 parts has four each."""
 _LARGEST_TEXT = 64 << 20
 """Bytes of a file that is read as a whole."""
 _MOST_VALUES = 4_000_000
@@ -103,7 +103,7 @@ class ReceivedFolder:
             Wrong: It is no plain file, or too long.
         """
         data = _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
-        if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_OF_MANIFEST:
+        if n_values(data) > _MOST_OF_MANIFEST:
             raise Wrong(f"{MANIFEST_NAME} has more than {_MOST_OF_MANIFEST:,} values.")
         return data
 

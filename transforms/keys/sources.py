@@ -126,6 +126,12 @@ def text_at(reference: str, what: str = _USUAL) -> str:
         raise no_key(reference, type(error).__name__, what) from None
 
 
+def referred(named: str) -> str:
+    """Returns a URL of a ledger, or what is at env:NAME, file:PATH or command:WORDS."""
+    is_reference = named.partition(":")[0] in KEY_SOURCES
+    return text_at(named, "URL of a ledger").strip() if is_reference else named
+
+
 def no_key(reference: str, reason: str, what: str = _USUAL) -> UsageError:
     """Returns the error that a reference leads to no key."""
     return UsageError(f"no {what} at {shown(reference)} ({reason})")

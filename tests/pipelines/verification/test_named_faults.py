@@ -115,7 +115,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
         lambda r: in_every_part(r, lambda t: t.select(t.column_names[::-1])), "data", "failed",
         "a log begins with the columns"),
     "a column of another type": ("log",
-        lambda r: in_every_part(r, lambda t: t.append_column("x", pa.nulls(len(t), pa.int8()))),
+        lambda r: in_every_part(r, lambda t: t.append_column("x", pa.nulls(len(t), pa.date32()))),
         "data", "failed", "has a column of a type or name that no release has"),
     "a record of CSV that is torn": ("log", lambda r: in_csv(r, b"\n", b"\nx\n"), "data",
         "failed", "has records that cannot be read"),

@@ -33,7 +33,7 @@ from tests.support.xes_schema import schema_problems
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.step_figures import with_intervals
-from tracecloak.pipelines.verification import log_forms, received
+from tracecloak.pipelines.verification import log_forms, parquet_bounds, received
 from tracecloak.pipelines.verification.findings import Finding, Wrong
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
@@ -483,7 +483,8 @@ def test_so_it_is_where_a_log_is_read_in_many_batches(
     log_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rows: int
 ) -> None:
     """Catches cases and orders that are only looked at within a batch: one holds 65,536 events."""
-    monkeypatch.setattr(log_forms, "_ROWS", n_rows)
+    monkeypatch.setattr(log_forms, "_TEXT_ROWS", n_rows)
+    monkeypatch.setattr(parquet_bounds, "_BATCH_ROWS", n_rows)
     assert failed(verify(str(log_release))) == {}
     for name in ("an event in XES alone", "a name in XES", "a log out of order", "a part less"):
         release = copied(log_release, tmp_path / name)
