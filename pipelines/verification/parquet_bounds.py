@@ -39,13 +39,17 @@ _MAX_PAGE_BYTES = 16 << 20  # Arrow ends a page at 1 MiB
 _MAX_ROW_BYTES = 1 << 20  # on the mean over a page of each column
 _MAX_DICTIONARIES = 64 << 20  # of all columns of a row group together
 _MAX_OPEN_BYTES = 192 << 20  # their dictionaries and their largest pages
+_MAX_PLAIN = 80 << 20  # of texts without a dictionary in a row group, of which Arrow makes one
 _MAX_LISTED = 8_000_000  # values in lists of a row group, all of which may be in one row
 _VALUE_BYTES = 8  # at most, as it is written out, without the bytes of a text
 _HEADER_BYTES = 64 << 10
 _BATCH_ROWS = 1 << 16
 _PIECE_BYTES = 8 << 20
 _TOO_LARGE = "A Parquet file comes to more bytes than any of its kind has."
-_NOT_READ = f"Not checked: Parquet with more than {_MAX_LISTED:,} values in lists is not read here."
+_NOT_READ = (
+    f"Not checked: a row group with more than {_MAX_LISTED:,} values in lists, or "
+    f"{_MAX_PLAIN >> 20} MiB of texts of which few are equal, is not read here."
+)
 _UNLIKE = "the pages are not those of the footer, or not as releases have them"
 _TYPES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE", "BYTE_ARRAY")
 # By Thrift's numbers: pages of data (v1, v2) and of dictionaries; PLAIN, PLAIN_DICTIONARY, RLE and
@@ -135,15 +139,19 @@ class BoundedParquet:
         n_bytes, largest_row = n_values * _VALUE_BYTES, 1
         n_pages = _MAX_PAGES + _PAGES_OF_COLUMN * len(chunks) + n_values // _VALUES_OF_PAGE
         for of_group in columns if n_bytes <= self._max_bytes(n_rows) else ():
-            n_open = n_of_dictionaries = of_row = 0
+            n_open = n_of_dictionaries = of_row = n_plain = 0
             for chunk in of_group:
                 pages = list(islice(self._pages(chunk), n_pages + 1))
-                data = [(n, size) for kind, n, size in pages if kind != _DICTIONARY]
+                data = [(n, size) for kind, n, size, _ in pages if kind != _DICTIONARY]
+                if chunk.physical_type == "BYTE_ARRAY":
+                    n_plain += sum(
+                        size for kind, _, size, code in pages if kind != _DICTIONARY and not code
+                    )
                 n_pages -= len(pages)
                 is_sound &= n_pages >= 0 and min(data, default=(0, 0))[0] > 0
                 if not is_sound or sum(n for n, _ in data) != chunk.num_values:
                     raise ValueError(_UNLIKE)
-                n_of_pages = sum(size for _, _, size in pages)
+                n_of_pages = sum(size for _, _, size, _ in pages)
                 n_bytes += n_of_pages
                 n_of_dictionaries += n_of_pages - sum(size for _, size in data)
                 n_open += max(size for _, size in data)
@@ -152,6 +160,8 @@ class BoundedParquet:
             is_sound &= n_of_dictionaries <= _MAX_DICTIONARIES and n_open <= _MAX_OPEN_BYTES
             if not is_sound or of_row > _MAX_ROW_BYTES:
                 raise ValueError(_UNLIKE)
+            if n_plain > _MAX_PLAIN:
+                raise Unsure(_NOT_READ)
             largest_row = max(of_row, largest_row)
         if n_bytes > self._max_bytes(n_rows):
             raise Wrong(_TOO_LARGE)
@@ -212,8 +222,8 @@ class BoundedParquet:
         yield from self._pieces(rows.slice(0, half))
         yield from self._pieces(rows.slice(half))
 
-    def _pages(self, chunk: Any) -> Iterator[tuple[int, int, int]]:
-        """Yields (kind, values, bytes when unpacked) of each page of a column of a row group."""
+    def _pages(self, chunk: Any) -> Iterator[tuple[int, int, int, int]]:
+        """Yields (kind, values, bytes when unpacked, encoding) of the pages of a column chunk."""
         at = chunk.data_page_offset
         if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < at:
             at = chunk.dictionary_page_offset
@@ -227,7 +237,7 @@ class BoundedParquet:
             is_known = all(one in _ENCODINGS for one in encodings[: 3 if kind == _DATA else 1])
             if not is_known or not 0 <= size <= _MAX_PAGE_BYTES or packed < 0 or page[1] < 0:
                 raise ValueError("the header of a page")
-            yield kind, page[1], size
+            yield kind, page[1], size, encodings[0]
             at += n_bytes + packed
         if at != end:
             raise ValueError("the end of a column")

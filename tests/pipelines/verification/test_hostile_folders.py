@@ -27,7 +27,7 @@ from tests.support.received import copied, digest_of, edited, made, rewritten
 from tests.support.releasing import as_typed
 from tests.support.tiers import at_night
 from tracecloak.pipelines.verification import data as contents_of
-from tracecloak.pipelines.verification import folder
+from tracecloak.pipelines.verification import folder, parquet_bounds
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.findings import Unsure, Wrong
 from tracecloak.pipelines.verification.folder import ReceivedFolder
@@ -566,6 +566,17 @@ def test_a_table_without_rows_has_none(kind: pa.DataType) -> None:
     read = BoundedParquet(stream)
     assert read.schema.types == [kind, pa.int64()] and read.n_rows == 0
     assert not list(read.batches())
+
+
+def test_texts_that_are_not_coded_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow makes a dictionary of them, which takes four times their bytes."""
+    stream = io.BytesIO()
+    texts = pa.table({"a": pa.array(f"{i:0100d}" for i in range(1000))})
+    pq.write_table(texts, stream, use_dictionary=False)
+    assert sum(rows.num_rows for rows in BoundedParquet(stream).batches()) == 1000
+    monkeypatch.setattr(parquet_bounds, "_MAX_PLAIN", 90_000)
+    with pytest.raises(Unsure, match="few are equal"):
+        list(BoundedParquet(stream).batches())
 
 
 def test_the_schema_that_arrow_stores_beside_that_of_parquet_is_not_read() -> None:
