@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -40,7 +41,7 @@ from tracecloak.examination.linkage.knowledge import LinkedLog
 from tracecloak.examination.measure.perspectives import RESOURCE
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -116,13 +117,9 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
         InputSchemaError: It cannot be read.
     """
     if is_release(path):
-        try:
+        with _naming(path):
             release = Received.at(path)
             traces = Contents(release).whole(names)
-        except NoSuchFile:
-            raise
-        except InputSchemaError as error:  # which name a file of one of several releases
-            raise InputSchemaError(f"release {path!r}: {error}") from None
         if traces is None:
             raise UsageError(f"the release in {path!r} holds no log: no case of it can be linked")
         return ReleasedLog(path, traces, has_times(release.body["operations"]))
@@ -130,6 +127,15 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
     by_file = [source.columns_of(file) for file in source.files]
     known = [n for n in names if all(columns is None or n in columns for columns in by_file)]
     return ReleasedLog(path, _read(source, {name: name for name in known}))
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Names one of several releases in an error, which names a file of it."""
+    try:
+        yield
+    except InputSchemaError as error:
+        raise InputSchemaError(f"release {path!r}: {error}") from None
 
 
 def is_release(path: str) -> bool:
@@ -260,7 +266,8 @@ def making_of(path: str, files: Making) -> Making:
     """
     if not is_release(path):
         return files
-    manifest = Received.at(path).body
+    with _naming(path):
+        manifest = Received.at(path).body
     if manifest["guarantee"]["kind"] != "syntactic":
         raise UsageError(
             f"released {path!r} is of {manifest['method']}, which draws noise: attacks across "

@@ -237,39 +237,27 @@ class ReceivedFolder:
         return _read(open_plain(place), _LARGEST_TEXT)
 
     def json(self, name: str) -> Any:
-        """Returns what a JSON file says.
-
-        Raises:
-            Wrong: It is not there, or no JSON that every reader takes for the same.
-            Unsure: As `read`, or it has more values than are read here.
-        """
-        data = self.read(name)
-        if name != MANIFEST_NAME and n_values(data) > _MOST_VALUES:
-            raise Unsure(f"Not checked: {shown([name])} has more than {_MOST_VALUES:,} values.")
-        try:
-            return strict_json(data)
-        except Wrong as wrong:
-            raise Wrong(f"{shown([name])} {wrong.sentence}") from None
+        """Returns what a JSON file says, see `strict_json`."""
+        return strict_json(self.read(name), shown([name]))
 
 
-def strict_json(data: bytes) -> Any:
+def strict_json(data: bytes, name: str = "JSON") -> Any:
     """Returns JSON values, which no key may have twice and no number may be infinite in.
 
     Raises:
-        Wrong: It is none, or has too many values.
-        Unsure: It is long, and Python takes four bytes for each of its characters.
+        Wrong: It is none.
+        Unsure: It has too many values, or is long and Python takes four bytes for a character.
     """
-    if n_values(data) > _MOST_VALUES:
-        raise Wrong(f"has more than {_MOST_VALUES:,} values, which nothing of its kind has.")
-    if len(data) > _LARGEST_TEXT // 4 and _WIDE.search(data):
+    is_long = len(data) > _LARGEST_TEXT // 4 and _WIDE.search(data)
+    if is_long or n_values(data) > _MOST_VALUES:
         raise Unsure(
-            f"Not checked: JSON of more than {_LARGEST_TEXT >> 22} MiB has a character of four "
-            "bytes."
+            f"Not checked: {name} has more than {_MOST_VALUES:,} values, or more than "
+            f"{_LARGEST_TEXT >> 22} MiB with a character of four bytes."
         )
     try:
         return bounded_json(data)
     except ValueError:
-        raise Wrong("is no JSON in which every key stands once.") from None
+        raise Wrong(f"{name} is no JSON in which every key stands once.") from None
 
 
 def open_plain(path: str) -> BinaryIO:

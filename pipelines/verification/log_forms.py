@@ -213,9 +213,7 @@ def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordB
     held: list[pa.RecordBatch] = []  # of one case
     n_bytes = 0
     last: tuple[int, str] | None = None
-    for rows in stream:
-        if not rows.num_rows:
-            continue
+    for rows in filter(len, stream):
         if held and rows.column(CASE_ID)[-1] == held[0].column(CASE_ID)[0]:
             held.append(rows)
         else:

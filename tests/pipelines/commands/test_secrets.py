@@ -42,6 +42,14 @@ def test_no_flag_takes_a_password(url: str, capsys: pytest.CaptureFixture[str]) 
                 assert "hunter2" not in told.out + told.err
 
 
+def test_no_flag_of_beam_takes_a_password(capsys: pytest.CaptureFixture[str]) -> None:
+    flag = "--s3_secret_access_key"
+    for given in ([f"{flag}=hunter2"], [flag, "hunter2"]):
+        assert tracecloak("release", "--method", "amun", *given) == 2
+        told = capsys.readouterr().err
+        assert f"{flag} would put a secret into lists" in told and "hunter2" not in told
+
+
 def test_no_word_of_a_command_line_shows_a_password(capsys: pytest.CaptureFixture[str]) -> None:
     """Neither as a command, nor as what a command acts on, nor as a flag that there is not."""
     for url in URLS:

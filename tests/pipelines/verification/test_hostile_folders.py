@@ -30,7 +30,7 @@ from tracecloak.pipelines.verification import data as contents_of
 from tracecloak.pipelines.verification import folder, parquet_bounds
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.findings import Unsure, Wrong
-from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.folder import ReceivedFolder, strict_json
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet, _thrift, footer_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.verify import verify
@@ -579,6 +579,26 @@ def test_texts_that_are_not_coded_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         list(BoundedParquet(stream).batches())
 
 
+@pytest.mark.parametrize(
+    ("bound", "error"), [("_MAX_LISTED", Unsure), ("_MAX_ROW_BYTES", ValueError)]
+)
+def test_lists_and_long_rows_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, bound: str, error: type[Exception]
+) -> None:
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"a": [["x" * 40, "y"]] * 20}), stream)
+    assert sum(rows.num_rows for rows in BoundedParquet(stream).batches()) == 20
+    monkeypatch.setattr(parquet_bounds, bound, 7)
+    with pytest.raises(error, match="values in lists" if error is Unsure else "as releases"):
+        assert BoundedParquet(stream, max_rows=20).n_rows
+
+
+def test_a_struct_of_thrift_has_a_field_once() -> None:
+    assert _thrift(b"\x15\x02\x15\x04\x00") == ({1: 1, 2: 2}, 5)
+    with pytest.raises(ValueError, match="number of a field"):
+        _thrift(b"\x15\x02\x05\x02\x04\x00")  # field 1 again
+
+
 def test_the_schema_that_arrow_stores_beside_that_of_parquet_is_not_read() -> None:
     """It may have tables within tables many times over."""
     stream = io.BytesIO()
@@ -608,6 +628,32 @@ def test_an_examination_holds_a_log_up_to_a_number_of_events(
     monkeypatch.setattr(contents_of, "_MOST_EVENTS", whole.n_events - 1)
     with pytest.raises(Unsure, match="too much to be held at once"):
         contents.whole()
+
+
+@pytest.mark.parametrize(
+    ("bound", "check"),
+    [
+        ("data._NAMES_BYTES", "numbers"),
+        ("promise._LONGEST_SPENDS", "budget"),
+        ("promise._MOST_SUMS", "budget"),
+    ],
+)
+def test_names_and_parts_of_a_budget_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, check: str
+) -> None:
+    release = made(tmp_path, "private-log", 2)
+    monkeypatch.setattr(f"tracecloak.pipelines.verification.{bound}", 1)
+    found = verify(str(release))
+    assert found.verdict == "unsure"
+    assert check in {finding.check for finding in found.findings if finding.state == "unsure"}
+
+
+def test_json_is_bounded_by_what_python_takes_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "_LARGEST_TEXT", 40)
+    assert strict_json('"\u20ac\u20ac\u20ac"'.encode()) == "\u20ac" * 3
+    for text in ('"\U0001f600 and more"', '"\\ud83d\\ude00"'):
+        with pytest.raises(Unsure, match="character of four bytes"):
+            strict_json(text.encode())
 
 
 @pytest.mark.parametrize("error", [MemoryError, pa.ArrowMemoryError, TimeoutError])

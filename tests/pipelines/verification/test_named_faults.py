@@ -30,7 +30,7 @@ from tests.pipelines.verification.test_verify import (
 from tests.support.received import copied, edited, made, rewritten
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
-from tracecloak.pipelines.verification.findings import Wrong
+from tracecloak.pipelines.verification.findings import Unsure, Wrong
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.pipelines.verification.promise import log_attributes
 from tracecloak.pipelines.verification.verify import verify
@@ -240,7 +240,7 @@ def written(kind: str) -> Path:
 LONG, TIMES = pa.array(["y" * 1_000] * 500), pa.array([0], pa.timestamp("us"))
 # What is read, which bounds are smaller than usual, and what is said.
 BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
-    "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Wrong,
+    "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Unsure,
         "has more than 2 values"),
     "a link": (lambda: folder.open_plain(str(written("link"))), {}, Wrong,
         r"^x cannot be opened \(Too many"),

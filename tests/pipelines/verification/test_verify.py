@@ -531,6 +531,10 @@ GRAPH_CHANGES: dict[str, tuple[Change, set[str]]] = {
         lambda r: (r / "manifest.json.sig").write_bytes(b"x" * 32),
         {"signature"},
     ),
+    "a long signature": (
+        lambda r: (r / "manifest.json.sig").write_bytes(b"x" * (1 << 20)),
+        {"signature"},
+    ),
     "a signature of no key": (lambda r: (r / "manifest.json.pub").unlink(), {"signature"}),
     "a key in PEM and more": (
         lambda r: (r / "manifest.json.pub").write_bytes(
