@@ -34,9 +34,10 @@ from tracecloak.examination.demo.live_page import (
     state,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import policy_of, rendered
-from tracecloak.transforms.stream.step_files import step_path
+from tracecloak.transforms.stream.step_files import epoch_folder, step_path
 
 HARMFUL = "</svg><script>alert(1)</script>\u202e&amp;\"'"
 
@@ -335,6 +336,10 @@ def test_it_listens_on_this_machine_alone_and_stops(tmp_path: Path) -> None:
 
 def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
     write(tmp_path, release(4))
+    params = {"epsilon": "1", "vocabulary": ["Triage"], "max_trace_length": 5, "horizon": 10}
+    manifest = {"params": {**params, "view": "total"}, "stream": {"period_us": 10_000_000}}
+    epoch = Path(epoch_folder(str(tmp_path), "hospital", "1"))
+    (epoch / MANIFEST_NAME).write_text(json.dumps(manifest))
     command = [
         sys.executable,
         "-m",
@@ -355,7 +360,9 @@ def test_the_page_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
     try:
         address = server.stdout.readline().strip()
         with urllib.request.urlopen(f"{address}state.json", timeout=10) as answer:
-            assert json.load(answer)["step_text"] == "hospital, epoch 1, step 4"
+            shown = json.load(answer)
+        assert shown["step_text"] == "hospital, epoch 1, step 4"
+        assert shown["errors"]["now"] == 4
     finally:
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 0
