@@ -105,9 +105,8 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
             if has_secret(f"{flag.lstrip('-')}=x"):
                 raise UsageError(
                     f"{flag} would put a secret into lists of processes and the history of a "
-                    "shell; the libraries of clouds find theirs in the environment, such as "
-                    "AWS_SECRET_ACCESS_KEY or AZURE_STORAGE_CONNECTION_STRING, or in the files "
-                    "of their own tools"
+                    "shell; put it into the environment, as AWS_SECRET_ACCESS_KEY or "
+                    "AZURE_STORAGE_CONNECTION_STRING, or into a file of the cloud's own tool"
                 )
     flags = {name: value for name, value in values.items() if value is not None}
     form = form_of(flags)
@@ -123,9 +122,8 @@ def _refuse_secrets(argv: Sequence[str]) -> None:
     for given in argv:
         named = re.match(r"--\w[\w-]*", given)
         flag = named[0] if named else flag
-        if flag not in ("--where", "--query") and has_secret(
-            given.removeprefix(flag).removeprefix("=")
-        ):
+        value = given.removeprefix(flag).removeprefix("=")
+        if flag not in ("--where", "--query") and has_secret(value):
             raise UsageError(
                 f"{flag} {SECRET_REFUSED}, which --ledger and --database take; give other flags "
                 "without it, or as keys of the configuration file"

@@ -20,7 +20,6 @@ from tracecloak.pipelines.release.values import Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.texts.formulas import formulas
 from tracecloak.transforms.files import exists, join, open_raw, write_anew
 from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, log_name
 from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
@@ -93,7 +92,7 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             balance,
             "there" if was_released_before and run.folder.read_signature() else "none",
             warnings=() if was_released_before else warnings,
-            formulas=_formulas(run),
+            formulas=_formulas(run) if "csv" in run.config.formats else (),
         )
         for concern in run.concerns:
             outcome = concern.tell(run, outcome)
@@ -102,6 +101,8 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
 
 def _formulas(run: Run) -> tuple[str, ...]:
     """Returns the released activities that are formulas in a CSV; none where none is released."""
+    from tracecloak.schemas.texts.formulas import formulas
+
     with contextlib.suppress(Exception):  # whatever a file system does
         if exists(join(run.folder.final, log_name("csv"))):
             with open_raw(join(run.folder.final, DFG_NAME)) as stream:

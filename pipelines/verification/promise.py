@@ -220,7 +220,7 @@ def _check_parquet(received: Received, path: str) -> None:
         carried = (footer_of(stream).metadata.metadata or {}).get(_IN_PARQUET)
     try:
         body = strict_json(carried or b"")
-    except Wrong:
+    except (Wrong, Unsure):
         body = None
     if not isinstance(body, dict) or not set(_SAID) <= set(body):
         raise Wrong(f"{shown([path])} carries no promise.")

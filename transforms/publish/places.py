@@ -96,8 +96,7 @@ def _has_manifest(folder: str) -> bool:
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_MANIFEST:
             return False
         data = manifest.read_bytes()
-        if n_values(data) > _MOST_VALUES:
-            return False
-        return bool(bounded_json(data)["tool"]["name"] == "tracecloak")
+        is_short = n_values(data) <= _MOST_VALUES
+        return is_short and bool(bounded_json(data)["tool"]["name"] == "tracecloak")
     except (OSError, ValueError, TypeError, KeyError):
         return False

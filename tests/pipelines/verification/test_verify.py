@@ -302,6 +302,10 @@ PART = "log/part-00000.parquet"
 LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a byte of a part": (lambda r: (r / PART).write_bytes(b"x"), {"files"}),
     "a file less": (lambda r: (r / "log.csv.gz").unlink(), {"files"}),
+    "a promise of too many values": (
+        lambda r: carried(r, lambda b: b.update(x="," * 4_000_000)),
+        {"copies"},
+    ),
     "a hidden file": (lambda r: (r / ".DS_Store").write_text(""), {"leftovers"}),
     "a temporary folder": (lambda r: (r / "_incomplete").mkdir(), {"leftovers"}),
     "a link beside": (lambda r: (r / "more").symlink_to("/etc/hosts"), {"leftovers"}),
