@@ -125,6 +125,7 @@ golden: .venv/dev $(CORE)
 lint: .venv/dev $(CORE)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	if [ -d tracecloak/schemas ]; then $(BIN)/mypy; else rm -rf build/typed && \
 	  $(BIN)/python setup.py -q build_py --build-lib build/typed && cd build/typed && \
 	  "$(CURDIR)/$(BIN)/mypy" --config-file "$(CURDIR)/pyproject.toml"; fi

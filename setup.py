@@ -78,6 +78,7 @@ DEVELOPMENT = [
     "pytest-timeout>=2.3",
     "pytest-xdist>=3.6",
     "r4pm>=0.6",
+    "import-linter>=2.5",
     "ruff>=0.6",
     "setuptools>=77",  # tests read what this file gives it
     "twine>=6",  # checks the distributions as an index does

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import random
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,18 +47,10 @@ class Mutant:
     source: str
 
 
-def mutants_of(path: str, source: str, functions: str = "") -> Iterator[Mutant]:
-    """Yields every mutant of a source, in the order of its lines.
-
-    Args:
-        path: Said in the mutants.
-        source: Valid Python.
-        functions: A pattern; only within functions and classes whose names it is found in, where it
-            is not empty.
-    """
+def mutants_of(path: str, source: str) -> Iterator[Mutant]:
+    """Yields every mutant of a source of Python, in the order of its lines."""
     tree = ast.parse(source)
-    places = [place for node in _roots(tree, functions) for place in _places(node)]
-    for owner, field, number, node in sorted(places, key=lambda place: place[3].lineno):
+    for owner, field, number, node in sorted(_places(tree), key=lambda place: place[3].lineno):
         for changed in _changed(node):
             _put(owner, field, number, changed)
             whole = ast.unparse(ast.fix_missing_locations(tree))
@@ -67,41 +59,26 @@ def mutants_of(path: str, source: str, functions: str = "") -> Iterator[Mutant]:
             yield Mutant(path, node.lineno, what, whole)
 
 
-def chosen(root: Path, sources: Sequence[tuple[str, str]], n: int, seed: int) -> list[Mutant]:
-    """Returns n mutants, of every source the same number as far as it has them.
+def chosen(root: Path, paths: Sequence[str], n: int, seed: int) -> list[Mutant]:
+    """Returns n different mutants of sources that are drawn by their sizes.
 
     Args:
         root: The checkout.
-        sources: Paths from the root, with the pattern of functions of `mutants_of`.
-        n: How many.
+        paths: Of the sources, from the root.
+        n: How many, as far as the sources drawn have them.
         seed: The choice follows from it and from the sources.
     """
     dice = random.Random(seed)
-    stacks = []
-    for path, functions in sources:
-        stack = list(mutants_of(path, (root / path).read_text(encoding="utf-8"), functions))
-        dice.shuffle(stack)
-        stacks.append(stack)
-    found: list[Mutant] = []
-    while len(found) < n and any(stacks):
-        found += [stack.pop() for stack in stacks if stack]
-    return found[:n]
+    texts = {path: (root / path).read_text(encoding="utf-8") for path in paths}
+    drawn = dice.choices(list(texts), weights=[len(text) for text in texts.values()], k=n)
+    found = []
+    for path, k in sorted(Counter(drawn).items()):
+        every = list(mutants_of(path, texts[path]))
+        found += dice.sample(every, min(k, len(every)))
+    return found
 
 
 _Place = tuple[ast.AST, str, int | None, ast.expr | ast.stmt]
-
-
-def _roots(tree: ast.Module, functions: str) -> list[ast.AST]:
-    if not functions:
-        return [tree]
-    named = (ast.FunctionDef, ast.ClassDef)
-    found = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, named) and re.search(functions, node.name)
-    ]
-    inner = {child for node in found for child in ast.walk(node) if child is not node}
-    return [node for node in found if node not in inner]
 
 
 def _places(node: ast.AST) -> Iterator[_Place]:

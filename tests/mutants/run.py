@@ -1,9 +1,9 @@
-"""`make mutants`: which small mistakes in the noise, its accounting and the contract tests notice.
+"""`make mutants`: which small mistakes anywhere in the product its tests notice.
 
-A mutant is killed if a test of its room fails, and survives if none does; a survivor is a gap in
+A mutant is killed if a test of its package fails, and survives if none does; a survivor is a gap in
 the tests or no mistake at all, which only a reader can tell. Nothing on the disk is changed: each
 mutant runs in a fork of this process, where one module is loaded from another text. The digests of
-`tests/golden` are not asked: they tell that something changed, and not that it is wrong.
+`tests/golden` are not run: they show that something changed, and not that it is wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork has no other threads
 
 import argparse
+import functools
 import gc
 import importlib.abc
 import importlib.machinery
@@ -30,6 +31,7 @@ from typing import Any
 import pytest
 
 from tests.mutants.changes import Mutant, chosen
+from tests.support.reach import LAYERS
 
 ROOT = Path(__file__).parents[2]
 # What takes long to load, is not ours, and starts no thread.
@@ -37,35 +39,34 @@ PRELOADED = (
     "hypothesis.extra.numpy", "hypothesis.strategies", "mpmath", "numpy", "pyarrow.compute",
     "pydantic", "scipy.optimize", "scipy.special", "scipy.stats",
 )  # fmt: skip
-# Where all is computed that a guarantee rests on; and how methods make their noise from a budget.
-ROOMS = ("noise", "accounting", "contract", "rigorous")
-CALIBRATION = (
-    "graphs/noisy_graph", "graphs/private_dfg", "logs/attributes", "logs/handovers",
-    "logs/private_log", "queries/pair_query", "streams/matrix_mechanism", "times/case_spans",
-    "times/case_starts", "times/case_times", "times/pair_times", "times/split_times",
-    "times/step_durations",
-    "trees/process_tree_params", "variants/privtree", "variants/split_tree",
-    "variants/sparse_histogram", "variants/stability_histogram",
-)  # fmt: skip
-_CALIBRATES = "noise|scale|[sS]hare|spend|sensitiv|threshold|clip|budget|epsilon|delta|Rule"
 
 
-def sources() -> list[tuple[str, str]]:
-    """Every source to change, and within which of its functions."""
-    whole = [
-        (str(path.relative_to(ROOT)), "")
-        for room in ROOMS
-        for path in sorted((ROOT / "anonymizers" / room).glob("[!_]*.py"))
+def sources() -> list[str]:
+    """The paths of all sources, from the root."""
+    found = [path for layer in LAYERS for path in (ROOT / layer).rglob("*.py")]
+    return sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py")
+
+
+@functools.cache
+def _all_tests() -> dict[str, str]:
+    paths = (ROOT / "tests").rglob("test_*.py")
+    return {str(path.relative_to(ROOT)): path.read_text() for path in sorted(paths)}
+
+
+@functools.cache
+def tests_of(path: str) -> tuple[str, ...]:
+    """The test modules of a source's package, those that import the source first.
+
+    They are the folder of the package's name below tests/; without one, all that import from it.
+    """
+    module = "tracecloak." + path.removesuffix(".py").replace("/", ".")
+    package = module.rpartition(".")[0]
+    folder = f"tests/{Path(path).parent}/"
+    found = [test for test in _all_tests() if test.startswith(folder)] or [
+        test for test, text in _all_tests().items() if f"{package}." in text
     ]
-    return whole + [(f"anonymizers/{name}.py", _CALIBRATES) for name in CALIBRATION]
-
-
-def tests_of(path: str) -> list[str]:
-    """The test modules of a source's room, the one of its name first."""
-    source = Path(path)
-    found = sorted((ROOT / "tests" / source.parent).glob("test_*.py"))
-    found.sort(key=lambda test: test.stem != f"test_{source.stem}")
-    return [str(test.relative_to(ROOT)) for test in found]
+    found.sort(key=lambda test: module not in _all_tests()[test])
+    return tuple(found)
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
@@ -116,7 +117,7 @@ def results(
     while waiting or running:
         while waiting and len(running) < n_jobs:
             mutant = waiting.pop()
-            tests = list(further) or tests_of(mutant.path)
+            tests = list(further) or list(tests_of(mutant.path))
             process = forked(mutant.path, mutant.source, tests, slow, seconds)
             running[process] = mutant, time.monotonic()
         process, status, used = os.wait4(-1, 0)
@@ -138,7 +139,7 @@ def results(
 def main() -> None:
     """Runs mutants and writes what became of each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--n", type=int, default=100, help="how many")
+    parser.add_argument("--n", type=int, default=300, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="which")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="at a time")
     parser.add_argument("--seconds", type=int, default=300, help="of CPU for a mutant")
@@ -146,12 +147,12 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "mutants.json")
     parser.add_argument("--within", default="", help="only in sources whose paths begin so")
     parser.add_argument("--again", type=Path, help="only those that survived in this report")
-    parser.add_argument("tests", nargs="*", help="in place of those of the mutant's room")
+    parser.add_argument("tests", nargs="*", help="in place of those of the mutant's package")
     given = parser.parse_args()
     for name in PRELOADED:
         importlib.import_module(name)
-    places = [(path, part) for path, part in sources() if path.startswith(given.within)]
-    mutants = chosen(ROOT, places, given.n, given.seed)
+    paths = [path for path in sources() if path.startswith(given.within)]
+    mutants = chosen(ROOT, paths, given.n, given.seed)
     if given.again:
         survivors = {
             (found["path"], found["line"], found["what"])

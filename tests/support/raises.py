@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "TRACECLOAK_RAISES"
 ROOT = Path(__file__).resolve().parents[2]
-FLOORS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
+LAYERS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 EXCUSES = ROOT / "tests" / "raises.toml"
 _MAX_TEXT = 60
 
@@ -74,8 +74,8 @@ def all_raises() -> dict[str, int]:
 
     return {
         key: statement.lineno
-        for floor in FLOORS
-        for file in sorted((ROOT / floor).rglob("*.py"))
+        for layer in LAYERS
+        for file in sorted((ROOT / layer).rglob("*.py"))
         for key, statement in raises_of(ast.parse(file.read_bytes()), str(file.relative_to(ROOT)))
     }
 
@@ -105,7 +105,7 @@ def hook(folder: Path) -> None:
     os.makedirs(folder / "code", exist_ok=True)
     seen: set[str] = set()
     plain = SourceFileLoader.get_code
-    floors = tuple(f"{floor}/" for floor in FLOORS)
+    layers = tuple(f"{layer}/" for layer in LAYERS)
 
     def reached(key: str) -> None:
         if key not in seen:
@@ -119,7 +119,7 @@ def hook(folder: Path) -> None:
     def get_code(self: SourceFileLoader, name: str) -> Any:
         file = self.get_filename(name)
         path = file.removeprefix(f"{ROOT}/").removeprefix("tracecloak/")
-        if not path.startswith(floors):
+        if not path.startswith(layers):
             return plain(self, name)
         status = os.stat(file)
         cached = folder / "code" / f"{name}.{status.st_mtime_ns}.{status.st_size}"

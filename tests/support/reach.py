@@ -1,10 +1,9 @@
-"""What one run has of the product: modules loaded, and functions entered, by floor and room.
+"""How many lines of code a source has; and what one run loads and enters of it, by package.
 
     python -m tests.support.reach private-dfg FOLDER
 
-runs it in this process and prints the counts as JSON; `reach_of` does so in a process of its own,
-so that nothing counts but what the run imports. This file therefore imports nothing of the product
-before it counts.
+runs a release, a window or one step of a stream in this process and prints its counts. Nothing
+counts but what the run imports, so this module imports nothing of the product before it counts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import ast
 import inspect
 import io
 import json
-import subprocess
+import os
 import sys
 import threading
 import tokenize
@@ -24,60 +23,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
+LAYERS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 _NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 _ONE_US = 1_000_000
-
-
-class Reach(NamedTuple):
-    """What a run has of the product.
-
-    Attributes:
-        lines: Lines of every module that is loaded, by its path in the repository.
-        functions: Functions entered at least once, by the same path; what its import alone enters
-            counts as well, and comprehensions, lambdas and bodies of classes do not.
-    """
-
-    lines: Mapping[str, int]
-    functions: Mapping[str, int]
-
-    @property
-    def n_lines(self) -> int:
-        """Lines of all modules that are loaded."""
-        return sum(self.lines.values())
-
-    @property
-    def n_functions(self) -> int:
-        """Functions entered in all of them."""
-        return sum(self.functions.values())
-
-    @property
-    def n_files(self) -> int:
-        """Files of which a function is entered."""
-        return sum(n > 0 for n in self.functions.values())
-
-    def by_room(self) -> dict[str, tuple[int, int]]:
-        """(lines, functions) by room, the largest first."""
-        lines, functions = Counter[str](), Counter[str]()
-        for path, n_lines in self.lines.items():
-            room = "/".join(path.removesuffix(".py").split("/")[:2])
-            lines[room] += n_lines
-            functions[room] += self.functions.get(path, 0)
-        return {room: (n, functions[room]) for room, n in lines.most_common()}
-
-
-def reach_of(run: str, folder: Path) -> Reach:
-    """Returns what a run of `RUNS` has of the product; it happens in an empty folder."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.reach", run, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=ROOT,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return Reach(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def n_statements(source: str) -> int:
@@ -212,8 +160,12 @@ def _command(*arguments: str) -> None:
     assert main(list(arguments)) == 0
 
 
-def _counted(run: Callable[[], None]) -> Reach:
-    """Runs it and returns what it has of the product; counts in its threads, too."""
+def reach_of(run: Callable[[], None]) -> dict[str, tuple[int, int]]:
+    """Returns what a run has of each module that it loads, also in its threads.
+
+    That is its raw lines, and the functions that the run and the module's import enter;
+    comprehensions, lambdas and bodies of classes are no functions here.
+    """
     entered: set[tuple[str, str]] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -229,22 +181,31 @@ def _counted(run: Callable[[], None]) -> Reach:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-    lines = {}
     functions = Counter(name for name, _ in entered)
-    of_file = {}
+    found = {}
     for name, module in sys.modules.items():
-        if name == "tracecloak._folders":  # only where git made no links
-            continue
         if name.split(".")[0] == "tracecloak" and (file := getattr(module, "__file__", None)):
             path = Path(file).resolve().relative_to(ROOT).as_posix()
-            lines[path] = len(Path(file).read_text().splitlines())
-            of_file[path] = functions[file]
-    return Reach(lines, of_file)
+            found[path] = len(Path(file).read_text().splitlines()), functions[file]
+    return found
+
+
+def main() -> None:
+    """Prints a run's lines and functions by package, and its totals."""
+    _, run, folder = sys.argv
+    os.environ["TRACECLOAK_KEY_STORE"] = str(Path(folder) / "keys")
+    found = reach_of(lambda: RUNS[run](Path(folder)))
+    packages: dict[str, tuple[int, int]] = {}
+    for path, (n_lines, n_entered) in found.items():
+        package = path.removesuffix(".py").split("/")[:2]
+        before = packages.get(key := "/".join(package), (0, 0))
+        packages[key] = before[0] + n_lines, before[1] + n_entered
+    for package, (n_lines, n_entered) in sorted(packages.items(), key=lambda row: -row[1][0]):
+        print(f"{package:28}{n_lines:7,}{n_entered:6,}")
+    n_files = sum(n > 0 for _, n in found.values())
+    lines, functions = (sum(column) for column in zip(*found.values(), strict=True))
+    print(f"{lines:,} lines loaded; {functions:,} functions entered, of {n_files:,} files")
 
 
 if __name__ == "__main__":
-    import os
-
-    _, _run, _folder = sys.argv
-    os.environ["TRACECLOAK_KEY_STORE"] = str(Path(_folder) / "keys")
-    sys.stdout.write(json.dumps(_counted(lambda: RUNS[_run](Path(_folder)))))
+    main()
