@@ -53,8 +53,8 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
         more = f" and {len(places) - 1} before it" if len(places) > 1 else ""
         _LOG.warning(
             "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
-            "side, such releases can single out who is safe in each; `tracecloak attack linkage "
-            "--growing` over all of them says how far",
+            "side, such releases can single out who is safe in each: see "
+            '"Releases of a log that grows" in the documentation',
             places[-1],
             more,
         )

@@ -544,10 +544,9 @@ def test_what_cannot_be_attacked_is_said(
         assert tracecloak(*attack, *flags) == (3 if "not there" in message else 2)
         assert message in capsys.readouterr().err
     next(Path(graph).glob("run_id=*/dfg.json")).write_text("{}")
-    for growing in ((), ("--growing",)):
-        one = (*attack[:3], tmp_path / "a.csv", *attack[4:], *growing)
-        assert tracecloak(*one, f"{graph},{graph}") == 3
-        assert f"release {str(graph)!r}: Not as manifest.json lists" in capsys.readouterr().err
+    one = (*attack[:3], tmp_path / "a.csv", *attack[4:])
+    assert tracecloak(*one, f"{graph},{graph}") == 3
+    assert f"release {str(graph)!r}: Not as manifest.json lists" in capsys.readouterr().err
     wrong = (tmp_path / "a.csv", "--sensitive", "case:age")
     assert tracecloak(*attack, *wrong) == 3
     assert "case:age" in capsys.readouterr().err

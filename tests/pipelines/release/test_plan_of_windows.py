@@ -135,7 +135,7 @@ def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
     assert "with noise" not in text and "A window with fewer cases than are to be alike" in text
     alone = plan(tmp_path, None, method="pretsa", k=2)
     assert "If the log grows and is released again, both side by side can single out" in alone
-    assert "attack linkage --growing" in alone
+    assert "Releases of a log that grows" in alone
     assert "Of several releases" not in plan(tmp_path, SECTION)
 
 

@@ -256,7 +256,7 @@ def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does
     assert not warned("2026-02")  # there already
     (told,) = warned("2026-02", "--release_id", "again")
     assert told.startswith(f"{lake.released('2026-02')} may have cases of this release, and")
-    assert "`tracecloak attack linkage --growing`" in told
+    assert "Releases of a log that grows" in told
     # Another schedule, and a release without one: whatever window the cases were in.
     lake.configure(
         method="k-anonymous-variants", params={"k": 1}, release_id="other",
