@@ -197,3 +197,4 @@ schema: .venv/dev $(CORE)
 	  from tracecloak.pipelines.stream.config import stream_json_schema as made; \
 	  open('schemas/files/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
 	$(BIN)/python -m deploy.stubs
+	$(BIN)/python -m deploy.package_table

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.package_table import PAGE, page_with_table
 from tests.support.reach import LAYERS, ROOT, n_statements
 
 # Lines of code without docstrings, comments and blank lines, of all five layers. It only falls: a
@@ -49,6 +50,10 @@ def test_every_package_is_described_by_its_docstring_and_has_no_code_in_its_init
     for folder in {path.parent for path in SOURCES}:
         package = ast.parse((folder / "__init__.py").read_text())
         assert ast.get_docstring(package) and len(package.body) == 1, folder
+
+
+def test_the_table_of_packages_is_that_of_their_docstrings() -> None:
+    assert page_with_table(PAGE.read_text()) == PAGE.read_text(), "make schema writes the table"
 
 
 def lint_imports(root: Path) -> list[str]:
