@@ -23,6 +23,8 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.examination.attack.views import (
+    END,
+    START,
     Variant,
     is_log_seen,
     of_times_and_values,
@@ -57,10 +59,12 @@ class Watch:
     Attributes:
         variants: As they are within the method's bounds.
         cells: Further numbers, see `changed_cells`.
+        sees_trees: Whether process trees are released, which allow steps and count none.
     """
 
     variants: tuple[Variant, ...]
     cells: tuple[Key, ...] = ()
+    sees_trees: bool = False
 
     @cached_property
     def keys(self) -> list[Key]:
@@ -68,17 +72,17 @@ class Watch:
         steps = [
             pair
             for variant in self.variants
-            for pair in zip(("▶", *variant), (*variant, "■"), strict=True)
+            for pair in zip((START, *variant), (*variant, END), strict=True)
         ]
         distinct = list(dict.fromkeys(steps))
+        kinds = ("step in the tree",) if self.sees_trees else ("pair", "pair in its bin")
         return [
             ("total",),
             ("width",),
             ("activities",),
             ("fitness",),
             *(("variant", *variant) for variant in self.variants),
-            *(("pair", *pair) for pair in distinct),
-            *(("pair in its bin", *pair) for pair in distinct),
+            *((kind, *pair) for kind in kinds for pair in distinct),
             *dict.fromkeys(("noise", key[1]) for key in self.cells if key[0] == "count"),
             *self.cells,
         ]

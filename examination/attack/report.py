@@ -91,52 +91,6 @@ class RerunFinding:
 
 
 @dataclass(frozen=True)
-class GuessFinding:
-    """How often one question about a case was answered right from trees before and after it.
-
-    Attributes:
-        asked: The question, in words.
-        n_candidates: Answers that were equally likely.
-        n_games: Times that it was asked.
-        n_right_plain: Answers that were right on trees of the inductive miner without noise.
-        n_right: Answers that were right on trees of the method.
-        largest_share: Of right answers, what the claim allows; None without a finite one.
-        epsilon: The lower bound from `n_right`.
-    """
-
-    asked: str
-    n_candidates: int
-    n_games: int
-    n_right_plain: int
-    n_right: int
-    largest_share: float | None
-    epsilon: float
-
-    def share(self, n: int) -> str:
-        """Returns so many of the games as a share, in words."""
-        return f"{n / self.n_games:.0%}"
-
-    @property
-    def allowed(self) -> str:
-        """The share that the claim allows, in words."""
-        return "any share" if self.largest_share is None else f"{self.largest_share:.1%}"
-
-
-@dataclass(frozen=True)
-class DifferenceFinding:
-    """The difference attack on trees of the log; see `examination.attack.difference_attack`.
-
-    Attributes:
-        n_exposed: Cases of the log with a step that no other case takes; if there are any, they
-            are the ones that are attacked.
-        guesses: By question; none if the log has too little in it.
-    """
-
-    n_exposed: int
-    guesses: tuple[GuessFinding, ...]
-
-
-@dataclass(frozen=True)
 class AttackReport:
     """All findings about one configuration; not private.
 
@@ -153,7 +107,6 @@ class AttackReport:
         support: None if no variants are released.
         crowds: Likewise.
         reruns: What running again gives; None if the method refuses the log.
-        difference: None if no tree is released.
         n_cases: Of the operator's log.
     """
 
@@ -169,13 +122,7 @@ class AttackReport:
     support: SupportFinding | None
     crowds: CrowdSizes | None
     reruns: RerunFinding | None
-    difference: DifferenceFinding | None
     n_cases: int
-
-    @property
-    def guesses(self) -> tuple[GuessFinding, ...]:
-        """Those of the difference attack."""
-        return () if self.difference is None else self.difference.guesses
 
     @property
     def audited_epsilon(self) -> float:
@@ -183,7 +130,6 @@ class AttackReport:
         bounds = [finding.epsilon for finding in self.pairs]
         if self.canaries is not None:
             bounds.append(self.canaries.epsilon)
-        bounds += [guess.epsilon for guess in self.guesses]
         return max(bounds, default=0.0)
 
     @property
@@ -210,12 +156,6 @@ class AttackReport:
         ]
         if self.canaries is not None and self.canaries.epsilon > claimed:
             reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
-        reasons += [
-            f"the difference attack proves epsilon >= {guess.epsilon:.3f}: {guess.n_right} of "
-            f"{guess.n_games} guesses {guess.asked} were right"
-            for guess in self.guesses
-            if guess.epsilon > claimed
-        ]
         if self.reruns is not None and not self.reruns.is_identical:
             reasons.append("two runs of one release id differ, so averaging them wears noise off")
         if self.reruns is not None and self.reruns.is_reused:
@@ -296,7 +236,6 @@ class AttackReport:
                 "confidence": self.confidence,
                 "pairs": list(map(asdict, self.pairs)),
                 "canaries": _json(self.canaries),
-                "difference_attack": _json(self.difference),
             },
             "log": {
                 "cases": self.n_cases,
@@ -339,11 +278,6 @@ class AttackReport:
             f"provable   epsilon {self.largest_provable:.3g} at most, by {n_releases:,} releases "
             "of each log of a pair, whatever the method does"
         )
-        for guess in self.guesses:
-            yield (
-                f"difference {guess.asked}: {guess.share(guess.n_right_plain)} right without "
-                f"noise, {guess.share(guess.n_right)} with, {guess.allowed} allowed by the claim"
-            )
         yield f"verdict    {self.verdict}"
 
     def markdown_lines(self) -> list[str]:

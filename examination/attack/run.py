@@ -2,9 +2,9 @@
 
 Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and a
 lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's
-log, guesses from the difference of two models, lone variants that come out, noise that comes again,
-and the crowds that released cases hide in. A finding is a fact about the code that ran; that
-nothing is found proves nothing. All of it is computed on raw data and is for the operator only.
+log, lone variants that come out, noise that comes again, and the crowds that released cases hide
+in. A finding is a fact about the code that ran; that nothing is found proves nothing. All of it is
+computed on raw data and is for the operator only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -26,11 +26,6 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_trac
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.examination.attack.difference_attack import (
-    N_QUESTIONS,
-    difference_attack,
-    releases_trees,
-)
 from tracecloak.examination.attack.neighbours import (
     Pair,
     canaries,
@@ -52,7 +47,7 @@ from tracecloak.examination.attack.report import (
     PairFinding,
     RerunFinding,
 )
-from tracecloak.examination.attack.views import before_publication, without_noise
+from tracecloak.examination.attack.views import END, START, before_publication, without_noise
 from tracecloak.examination.audit.attacks import averaging_gain, singled_out, support_attack
 from tracecloak.examination.audit.bounds import (
     clopper_pearson,
@@ -132,9 +127,8 @@ def attack(
         pairs += own_pairs(log, method, params)
     shown = before_publication(method)
     views = ["release"] if shown is method else ["noisy sums", "release"]
-    has_trees = releases_trees(method, params)
     # One more for the canaries; every bound may be wrong with an equal part of what is left.
-    n_bounds = len(pairs) * len(views) + 1 + N_QUESTIONS * has_trees
+    n_bounds = len(pairs) * len(views) + 1
     each = 1 - (1 - confidence) / n_bounds
     guarantee = method.guarantee(params)
     delta = guarantee.delta or 0.0
@@ -155,14 +149,9 @@ def attack(
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
     release = None if log is None else _release_of(log, method, params, keys)
-    counted = {} if log is None else variant_counts(log, method, params)
-    by_variant: dict[Hashable, int] = dict(counted.items())
+    by_variant = {} if log is None else variant_counts(log, method, params)
     variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
-    difference = None
-    if log is not None and has_trees:
-        _LOG.info("attack: differences of trees")
-        difference = difference_attack(counted, method, params, each, seconds, keys)
     _LOG.info("attack: canaries and reruns")
     return AttackReport(
         method=method.name,
@@ -181,7 +170,6 @@ def attack(
         support=support_attack(by_variant, variants, delta) if has_variants else None,
         crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
         reruns=None if log is None or release is None else _reruns(log, method, params, keys),
-        difference=difference,
         n_cases=0 if log is None else log.n_cases,
     )
 
@@ -223,7 +211,7 @@ def audit_pair(
     """
     keys = fresh_keys() if keys is None else keys
     cells = changed_cells(pair.with_unit, pair.without_unit, method, params, keys)
-    watch = Watch(pair.variants, cells)
+    watch = Watch(pair.variants, cells, "tree" in method.writes(params))
     sides = [Releases([log], method, params, keys) for log in (pair.with_unit, pair.without_unit)]
     n = n_releases
     if math.isfinite(seconds):
@@ -295,7 +283,7 @@ def _score(seen: dict[Key, float], variant: tuple[str, ...]) -> float:
     """How much a release shows of a variant: its count, or that of its rarest pair."""
     if ("width",) not in seen:
         return seen.get(("variant", *variant), -math.inf)
-    pairs = zip(("▶", *variant), (*variant, "■"), strict=True)
+    pairs = zip((START, *variant), (*variant, END), strict=True)
     return min(seen.get(("pair", *pair), -math.inf) for pair in pairs)
 
 

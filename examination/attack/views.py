@@ -7,6 +7,8 @@ without noise.
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.models.process_tree import ProcessTree
 from tracecloak.schemas.published.product import Key, ReleasedProduct
+from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Microseconds between the events of a case that an audit makes up.
@@ -33,7 +37,13 @@ _MAX_SHOWN = 1 << 12
 Variant = tuple[str, ...]
 # Beside the keys of products there are ("pair in its bin", a, b) and ("width",) of noisy sums;
 # ("count", purpose, cell, number of cells) of a noisy histogram, and ("noise", purpose);
-# ("start", month), ("step", decade), ("span", decade), ("value", attribute, cell) of a log.
+# ("start", month), ("step", decade), ("span", decade), ("value", attribute, cell) of a log;
+# ("step in the tree", a, b) of a process tree. Before the first activity of a case comes START, and
+# after the last END.
+START, END = ActivityVocabulary.of([]).labels
+
+# Two activities one right after the other; None stands for the start and for the end.
+Step = tuple[str | None, str | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,6 +343,9 @@ def seen_in(
     seen: dict[Key, float] = {}
     for product in products.values():
         seen.update(product.numbers(watched))
+        if isinstance(product, ReleasedTree):
+            steps = steps_of_tree(product.tree)
+            seen |= {("step in the tree", a or START, b or END): 1.0 for a, b in steps}
     for batch in log:
         counted = VariantHistogram.from_traces(batch)
         names = batch.vocabulary.names
@@ -344,6 +357,46 @@ def seen_in(
             seen[key] = seen.get(key, 0.0) + count
         seen["total",] = seen.get(("total",), 0.0) + batch.n_cases
     return seen
+
+
+def steps_of_tree(tree: ProcessTree) -> frozenset[Step]:
+    """Returns every step that some word of a tree takes, those from the start and to the end too.
+
+    So it says which activities there are, which may come first and last, and which pairs follow
+    each other directly. If the tree can be nothing, the step from start to end is one of them.
+    These are what a difference attack compares of two models, before and after one case (Schulze,
+    Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner", section
+    II).
+    """
+    if tree.operator is None:
+        name = tree.label
+        return frozenset({(None, name), (name, None)})
+    children = [steps_of_tree(child) for child in tree.children]
+    if tree.operator == "sequence":
+        return functools.reduce(_steps_in_sequence, children)
+    if tree.operator == "loop":
+        body, back = children
+        # Going back twice shows every pair that going back any number of times can show, since
+        # each pass can leave out what another pass has.
+        passes = [body, back, body, back, body]
+        through: frozenset[Step] = functools.reduce(_steps_in_sequence, passes)
+        return body | through
+    steps: frozenset[Step] = frozenset().union(*children)
+    if tree.operator == "exclusive":
+        return steps
+    for one, other in itertools.permutations(tree.children, 2):
+        steps |= set(itertools.product(one.labels, other.labels))
+    nothing: Step = (None, None)
+    return steps if all(nothing in child for child in children) else steps - {nothing}
+
+
+def _steps_in_sequence(first: frozenset[Step], second: frozenset[Step]) -> frozenset[Step]:
+    """Each step to the end of the first goes on with each step from the start of the second."""
+    ends = [a for a, b in first if b is None]
+    starts = [b for a, b in second if a is None]
+    inside = {step for step in first if step[1] is not None}
+    inside |= {step for step in second if step[0] is not None}
+    return frozenset(inside | set(itertools.product(ends, starts)))
 
 
 def _of_variants(

@@ -24,16 +24,18 @@ from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.times.step_durations import StepDurations
+from tracecloak.anonymizers.trees.counts import cases_with_pair
+from tracecloak.anonymizers.trees.cuts import Relation, build_tree
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
     TreeDecision,
 )
+from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.examination.attack.difference_attack import plain_tree
 from tracecloak.examination.attack.views import with_noise
 from tracecloak.schemas.published.tree import ReleasedTree
 
@@ -142,8 +144,11 @@ class MinerOfTheExactLog(ProcessTreeMiner):
         decision = super().combined(round_name, decided, given, params)
         if not isinstance(decision, TreeDecision):
             return decision
-        names = decision.tree.names
-        exact = plain_tree(given.statistics["variants"], names.to_pylist())
+        names, variants = decision.tree.names, given.statistics["variants"]
+        relation = Relation.exact(cases_with_pair(variants, len(names)))
+        ends = exact_ends(variants, len(names))
+        # The counts are exact, so one that is larger by any number of cases is taken as larger.
+        exact = build_tree(relation, names.to_pylist(), 0.5, ends, "structural")
         return TreeDecision(ReleasedTree(names, str(exact), True, None))
 
 

@@ -22,6 +22,7 @@ from tests.support.logs import read_cases, trace_batch
 from tests.support.registered import register
 from tests.support.releasing import csv_log, tracecloak
 from tests.support.tiers import at_night
+from tests.support.trees import language, random_tree
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.private_log import PrivateLog
@@ -30,6 +31,7 @@ from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.trees.process_tree import ProcessTreeMiner
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import (
     all_pairs_walk,
@@ -39,13 +41,20 @@ from tracecloak.examination.attack.neighbours import (
     with_cases,
 )
 from tracecloak.examination.attack.releases import Releases, Watch, changed_cells
-from tracecloak.examination.attack.run import _reruns, attack
-from tracecloak.examination.attack.views import before_publication, is_log_seen, seen_in, with_noise
+from tracecloak.examination.attack.run import _reruns, attack, audit_pair
+from tracecloak.examination.attack.views import (
+    before_publication,
+    is_log_seen,
+    seen_in,
+    steps_of_tree,
+    with_noise,
+)
 from tracecloak.examination.measure.report_files import INTERNAL
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -623,3 +632,60 @@ def test_canaries_are_variants_of_their_own_within_the_bounds() -> None:
     grown = with_cases(log, [("someone", found[0])])
     assert len(read_cases(grown)) == 3
     assert read_cases(log).items() <= read_cases(grown).items()
+
+
+# --- process trees --------------------------------------------------------------------------------
+
+# Table I of the paper on the difference attack, with one case that has two surgeries.
+PAPER = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12, tuple("RHSSD"): 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "*( X( tau, 'A' ), 'B' )",
+        "*( 'A', X( tau, 'B' ) )",
+        "*( X( tau, 'A' ), X( tau, 'B' ) )",
+        "*( ->( X( tau, 'A' ), 'B' ), tau )",
+        "->( X( tau, 'A' ), X( tau, 'B' ), 'C' )",
+        "+( 'A', *( 'B', 'C' ) )",
+        "+( X( tau, 'A' ), X( tau, 'B' ) )",
+        "tau",
+        *map(str, range(30)),
+    ],
+)
+def test_the_steps_of_a_tree_are_those_of_its_words(text: str) -> None:
+    """By listing all words up to a length that every step of four activities is seen in."""
+    tree = (
+        random_tree(np.random.default_rng(int(text)), "ABCD"[: 2 + int(text) % 3])
+        if text.isdigit()
+        else parse_tree(text)
+    )
+    words = language(tree, 8)
+    steps = {step for word in words for step in zip((None, *word), (*word, None), strict=True)}
+    assert steps_of_tree(tree) == steps
+
+
+@pytest.mark.parametrize(
+    ("method", "is_told"),
+    [(broken_methods.MinerOfTheExactLog(), True), at_night(ProcessTreeMiner(), False)],
+    ids=["exact", "noisy"],
+)
+def test_a_tree_tells_of_a_lone_case_by_the_steps_that_it_allows(
+    method: Anonymizer, is_told: bool
+) -> None:
+    """The difference of two trees without noise; the mistake is found, and no other is."""
+    cases = itertools.chain(*([variant] * n for variant, n in PAPER.items()))
+    log = trace_batch({f"c{i}": " ".join(variant) for i, variant in enumerate(cases)})
+    params = method.Params(epsilon="1", vocabulary=tuple("DHMRS"), n_sizes=2)
+    (lost,) = (p for p in own_pairs(log, method, params) if p.with_unit is log)
+    found = audit_pair(lost, method, params, 0.0, 100, 1 - 1e-6, keys=keys())
+    assert found.is_reached
+    assert (found.epsilon > 1) == is_told
+    watch = Watch(lost.variants, sees_trees=True)
+    column = 1 + watch.keys.index(("step in the tree", "S", "S"))
+    with_case, without_case = (
+        np.isfinite(Releases([side], method, params, keys()).sample(20, watch)[:, column])
+        for side in (lost.with_unit, lost.without_unit)
+    )
+    assert (with_case.all() and not without_case.any()) == is_told
