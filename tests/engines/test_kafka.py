@@ -17,13 +17,12 @@ from confluent_kafka.admin import (
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
-from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     check_history,
     log_since,
-    look_at,
 )
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import (
@@ -95,14 +94,6 @@ def test_the_watermark_is_of_the_oldest_unread_message_or_of_the_clock(topic: Ka
     reader.close()
 
 
-def test_a_reader_goes_on_at_the_offset_that_it_is_given(topic: KafkaTopic) -> None:
-    send(producer(topic), topic, *"abcd")
-    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 2}))
-    assert [message.data for message in read(reader, 2)] == [b"c", b"d"]
-    assert reader.positions == {0: 4}
-    reader.close()
-
-
 def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -> None:
     """Catches messages of a long transaction that come when their steps are published."""
     made = producer(topic, **{"transactional.id": topic.name})
@@ -126,18 +117,6 @@ def test_a_transaction_holds_the_watermark_until_it_is_over(topic: KafkaTopic) -
     made.abort_transaction()
     send(producer(topic), topic, "b")
     assert [message.data for message in read(reader, 1)] == [b"b"]
-    reader.close()
-
-
-def test_messages_that_were_deleted_unread_are_an_error_and_no_gap(topic: KafkaTopic) -> None:
-    send(producer(topic), topic, *"abc")
-    client = AdminClient({"bootstrap.servers": topic.servers})
-    for answer in client.delete_records([TopicPartition(topic.name, 0, 2)]).values():
-        answer.result(_SECONDS)
-    assert look_at(topic).bounds[0].first == 2
-    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 1}))
-    with pytest.raises(TracecloakError, match=r"deleted before they were read.*another epoch"):
-        read(reader, 1)
     reader.close()
 
 
@@ -167,11 +146,6 @@ def test_a_message_that_is_sent_is_there_with_its_headers(topic: KafkaTopic) -> 
     writer.send([(b"key", b"data")], {"step": "3", "epoch": "ä"})
     [found] = read(PartitionReader(topic, "g", KnownLog.from_json({0: 0})), 1)
     assert (found.data, found.attributes) == (b"data", {"step": "3", "epoch": "ä"})
-
-
-def test_a_message_that_is_too_large_is_told_with_the_mend(topic: KafkaTopic) -> None:
-    with pytest.raises(UsageError, match=r"2000000 bytes: raise max\.message\.bytes"):
-        TopicWriter(topic).send([(b"key", bytes(2_000_000))], {})
 
 
 def test_a_partition_that_is_added_to_a_topic_that_is_well_is_read(topic: KafkaTopic) -> None:

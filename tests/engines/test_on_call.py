@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.postgresql import PostgreSql, postgresql
 from tests.engines.processes import free_port
 from tests.engines.skipping import or_skip
-from tests.support.killed_streams import PERIOD_SECONDS, body, flags, n_cases, steps
+from tests.support.killed_streams import PERIOD_SECONDS, body, flags
 from tests.support.rights import drop_overrides
 from tests.support.small_disk import small_disk
 
@@ -134,24 +134,6 @@ def test_a_broker_that_stops_and_comes_back(tmp_path: Path, broker: KafkaBroker)
         finally:
             broker.process.start()
         stream.until_ready()
-
-
-def test_a_partition_that_is_added_is_read_and_nothing_has_to_be_mended(
-    tmp_path: Path, broker: KafkaBroker
-) -> None:
-    with watched(tmp_path, broker) as stream:
-        stream.until_ready()
-        client = AdminClient({"bootstrap.servers": broker.servers})
-        client.create_partitions([NewPartitions(stream.topic, 2)])[stream.topic].result(10)
-        # One that knows the topic learns of a partition minutes later.
-        stream.producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
-        for case in range(1, 5):
-            stream.send(case, partition=1)
-        end = time.monotonic() + SEEN_SECONDS
-        while not steps(tmp_path) or n_cases(tmp_path) < 5:
-            assert time.monotonic() < end, stream.reasons()
-            time.sleep(0.5)
-        stream.until_ready(SEEN_SECONDS)
 
 
 def test_a_database_that_is_gone_and_comes_back(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -42,10 +41,9 @@ from tests.engines.streams import (
     stop_with_savepoint,
 )
 from tests.support.registry_double import registry_double
-from tests.support.releasing import ROOT
 from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
+from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.rejects import add_up
 
@@ -217,42 +215,6 @@ def test_a_topic_that_is_made_anew_ends_job_and_command_until_a_person_takes_it_
     assert_each_case_counted_once(stream, feed, earlier)
 
 
-@pytest.mark.slow
-def test_a_message_that_no_broker_stamped_stops_its_partition_until_a_person_passes_it(
-    tmp_path: Path, broker: KafkaBroker, ledger: str
-) -> None:
-    """The topic was altered for a moment; nothing but that message is lost."""
-    from confluent_kafka import Producer
-
-    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
-    feed = Feed(stream.topic)
-    with cluster_of(tmp_path) as (cluster, pool, server):
-        flags = [*server.flags(1, pool), f"--flink_master={cluster.address}"]
-        with stream.started(flags) as client:
-            stream.wait_for_steps(3, client)
-            feed.end()
-            earlier = all_messages(stream.topic)
-            broker.alter(stream.topic.name, "message.timestamp.type", "CreateTime")
-            made = Producer({"bootstrap.servers": broker.servers})
-            made.produce(stream.topic.name, b"{}", partition=0)
-            assert made.flush(30) == 0
-            broker.alter(stream.topic.name, "message.timestamp.type", "LogAppendTime")
-            time.sleep(1)
-            since_us = time.time_ns() // 1_000_000 * 1_000
-            feed = Feed(stream.topic)
-            time.sleep(20)  # all before the message is read
-            client.terminate()
-            assert client.wait(120) == 0
-        assert "has a message that no broker has stamped" in pool.process.said()
-        [saved] = re.findall(r"(--savepoint_path=\S+)", client.said())
-        is_due = stream.config.rule.release_time
-        assert is_due(max(stream.published())) < since_us < time.time_ns() // 1_000 - 10_000_000
-        stream.set_positions(since_us)
-        with stream.started([*flags, saved]) as client:
-            stream.wait_for_steps(8, client)
-    assert_each_case_counted_once(stream, feed, earlier, log_since(stream.topic, since_us))
-
-
 def test_workers_of_flink_read_messages_by_the_schemas_of_a_registry(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
@@ -371,34 +333,4 @@ def test_a_build_goes_on_from_a_savepoint_of_the_one_before_its_state_was_change
         with stream.started([*server.flags(2), f"--savepoint_path={saved}"]) as client:
             stream.wait_for_steps(4, client)
     assert len(stream.published()) > n_before
-    assert_each_case_counted_once(stream, feed)
-
-
-@pytest.mark.slow
-def test_a_build_that_cannot_read_a_savepoint_says_so_and_the_one_that_left_it_goes_on(
-    tmp_path: Path, broker: KafkaBroker, ledger: str
-) -> None:
-    """In the other one the transform that holds open cases has another name."""
-    other = tmp_path / "other"
-    apart = shutil.ignore_patterns(".git", ".venv", "build", "demo", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, other, symlinks=True, ignore=apart)
-    wiring = other / "transforms" / "stream" / "assemble.py"
-    assert wiring.read_text().count('"Assemble"') == 1
-    wiring.write_text(wiring.read_text().replace('"Assemble"', '"AssembleOtherwise"'))
-    stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
-    feed = Feed(stream.topic)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
-        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
-        with stream.started(server.flags(), other) as client:
-            stream.wait_for_steps(3, client)
-            saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
-        before = stream.published()
-        begin = f"--savepoint_path={saved}"
-        with stream.started([*server.flags(), begin]) as client:
-            assert client.wait(240) == 6
-        assert "to the version and configuration that left it" in client.said()
-        assert stream.published() == before
-        with stream.started([*server.flags(), begin], other) as client:
-            stream.wait_for_steps(4, client)
     assert_each_case_counted_once(stream, feed)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,7 +15,6 @@ import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
 
-from tests.support.ledgers import python
 from tests.support.releasing import counting_charges, key_files, ledger_entries
 from tests.support.stream_runs import (
     PERIOD,
@@ -78,20 +75,6 @@ def test_a_bundle_that_is_tried_again_gives_the_same_bytes(tmp_path: Path) -> No
     assert [r.to_json() for r in published(first)] == [r.to_json() for r in published(again)]
 
 
-def test_what_is_late_for_a_published_step_changes_no_byte(tmp_path: Path) -> None:
-    sent = random_messages()
-    late: list[Happening] = [
-        [Sent(2, "late", "A", "1"), Sent(3, "late", "END", "2")],
-        *ticking(120, 135),
-    ]
-    first, again = (stream_config(tmp_path / name) for name in made(tmp_path, "a", "b"))
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        run(first, [*in_time(sent, 120), *ticking(120, 135)])
-        run(again, [*in_time(sent, 120), *late])
-    assert [r.to_json() for r in published(first)] == [r.to_json() for r in published(again)]
-
-
 class Failing(beam.DoFn):
     """Fails at a step, as a process that dies does."""
 
@@ -115,37 +98,6 @@ def test_a_restart_of_the_same_epoch_on_the_same_input_is_the_same_stream(tmp_pa
     assert "product=dfg/view=window/step-000002.json" in before
     assert "product=dfg/view=window/step-000003.json" not in before
     run(config, happenings)
-    after = files_of(config)
-    assert before == {name: after[name] for name in before}
-    assert len(published(config)) == 6
-    assert len(counting_charges(tmp_path / "keys")) == 1
-
-
-class Dying(beam.DoFn):
-    """Kills its process at a step."""
-
-    def process(self, release: Any) -> None:
-        if release.step == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def run_and_die(folder: str) -> None:
-    """Runs a stream in a process of its own, which ends with it."""
-    source = stream_of(in_time(random_messages(), 120))
-    run_stream(stream_config(Path(folder)), messages=source, sinks=[beam.ParDo(Dying())])
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_leaves_whole_files_and_can_be_started_again(
-    tmp_path: Path,
-) -> None:
-    module = "tests.pipelines.stream.test_failures"
-    done = python(f"from {module} import run_and_die; run_and_die({str(tmp_path)!r})")
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    config = stream_config(tmp_path)
-    before = files_of(config)
-    assert [release.step for release in published(config)] == [0, 1, 2]
-    run(config, in_time(random_messages(), 120))
     after = files_of(config)
     assert before == {name: after[name] for name in before}
     assert len(published(config)) == 6
@@ -178,17 +130,6 @@ def test_another_epoch_is_another_spend_with_other_noise(tmp_path: Path) -> None
     assert 0 < len(before) < len(published(other))
     for first, again in zip(before, published(other), strict=False):
         assert np.count_nonzero(first.counts != again.counts) > 20
-
-
-def test_an_epoch_does_not_go_on_with_another_configuration(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    happenings = in_time(random_messages(), 120)
-    cut_off(config, happenings)
-    before = files_of(config)
-    with pytest.raises(UsageError, match="another configuration; begin another epoch"):
-        run(stream_config(tmp_path, max_trace_length=4), happenings)
-    assert files_of(config) == before
-    assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_a_drain_ends_the_epoch_and_counts_no_case_twice(tmp_path: Path) -> None:
@@ -279,14 +220,6 @@ def test_after_the_horizon_nothing_more_is_published(
         run(config, in_time(sent, 180))
 
 
-def test_pure_epsilon_takes_no_delta(tmp_path: Path) -> None:
-    config = stream_config(tmp_path, delta="0", horizon=2)
-    run(config, in_time(random_messages(), 60))
-    [charge] = counting_charges(tmp_path / "keys")
-    assert (charge.epsilon, charge.delta) == ("1", "0")
-    assert {r.delta for r in published(config)} == {"0"}
-
-
 # --- Messages that are not what they should be ------------------------------------------------
 
 
@@ -335,14 +268,6 @@ def test_clocks_that_jump_do_not_touch_the_cases_of_others(tmp_path: Path) -> No
     assert found == {step: pairs for step, pairs in expected.items() if step < 9}
 
 
-def test_only_the_kind_of_messages_that_is_asked_for_is_read(tmp_path: Path) -> None:
-    config = stream_config(tmp_path, schema="avro")
-    with no_noise():
-        run(config, [[Sent(1, "c", "END", "1")], *ticking(0, 90)])
-    assert not any(counts_of(release) for release in published(config))
-    assert rejected(tmp_path / "keys")
-
-
 # --- What is said of it -----------------------------------------------------------------------
 
 
@@ -363,16 +288,6 @@ def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> Non
     assert "epsilon = 1 and delta = 0.000001 for one case" in statement
     run(config, happenings)
     assert path.stat().st_mtime_ns == written
-
-
-def test_the_errors_are_told_before_it_begins(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = stream_config(tmp_path)
-    with caplog.at_level(logging.INFO, logger="tracecloak"), pytest.raises(AssertionError):
-        run_stream(config, messages=NeverRead())
-    assert "publishes all 35 possible pairs" in caplog.text
-    assert "counts of a step: standard deviation" in caplog.text
 
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", "InMemory"])

@@ -105,15 +105,6 @@ def test_what_a_runner_does_not_do_is_told_before_anything_is_paid(
     assert counting_charges(tmp_path / "keys") == []
 
 
-def test_flink_gets_what_a_stream_needs_of_it() -> None:
-    options = stream_options("FlinkRunner", [CHECKPOINTS])
-    given = options.get_all_options(retain_unknown_options=True)
-    assert given["checkpointing_interval"] == "1000"
-    assert given["finish_bundle_before_checkpointing"] is True
-    assert given["operator_chaining"] is True  # which is how Beam is told to have none
-    assert given["streaming"] is True
-
-
 def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

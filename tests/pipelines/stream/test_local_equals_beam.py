@@ -23,7 +23,6 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.stream.config import StreamConfig
 
 LOG = {
     "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
@@ -112,38 +111,3 @@ def test_they_are_where_messages_come_late_and_again(tmp_path: Path, name: str) 
     happenings = out_of_order(messages("individual_id" in changes))
     on_beam, here = both(tmp_path, happenings, horizon=8, **changes)
     assert here == on_beam
-
-
-def divided(sent: Sequence[Sent], n_pulled: int) -> list[Happening]:
-    """Messages in pulls of so many; where the last one was published all before it has come."""
-    ordered = sorted(sent)
-    happenings: list[Happening] = []
-    for begin in range(0, len(ordered), n_pulled):
-        pulled = ordered[begin : begin + n_pulled]
-        happenings += [pulled, float(pulled[-1].publish)]
-    return [*happenings, *ticking(int(ordered[-1].publish), 140)]
-
-
-@pytest.mark.slow  # the kernel of it is tested by day in anonymizers/streams/test_running.py
-@pytest.mark.parametrize("tombstone", [None, "6s"])
-def test_no_division_into_pulls_changes_a_step(tmp_path: Path, tombstone: str | None) -> None:
-    """Read live or as a backlog, here and on Beam; cases come back after they have closed."""
-    sent = messages(by_individual=False)
-    again = [s._replace(publish=s.publish + 25, event_id=f"{s.event_id}'") for s in sent[::3]]
-    found = set()
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        for n_pulled in (1, 7, 40, 1_000):
-            (folder,) = made(tmp_path, str(n_pulled))
-            config = stream_config(tmp_path / folder, view="total", tombstone=tombstone)
-            run_script(config, divided([*sent, *again], n_pulled))
-            found.add(steps_of(config))
-        (folder,) = made(tmp_path, "beam")
-        config = stream_config(tmp_path / folder, view="total", tombstone=tombstone)
-        run(config, in_time([*sent, *again], 140))
-        found.add(steps_of(config))
-    assert len(found) == 1
-
-
-def steps_of(config: StreamConfig) -> tuple[tuple[str, bytes], ...]:
-    return tuple(item for item in files_of(config).items() if "step-" in item[0])

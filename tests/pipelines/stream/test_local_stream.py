@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.pipelines.stream.test_local_killed import hooked
-from tests.support.local_streams import Script, Topic, run_script, state_files
+from tests.support.local_streams import Script, run_script, state_files
 from tests.support.releasing import counting_charges, key_files
 from tests.support.stream_runs import (
     Happening,
@@ -39,8 +39,6 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams import steps
-from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
@@ -51,8 +49,6 @@ from tracecloak.transforms.stream import local_stream, pubsub_source
 from tracecloak.transforms.stream.local_state import LocalState
 from tracecloak.transforms.stream.rejects import RejectSink
 from tracecloak.transforms.stream.sources import Pulled
-
-END_US = 1 << 60
 
 
 def script() -> list[Happening]:
@@ -132,46 +128,6 @@ def test_no_text_of_a_message_is_in_the_state(tmp_path: Path) -> None:
     (path,) = state_files(tmp_path / "keys")
     assert b"secret" not in path.read_bytes()
     assert b"case-events" in path.read_bytes()
-
-
-def test_the_journal_is_folded_into_the_state_as_it_grows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And what is published is the same, however often."""
-    config, folded = (stream_config(tmp_path / n) for n in made(tmp_path, "a", "folded"))
-    one_key(monkeypatch)
-    run_script(config, script())
-    monkeypatch.setattr(steps, "_MERGE_EVENTS", 3)
-    run_script(folded, script())
-    assert steps_of(folded) == steps_of(config)
-
-
-def test_what_was_decided_is_not_computed_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the noise would be now."""
-    whole, config = (stream_config(tmp_path / n, horizon=2) for n in made(tmp_path, "a", "b"))
-    one_key(monkeypatch)
-    at_once: list[Happening] = [random_messages(30, 30), 90.0]
-    run_script(whole, at_once)
-
-    class Dying:
-        def send(self, released: Any) -> None:
-            raise RuntimeError("the process dies here")
-
-    with pytest.raises(RuntimeError, match="dies here"):
-        run_script(config, at_once, [Dying()])
-    assert {name[-10:] for name in steps_of(config)} == {"00000.json", "00.parquet"}
-
-    def never(*_: Any) -> Any:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(DfgSteps, "publish", never)
-    topic = Topic()
-    assert run_script(config, at_once, [topic]).is_spent
-    assert steps_of(config) == steps_of(whole)
-    assert [step for step, _ in topic.sent] == [0, 1]
-    assert len(counting_charges(tmp_path / "b" / "keys")) == 1
 
 
 @contextmanager
@@ -347,12 +303,6 @@ def test_steps_wait_for_a_backlog_and_say_so_once_a_minute(
     assert {step: pairs for step, pairs in found.items() if pairs} == expected
 
 
-def test_how_far_it_is_behind_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="tracecloak"):
-        run_script(stream_config(tmp_path), [5.0, 7.0], until=2, clock=lambda: 100.0)
-    assert "messages are read up to 95 s before now" in caplog.text
-
-
 @pytest.mark.parametrize(("seconds", "is_said"), [(299, False), (301, True)])
 def test_it_is_behind_where_it_is_so_by_more_than_the_delay_of_a_release(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, seconds: int, is_said: bool
@@ -362,42 +312,6 @@ def test_it_is_behind_where_it_is_so_by_more_than_the_delay_of_a_release(
     with caplog.at_level(logging.WARNING, logger="tracecloak"):
         run_script(config, [5.0], until=1, clock=lambda: released + seconds)
     assert ("step 0 should have been published" in caplog.text) == is_said
-
-
-def test_a_service_that_is_away_is_asked_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
-    one_key(monkeypatch)
-    whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
-    run_script(whole, script())
-    refusals = {2: 3, 4: 2}
-
-    def fails(step: int) -> bool:
-        refusals[step] = refusals.get(step, 0) - 1
-        return refusals[step] >= 0
-
-    topic = Topic(fails)
-    with caplog.at_level(logging.WARNING, logger="tracecloak"):
-        assert run_script(config, script(), [topic], away=[1, 5, 8]).is_spent
-    assert steps_of(config) == steps_of(whole)
-    assert [step for step, _ in topic.sent] == list(range(6))
-    assert caplog.text.count("is away; the stream waits") == 1
-
-
-def test_what_cannot_be_read_is_listed_and_the_others_count(tmp_path: Path) -> None:
-    from apache_beam.io.gcp.pubsub import PubsubMessage
-    from apache_beam.transforms.window import TimestampedValue
-
-    config = stream_config(tmp_path)
-    broken = TimestampedValue(PubsubMessage(b"secret", {}), 2)
-    sent = random_messages(10, 20)
-    with no_noise():
-        run_script(config, [[broken], *in_time(sent, 80)])
-    (listed,) = (tmp_path / "keys" / "operator").rglob("*.jsonl")
-    assert "secret" not in listed.read_text() and '"publish_time": 2000000' in listed.read_text()
-    found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
-    assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
 
 
 def test_messages_stay_where_the_topic_of_rejects_is_away(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.pipelines.stream.test_failures import NeverRead, cut_off
-from tests.pipelines.stream.test_local_killed import STREAMS, happenings, steps_of
+from tests.pipelines.stream.test_local_killed import happenings, steps_of
 from tests.support.ledgers import begun_anew
 from tests.support.local_streams import Topic, run_script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files, ledger_entries
@@ -47,7 +47,6 @@ from tracecloak.schemas.errors import (
     UsageError,
 )
 from tracecloak.transforms.stream import local_stream
-from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import FileSink
 
@@ -175,26 +174,6 @@ def test_an_epoch_that_ended_is_not_the_one_of_another_configuration(
     assert len(counting_charges(tmp_path / "keys")) == 1
 
 
-def test_a_step_is_noted_before_a_byte_of_it_is_visible(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, keys = stream_config(tmp_path), tmp_path / "keys"
-    sent: list[int] = []
-    send = FileSink.send
-
-    def watched(self: FileSink, released: Any) -> None:
-        step = released.key[-1]
-        assert steps_noted(keys)[-1] == step
-        assert KeyStore(keys).last_step(config.output, EPOCH) == step
-        assert len(steps_of(config)) == 2 * step
-        sent.append(step)
-        send(self, released)
-
-    monkeypatch.setattr(FileSink, "send", watched)
-    run_script(config, happenings())
-    assert sent == steps_noted(keys) == list(range(6))
-
-
 def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,29 +196,6 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     assert steps_of(config) == steps_of(whole)
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_a_step_that_was_noted_and_not_published_is_published_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    one_key(monkeypatch)
-    whole, config = (
-        stream_config(tmp_path / n, horizon=3, **STREAMS[name]) for n in made(tmp_path, "a", "b")
-    )
-    run_script(whole, happenings())
-    with pytest.MonkeyPatch.context() as patch:
-
-        def die(*_: Any) -> None:
-            raise RuntimeError("the process dies here")
-
-        patch.setattr(FileSink, "send", die)
-        with pytest.raises(RuntimeError, match="dies here"):
-            run_script(config, happenings())
-    assert steps_noted(tmp_path / "b" / "keys") == [0] and steps_of(config) == {}
-    assert run_script(config, happenings()).is_spent
-    assert steps_of(config) == steps_of(whole)
-    assert len(counting_charges(tmp_path / "b" / "keys")) == 1
-
-
 def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> None:
     """Catches a key that stays for ever, since the last file is not there at the end."""
     config = stream_config(tmp_path)
@@ -255,41 +211,6 @@ def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> Non
     assert [step for step, _ in topic.sent] == list(range(6))
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     assert state_files(tmp_path / "keys") == []
-
-
-@pytest.mark.parametrize("dies", ["before the key", "with the key", "with the state"])
-def test_an_epoch_that_dies_as_it_ends_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: str
-) -> None:
-    """And is not told to restore what nobody needs any more; a consumer took the files."""
-    config = stream_config(tmp_path)
-    unlink = Path.unlink
-
-    def dying_unlink(self: Path, missing_ok: bool = False) -> None:
-        if dies == "before the key" and self.suffix == ".key":
-            raise KeyboardInterrupt
-        unlink(self, missing_ok)
-        if dies == "with the key" and self.suffix == ".key":
-            raise KeyboardInterrupt
-        if dies == "with the state" and self.name.startswith("state.sqlite"):
-            raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", dying_unlink)
-        with pytest.raises(KeyboardInterrupt):
-            run_script(config, happenings())
-    assert [one.key[-1] for one in published(config)] == list(range(6))
-    move_away(config)
-    monkeypatch.setattr(DfgSteps, "publish", NeverRead)
-    if dies == "before the key":
-        assert run_script(config, happenings()).is_spent
-    with pytest.raises(BudgetExhausted, match="is spent"):
-        run_script(config, happenings())
-    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
-    assert state_files(tmp_path / "keys") == []
-    store = KeyStore(tmp_path / "keys")
-    receipt = store.receipt(config.output, EPOCH)
-    assert receipt is not None and store.key_state(receipt) == "ended"
 
 
 def test_of_two_machines_with_one_key_the_first_decides_a_step(
@@ -352,26 +273,6 @@ def test_what_workers_decided_is_not_drawn_again_where_it_is_gone(
     assert no.value.exit_code == 6
     assert not [name for name in files_of(config) if "step-" in name]
     assert len(counting_charges(tmp_path / "keys")) == 1
-
-
-def test_what_workers_elsewhere_decided_is_noted_by_who_started_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They cannot read the key store, so they find no ledger."""
-    given: list[Any] = []
-    begin = PublishSteps.__init__
-
-    def watched(self: PublishSteps, *arguments: Any, **named: Any) -> None:
-        given.append(arguments[7])
-        begin(self, *arguments, **named)
-
-    monkeypatch.setattr(PublishSteps, "__init__", watched)
-    (place,) = made(tmp_path, "worker keys")
-    config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
-    cut_off(config, in_time(random_messages(), 120))
-    noted = steps_noted(tmp_path / "keys")
-    assert given == [None]
-    assert noted == list(range(len(noted))) and len(noted) >= len(published(config)) == 3
 
 
 def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(

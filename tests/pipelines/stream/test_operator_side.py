@@ -69,11 +69,6 @@ def get(port: int, path: str, accept: str = "") -> tuple[int, str, str]:
 # --- Health -----------------------------------------------------------------------------------
 
 
-def test_a_stream_that_waits_for_its_first_step_is_alive_and_ready(tmp_path: Path) -> None:
-    told = health_of(stream_config(tmp_path), DUE_SECONDS - 1).told()
-    assert (told.is_alive, told.reasons, told.step, told.n_due) == (True, (), 0, 0)
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

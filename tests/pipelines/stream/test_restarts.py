@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,8 +13,6 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from tests.support.ledgers import python
-from tests.support.object_store import ObjectStore
 from tests.support.releasing import counting_charges, key_files
 from tests.support.stream_runs import (
     Happening,
@@ -130,43 +126,6 @@ def test_a_step_that_was_cut_off_before_it_appeared_appears_as_it_was_decided(
             assert data in expected.values(), step
 
 
-def run_and_die(folder: str, step: int) -> None:
-    """Runs a stream whose process is killed between writing a step's file and moving it."""
-    original = step_files.rename
-
-    def rename(sources: list[str], targets: list[str]) -> None:
-        if f"step-{step:06d}" in targets[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        original(sources, targets)
-
-    step_files.rename = rename
-    run(stream_config(Path(folder), horizon=3), in_time(messages(), 60))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [0, 1])
-def test_a_kill_before_a_step_appears_leaves_nothing_of_it_to_see(
-    tmp_path: Path, step: int
-) -> None:
-    module = "tests.pipelines.stream.test_restarts"
-    done = python(f"from {module} import run_and_die; run_and_die({str(tmp_path)!r}, {step})")
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    config = stream_config(tmp_path, horizon=3)
-    before = files_of(config)
-    assert all(WHOLE.fullmatch(name) for name in before)
-    assert not any(f"step-{step:06d}" in name for name in before)
-    staged = list((tmp_path / "_incomplete-out").rglob("*.part"))
-    assert len(staged) == 1
-    assert all(stat.S_IMODE(p.stat().st_mode) == 0o700 for p in staged[0].parents[:2])
-    decided = staged[0].read_bytes()
-    with pytest.raises(GuaranteeError, match="another epoch"):
-        run(config, in_time(fewer(step), 60))
-    after = files_of(config)
-    assert decided == after[f"product=dfg/view=window/step-{step:06d}.parquet"]
-    assert before == {name: after[name] for name in before}
-    assert len(counting_charges(tmp_path / "keys")) == 1
-
-
 @pytest.mark.parametrize("others", [True, at_night(False)])
 def test_an_output_that_was_moved_away_gets_the_same_steps_again(
     tmp_path: Path, others: bool
@@ -185,24 +144,6 @@ def test_an_output_that_was_moved_away_gets_the_same_steps_again(
     assert before == {name: after[name] for name in before}
     assert any("step-000002" in name for name in after)
     assert any("step-000003" in name for name in after) == (not others)
-
-
-@pytest.mark.slow
-def test_in_a_store_of_objects_a_step_appears_as_it_was_decided_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
-    config = stream_config(tmp_path, horizon=3, output="objects://lake/out")
-    cut_off_at(config, 1)
-    out, place = (tmp_path / "objects" / "lake" / name for name in ("out", "_incomplete-out"))
-    names = sorted(path.name for path in out.rglob("*") if path.is_file())
-    assert names == ["manifest.json", "statement.md", "step-000000.json", "step-000000.parquet"]
-    (staged,) = place.rglob("step-000001.parquet-*.part")
-    decided = staged.read_bytes()
-    with pytest.raises(GuaranteeError, match=r"step 2 cannot be published"):
-        run(config, in_time(fewer(), 60))
-    (published,) = out.rglob("step-000001.parquet")
-    assert published.read_bytes() == decided
 
 
 def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Path) -> None:

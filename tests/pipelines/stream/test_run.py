@@ -22,9 +22,7 @@ from tests.support.stream_runs import (
     counts_of,
     files_of,
     in_time,
-    made,
     no_noise,
-    one_key,
     published,
     random_messages,
     run,
@@ -32,7 +30,6 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.transforms.stream import times_ahead
 from tracecloak.transforms.stream.now_and_then import NowAndThen
@@ -116,34 +113,6 @@ def test_steps_in_which_nothing_closed_publish_every_cell_with_noise(tmp_path: P
     for release in found:
         assert np.count_nonzero(release.counts) > 20
     assert len({tuple(release.counts.tolist()) for release in found}) == 6
-
-
-def test_steps_are_published_before_the_first_message_and_without_any(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    seen: list[int] = []
-    original = DfgSteps.publish
-
-    def noting(self: DfgSteps, step: int, *others: Any) -> Any:
-        seen.append(step)
-        return original(self, step, *others)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DfgSteps, "publish", noting)
-        run(config, [*ticking(0, 45), [Sent(46, "c", "END", "1")], *ticking(45, 90)])
-    assert seen == list(range(6))
-    assert len(published(config)) == 6
-
-
-def test_a_slow_source_publishes_its_empty_steps_and_the_burst_in_its_own(tmp_path: Path) -> None:
-    """The watermark is held back; then everything comes, each case in the step of its closing."""
-    sent = random_messages()
-    happenings: list[Happening] = [sent, *ticking(0, 120)]
-    config = stream_config(tmp_path, horizon=9)
-    with no_noise():
-        run(config, happenings)
-    expected = {step: batch_pairs(own) for step, own in accepted(sent).items()}
-    found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
-    assert found == {step: pairs for step, pairs in expected.items() if step < 9}
 
 
 # --- Individuals ------------------------------------------------------------------------------
@@ -249,19 +218,3 @@ def test_a_log_of_every_step_is_released_whatever_closed_in_it(tmp_path: Path) -
     [charge] = counting_charges(tmp_path / "keys")
     assert charge.epsilon == "40"  # once: the steps hold different cases
     assert sum(float(part["epsilon"]) for part in json.loads(charge.spends)) == pytest.approx(40)
-
-
-def test_the_logs_of_a_restart_are_the_same_bytes(tmp_path: Path) -> None:
-    sent = [Sent(1, f"c{i}", "END", "1") for i in range(20)]
-    first, again = (log_config(tmp_path / name) for name in made(tmp_path, "a", "b"))
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        run(first, in_time(sent, 60))
-        run(again, [[*sent[10:], *sent[:15]], *ticking(0, 60)])
-    logs = [
-        {name: data for name, data in files_of(config).items() if name.startswith("product")}
-        for config in (first, again)
-    ]
-    assert logs[0] == logs[1]
-    a, b = (logs[0][f"product=log/view=window/step-00000{i}/log.parquet"] for i in (0, 1))
-    assert a != b

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,11 @@ from tracecloak.pipelines.stream import local_run, services
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.pipelines.stream.services import answered
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.services import kafka_identity, pubsub_clock
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import pubsub_source
-from tracecloak.transforms.stream.standing import Standing
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(
@@ -160,16 +157,6 @@ def test_what_was_deleted_is_told_to_the_operator_alone(
     (kept,) = (tmp_path / "keys" / "operator").rglob("operator.log")
     assert "WARNING 17 partitions" in kept.read_text()
     assert counting_charges(tmp_path / "keys") == []
-
-
-def test_who_waits_can_be_stopped() -> None:
-    stop = threading.Event()
-
-    def ask() -> None:
-        stop.set()
-        raise RetryLater("never")
-
-    assert answered(ask, stop, Standing()) is None
 
 
 @pytest.mark.parametrize("is_mended", [True, False])

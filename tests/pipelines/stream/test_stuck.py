@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -171,31 +169,3 @@ def test_a_limit_below_the_reconnection_of_the_broker_is_refused(tmp_path: Path)
     with pytest.raises(UsageError, match="more than 100s"):
         given = {**of_kafka, "kafka_properties": str(properties), "stuck_after": "71s"}
         check_stuck_after(config_of(tmp_path, **given))
-
-
-HUNG = """
-import sys, threading, time
-from pathlib import Path
-from tests.support.stream_runs import stream_config
-from tracecloak.pipelines.stream.operator_side import operator_side
-from tracecloak.pipelines.stream import stuck
-from tracecloak.transforms.stream.standing import Standing
-
-stuck.check_stuck_after = lambda config: None
-stuck._GRACE_SECONDS = 0.5
-config = stream_config(Path(sys.argv[1]), metrics=sys.argv[1] + "/ward.prom", stuck_after="20m")
-config = config.model_copy(update={"stuck_after": 1})
-with operator_side(config, Standing(step=0), threading.Event()):
-    time.sleep(600)
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_hangs_ends_with_a_code_of_its_own(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", HUNG, str(tmp_path)], capture_output=True, text=True, timeout=120
-    )
-    assert ran.returncode == 10
-    assert "tracecloak: step 0 is due for longer than stuck_after" in ran.stderr
-    text = (tmp_path / "ward.prom").read_text()
-    assert 'tracecloak_release_last_exit_code{config="ward@1",dataset=""} 10.0' in text

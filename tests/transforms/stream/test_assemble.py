@@ -22,7 +22,6 @@ from tests.support.stream_runs import Sent
 from tests.support.streams import Keep
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.identities import Identities
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
@@ -186,12 +185,6 @@ def test_a_message_redelivered_before_the_closing_counts_once() -> None:
     assert seen == [(0, "c", ("A", "END"))]
 
 
-def test_an_event_without_an_id_is_known_by_its_time_and_activity() -> None:
-    again = Sent(1, "c", "A")
-    seen, _ = run([[again], [again, Sent(1, "c", "B"), Sent(2, "c", "A")], *ticking(0, 40)])
-    assert seen == [(1, "c", ("A", "B", "A"))]
-
-
 def test_a_message_redelivered_after_the_closing_does_not_open_the_case_again() -> None:
     first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
     happenings: list[Happening] = [[first, end], *ticking(0, 35)]
@@ -237,11 +230,6 @@ def test_no_early_or_late_firing_can_be_had() -> None:
     assert windowing.allowed_lateness == 0
 
 
-def test_a_drain_closes_every_open_case_once_in_its_own_step() -> None:
-    seen, _ = run([[Sent(1, "c", "A", "1"), Sent(1, "d", "A", "1"), Sent(9, "d", "B", "2")]])
-    assert sorted(seen) == [(1, "c", ("A",)), (2, "d", ("A", "B"))]
-
-
 def random_messages() -> list[Sent]:
     rng = np.random.default_rng(4)
     sent = []
@@ -266,15 +254,6 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> N
     shuffled = [sent[i] for i in rng.permutation(len(sent))]
     again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
     assert sorted(again) == expected
-
-
-def test_a_watermark_held_back_changes_no_step() -> None:
-    """One slow source holds all steps back; then they come in a burst, each with its own cases."""
-    sent = random_messages()
-    slow = [sent[i : i + 10] for i in range(60, len(sent), 10)]
-    seen, panes = run([sent[:60], *slow, *ticking(0, 120)], n_shards=2)
-    assert sorted(seen) == assembled(sent)
-    assert len({pane.window for pane in panes}) == len(panes)
 
 
 def test_merging_often_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,13 +434,6 @@ def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:
     assert at_once == live == [(1, "c", ("A",)), (4, "c", ("A",)), (7, "c", ("A",))]
 
 
-def test_a_case_that_never_ends_is_closed_by_its_lifetime() -> None:
-    rule = replace(RULE, max_trace_length=100)
-    sent = [Sent(second, "c", "A", f"e{second}") for second in range(1, 120, 2)]
-    seen, _ = run(in_time(sent, 120), rule=rule, n_shards=1)
-    assert [(step, len(trace)) for step, _, trace in seen] == [(6, 32)]  # closes at 1 + 60 + 3
-
-
 def test_a_case_of_two_individuals_is_one_of_each() -> None:
     layout = MessageFormat(replace(MAPPING, individual_id="person"))
     sent = [
@@ -501,21 +473,6 @@ def test_no_text_of_a_message_meets_the_state(monkeypatch: pytest.MonkeyPatch) -
     assert keyed_bytes(sent) == data != keyed_bytes(sent, "env:OTHER_KEY")
 
 
-def test_there_must_be_a_shard() -> None:
-    with pytest.raises(UsageError, match="n_shards"):
-        AssembleCases(RULE, KEY, HORIZON, n_shards=0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("period_us", 999), ("period_us", 1_500), ("release_delay_us", 0)]
-)
-def test_a_rule_finer_than_the_clocks_of_runners_is_refused(name: str, value: int) -> None:
-    rule = replace(RULE, period_us=value) if name == "period_us" else RULE
-    rule = replace(rule, release_delay_us=value) if name == "release_delay_us" else rule
-    with pytest.raises(UsageError, match=name):
-        AssembleCases(rule, KEY, HORIZON)
-
-
 def test_steps_begin_where_the_rule_says() -> None:
     """Step 0 begins at 7 seconds; what closes before it is of no step."""
     rule = replace(RULE, origin_us=7 * S)
@@ -525,32 +482,3 @@ def test_steps_begin_where_the_rule_says() -> None:
     steps = {"c4": 0, "c13": 0, "c14": 1}  # and c1 and c3 before
     assert {case: step for step, case, _ in seen} == steps
     assert [pane.window.end.micros for pane in panes] == [27 * S, 37 * S]
-
-
-@pytest.mark.parametrize(
-    ("cap", "counted"),
-    [
-        (CaseCap(1), {"c0", "d"}),
-        at_night(CaseCap(2), {"c0", "c1", "d"}),
-        (CaseCap(1, per_step=True), {"c0", "c1", "c2", "d"}),
-    ],
-)
-def test_so_many_cases_of_an_individual_come_out(cap: CaseCap, counted: set[str]) -> None:
-    layout = MessageFormat(ColumnMapping(timestamp_unit="us", individual_id="person"))
-    sent = [Sent(10 * i + 1, f"c{i}", "END", f"{i}", 0, "p") for i in range(3)]
-    sent += [Sent(11.5, "c1b", "END", "3", 0, "p"), Sent(12, "d", "END", "4", 0, "q")]
-    _, panes = run(in_time(sent, 60), layout=layout, by_individual=True, cap=cap)
-    n = sum(len(pane.counted) for pane in panes)
-    # Of two that close in one step either may be the one.
-    assert n == len(counted)
-    assert max(len(pane.counted) for pane in panes) <= 2
-
-
-def test_a_cap_without_individuals_is_refused() -> None:
-    with pytest.raises(UsageError, match="by_individual"):
-        AssembleCases(RULE, KEY, HORIZON, cap=CaseCap(1))
-
-
-def test_an_origin_finer_than_the_clocks_of_runners_is_refused() -> None:
-    with pytest.raises(UsageError, match="origin_us"):
-        AssembleCases(replace(RULE, origin_us=1_500), KEY, HORIZON)

@@ -20,7 +20,7 @@ from tests.support.releasing import counting_charges
 from tests.support.stream_runs import published, stream_config
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
-from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError, UsageError
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock, kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
@@ -283,49 +283,9 @@ def test_brokers_that_do_not_answer_tell_no_time(
 # --- The source -------------------------------------------------------------------------------
 
 
-def test_a_topic_that_is_gone_is_not_begun(cluster: Cluster) -> None:
-    cluster.partitions = {}
-    with pytest.raises(SourceChanged, match="'events' is not the log"):
-        KafkaSource(TOPIC, "g", clock_of(cluster), 5, {})
-
-
 def at(source: KafkaSource) -> dict[int, int]:
     """By partition the offset that is read next."""
     return {n: place.next for n, place in KnownLog.from_json(source.positions).places.items()}
-
-
-def test_a_partition_that_is_added_is_read_from_its_first_message_on(cluster: Cluster) -> None:
-    """Also where messages of it are gone: the reader says so."""
-    cluster.partitions = {0: 7}
-    source = KafkaSource(TOPIC, "g", clock_of(cluster), 5, {})
-    assert at(source) == {0: 7}
-    assert cluster.looked_back == [(TOPIC, 5)]
-    cluster.partitions = {0: 7, 1: 3}
-    cluster.now += 1
-    source.watermark_us()
-    assert at(source) == {0: 7, 1: 0}
-    again = KafkaSource(TOPIC, "g", clock_of(cluster), 0, {"0": 9})
-    assert at(again) == {0: 9, 1: 0}
-    assert len(cluster.looked_back) == 1  # an epoch that goes on has read what is deleted
-
-
-def test_partitions_are_looked_for_behind_each_moment_that_is_told(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a watermark that passes what is in a partition which nobody has found yet."""
-    source = KafkaSource(TOPIC, "g", clock_of(cluster), 0, {})
-    known = source.watermark_us()
-    cluster.now += 60
-
-    def away(_: FakeReader, __: int) -> LogNow:
-        raise RetryLater("nobody answers")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(FakeReader, "look", away)
-        for _ in range(2):
-            with pytest.raises(RetryLater, match="nobody answers"):
-                source.watermark_us()
-    assert source.watermark_us() == known + 60 * S
 
 
 @pytest.mark.parametrize("behind", [True, False])

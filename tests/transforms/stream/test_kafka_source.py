@@ -18,7 +18,6 @@ from tracecloak.schemas.errors import (
     MessagesLost,
     RetryLater,
     SourceChanged,
-    TracecloakError,
     UsageError,
 )
 from tracecloak.transforms.services import kafka_reader
@@ -84,12 +83,6 @@ def test_it_goes_on_behind_its_positions_in_every_partition(
     ]
     again.let_go(rest)
     assert topic.committed == {0: 3, 1: 1}
-
-
-def test_a_partition_that_is_gone_ends_the_epoch(topic: TopicDouble, clock: Clock) -> None:
-    topic.add(0, b"a")
-    with pytest.raises(TracecloakError, match=r"1 of its partitions are gone.*another epoch"):
-        source(clock, {"0": 1, "1": 5})
 
 
 def test_a_message_that_no_broker_stamped_stops_its_partition_alone(

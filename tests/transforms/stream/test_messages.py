@@ -337,12 +337,6 @@ def test_a_filter_holds_for_a_datum_too(column: str) -> None:
     assert rejects == []
 
 
-def test_no_message_is_no_event() -> None:
-    assert decoded([]) == ([], [])
-    individuals = MessageFormat(ColumnMapping(individual_id="who"))
-    assert decoded([], individuals) == ([], [])
-
-
 values = st.recursive(
     st.none()
     | st.booleans()
@@ -473,16 +467,6 @@ def test_only_one_kind_is_read_where_one_is_asked_for(
     rows, rejects = decoded(sent, MessageFormat(kind=kind))
     assert [row["publish_time"] for row in rows] == [kept]
     assert rejects == [(1 - kept, "message of the other kind than schema asks for")]
-
-
-@pytest.mark.parametrize(
-    ("kind", "reason"), [("json", "not a JSON object"), ("avro", "not an Avro datum of the schema")]
-)
-def test_what_is_of_no_kind_is_not_said_to_be_of_the_other(
-    kind: Literal["json", "avro"], reason: str
-) -> None:
-    _, rejects = decoded([Sent(b"{"), Sent(b"\xff")], MessageFormat(kind=kind))
-    assert rejects == [(0, reason), (1, reason)]
 
 
 def test_what_is_wrong_first_of_all_is_told_before_the_time() -> None:

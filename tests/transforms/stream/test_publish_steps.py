@@ -80,19 +80,6 @@ class Stage:
         return list(self._fn.publish(*state))
 
 
-def test_the_first_element_starts_the_ticker_at_step_0(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = product()
-    for number, element in enumerate((None, counted(made, "AB"))):
-        stage = Stage(made, monkeypatch, tmp_path / str(number))
-        stage.give(2, element)
-        assert stage.timer.value == Timestamp(100 + 10 + 4)
-        [first] = stage.fire()
-        assert first.step == 0
-        assert stage.timer.value == Timestamp(100 + 20 + 4)
-
-
 def test_steps_come_in_their_order_with_their_own_counts(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -198,17 +185,6 @@ def test_what_was_decided_is_published_again_whatever_the_clock_says(
     assert [release.to_json() for release in stages[1].fire()] == [first.to_json()]
 
 
-def test_what_waits_for_a_later_step_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = product()
-    stage = Stage(made, monkeypatch, tmp_path)
-    stage.give(1, counted(made, "AB"))
-    stage.give(3, counted(made, "AB"))
-    stage.fire()
-    assert sorted(step for step, _ in stage.waiting.values) == [1, 3]
-    stage.fire()
-    assert [step for step, _ in stage.waiting.values] == [3]
-
-
 @pytest.mark.parametrize(("view", "kept"), [("window", 0), ("total", 3)])
 def test_what_is_kept_is_bounded_and_gone_at_the_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, view: str, kept: int
@@ -241,29 +217,6 @@ def test_sums_are_of_the_steps_in_their_order(
         past.append(kept)
         [found] = stage.fire()
         assert found == expected
-
-
-def test_a_firing_that_is_tried_again_gives_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = product("total")
-    results = []
-    for repeated in (False, True):
-        stage = Stage(made, monkeypatch, tmp_path / str(repeated))
-        stage.give(0, counted(made, "AB", "A"))
-        stage.give(1, counted(made, "B"))
-        bytes_of = []
-        for _ in range(3):
-            before = list(stage.waiting.values), list(stage.past.values), stage.following.value
-            counts = stage.counts.value
-            [release] = stage.fire()
-            if repeated:  # the runner forgot it all and tries again
-                stage.waiting.values, stage.past.values = map(list, before[:2])
-                stage.following.value, stage.counts.value = before[2], counts
-                [release] = stage.fire()
-            bytes_of.append(release.to_json())
-        results.append(bytes_of)
-    assert results[0] == results[1]
 
 
 def test_counts_for_a_step_that_is_published_are_dropped_and_end_nothing(
@@ -344,22 +297,6 @@ def test_other_cases_with_the_same_counts_are_not_the_same(
     (tmp_path / "step-000001.decision").unlink()
     with pytest.raises(GuaranteeError, match="decided on other cases"):
         others.fire()
-
-
-def test_a_lost_state_and_the_same_counts_go_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made = product("total")
-    whole, first, again = (
-        Stage(made, monkeypatch, tmp_path / name) for name in ("whole", "cut off", "cut off")
-    )
-    for stage in (whole, first, again):
-        stage.give(0, counted(made, "AB", "A"))
-        stage.give(1, counted(made, "B"))
-    first.fire()
-    assert [s.fire()[0].to_json() for s in (whole,) * 4] == [
-        s.fire()[0].to_json() for s in (again,) * 4
-    ]
 
 
 def remove_all(folder: Path) -> None:

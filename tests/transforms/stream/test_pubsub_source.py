@@ -172,14 +172,6 @@ def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock:
     source.close()
 
 
-def test_a_pull_is_of_so_many_messages_at_most(service: Service, clock: Clock) -> None:
-    service.publish(*(b"%d" % i for i in range(1_700)))
-    source = reading(service.subscription, clock)
-    sizes = [len(source.pull(1_200, 5.0).messages) for _ in range(3)]
-    assert sizes == [1_200, 500, 0]
-    source.close()
-
-
 def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
     """Catches a first young pull, after the service was away, that passes over what gathered."""
     source = reading(service.subscription, clock)
@@ -241,31 +233,6 @@ def test_a_topic_gets_one_subscription_for_an_epoch(service: Service, clock: Clo
         reading(name, clock)
 
 
-def test_a_service_that_is_away_is_to_be_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracecloak.transforms.stream.pubsub_source._ASK_SECONDS", 1.0)
-    with PubSubDouble(empty_pull_seconds=0.0) as double:
-        monkeypatch.setenv(VARIABLE, double.address)
-        made = Service(double.address)
-        source = reading(made.subscription, Clock())
-        port = int(double.address.rpartition(":")[2])
-        made.close()
-    with pytest.raises(RetryLater, match="cannot be asked"):
-        source.pull(10, 1.0)
-    with pytest.raises(RetryLater, match="cannot be asked"):
-        reading(made.subscription, Clock())
-    with PubSubDouble(port, empty_pull_seconds=0.0):
-        end = time.monotonic() + 60
-        while True:
-            try:  # it has forgotten all: that is no reason to ask again
-                source.pull(10, 1.0)
-            except UsageError as error:
-                assert "cannot be read" in str(error)
-                break
-            except RetryLater:
-                assert time.monotonic() < end
-    source.close()
-
-
 # --- Which subscription it is -----------------------------------------------------------------
 
 
@@ -323,19 +290,6 @@ def test_another_subscription_of_the_name_is_not_read(
     source.close()
 
 
-def test_a_subscription_that_is_detached_since_the_last_look_is_named(
-    service: Service, clock: Clock
-) -> None:
-    source = reading(service.subscription, clock, positions={})
-    source.pull(1, 0.1)
-    detach(service)
-    with pytest.raises(SourceChanged, match="it is detached"):
-        source.pull(1, 0.1)
-    source.close()
-    with pytest.raises(UsageError, match="it is detached from its topic; name another"):
-        reading(service.subscription, clock)
-
-
 def test_an_earlier_state_adopts_the_subscription_and_its_labels_stay(
     service: Service, clock: Clock
 ) -> None:
@@ -389,18 +343,6 @@ def test_a_clock_that_is_wrong_holds_the_watermark_until_it_is_right(
     clock.ahead = 1.5
     pull_until(source, clock, clock.now + 2 * WAIT_SECONDS)
     assert known_us < source.watermark_us() <= clock.now * 1e6
-    source.close()
-
-
-def test_an_empty_subscription_is_read_up_to_what_the_service_told_before(
-    service: Service, clock: Clock
-) -> None:
-    """Whatever this machine's clock says: it may be 1.9 s ahead."""
-    clock.ahead = 1.9
-    source = reading(service.subscription, clock)
-    pull_until(source, clock, clock.now + 3 * WAIT_SECONDS)
-    began = clock.now - 12  # of the first of four pulls within the last 15 seconds
-    assert abs(source.watermark_us() - (began - 2) * 1e6) < 1_000
     source.close()
 
 

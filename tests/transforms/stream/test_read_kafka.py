@@ -182,14 +182,6 @@ def test_turns_give_every_message_once_and_the_watermark_follows(broker: Broker)
     assert broker.closed == 1
 
 
-def test_an_idle_partition_lets_a_turn_end_and_the_next_wait(broker: Broker) -> None:
-    turn = Turn(whole(), Timestamp(50)).of(reader_fn(), (3, 0))
-    assert turn.given == []
-    assert turn.watermark.current_watermark() == Timestamp(50)  # never back
-    assert turn.rest.start == 0
-    assert 1 < turn.delay_seconds < 2
-
-
 @pytest.mark.parametrize("until", [1, 2, 4])
 def test_a_cut_by_the_runner_loses_no_message_and_gives_none_twice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, until: int
@@ -207,13 +199,6 @@ def test_a_cut_by_the_runner_loses_no_message_and_gives_none_twice(
     assert first.watermark.current_watermark() == MIN_TIMESTAMP or until == 4
     second = Turn(residual).of(fn, (3, 0))
     assert offsets(second) == list(range(n_given, 4))
-
-
-def test_a_turn_that_has_not_begun_is_cut_before_its_first_message() -> None:
-    tracker = read_kafka._FromOffset().create_tracker(whole(7))
-    primary, residual = tracker.try_split(0)
-    assert (primary.start, primary.stop, residual.start) == (7, 7, 7)
-    tracker.check_done()
 
 
 def test_no_cut_is_made_where_no_offset_can_be_yet() -> None:

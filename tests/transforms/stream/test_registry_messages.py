@@ -9,7 +9,6 @@ import json
 import pickle
 import resource
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +40,7 @@ from tracecloak.schemas.streams.message_reasons import (
     UNKNOWN_SCHEMA,
 )
 from tracecloak.transforms.formats import registry_messages
-from tracecloak.transforms.formats.messages import MessageFormat, Operations
+from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
 from tracecloak.transforms.services import schema_registry
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
@@ -408,15 +407,6 @@ def test_a_registry_that_is_away_rejects_nothing(registry: RegistryDouble, statu
     assert len(decoded(sent, layout(registry))[0]) == 1
 
 
-def test_a_registry_where_nobody_listens_is_away(registry: RegistryDouble) -> None:
-    nobody = SchemaRegistry("http://127.0.0.1:9")
-    with pytest.raises(RetryLater, match="does not answer"):
-        nobody.check()
-    message_format = MessageFormat(kind=RegistrySchemas("avro", nobody))
-    with pytest.raises(RetryLater, match="does not answer"):
-        decoded([framed(1, b"\2c")], message_format)
-
-
 def test_a_registry_that_refuses_is_told_without_the_secret(
     registry: RegistryDouble, tmp_path: Any
 ) -> None:
@@ -470,27 +460,6 @@ def test_an_address_of_a_registry_is_one_and_holds_no_secret(url: str) -> None:
     with pytest.raises(UsageError, match="schema_registry") as caught:
         SchemaRegistry(url)
     assert "pw" not in str(caught.value)
-
-
-def test_a_feed_of_changes_has_its_events_within_objects(registry: RegistryDouble) -> None:
-    row = {"type": "record", "name": "Row", "fields": [
-        {"name": "case_id", "type": "long"}, {"name": "activity", "type": "string"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}]}  # fmt: skip
-    schema = {"type": "record", "name": "Envelope", "fields": [
-        {"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]},
-        {"name": "op", "type": "string"}]}  # fmt: skip
-    number = registry.add(schema)
-    after = {"case_id": 7, "activity": "A", "at": datetime(2026, 1, 1, tzinfo=UTC)}
-    changes = [("c", None, after), ("u", after, after), ("d", after, None), ("r", None, after)]
-    sent = [
-        datum(schema, number, {"op": op, "before": before, "after": now})
-        for op, before, now in changes
-    ]
-    columns = {f: f"after.{f}" for f in ("case_id", "activity")} | {"timestamp": "after.at"}
-    operations = Operations("op", ("c", "r"))
-    rows, rejects = decoded(sent, layout(registry, columns=columns, operations=operations))
-    assert [(row["case_id"], row["timestamp"]) for row in rows] == [("7", NEW_YEAR)] * 2
-    assert rejects == [(i, "operation that is no event") for i in (1, 2)]
 
 
 # --- Protobuf ----------------------------------------------------------------------------------

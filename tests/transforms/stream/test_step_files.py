@@ -88,13 +88,6 @@ def test_a_step_is_where_its_name_says_and_passes_on(tmp_path: Path) -> None:
     assert metadata["release_id"] == "ward@1"
 
 
-def test_the_same_release_again_changes_nothing(tmp_path: Path) -> None:
-    write(tmp_path, release())
-    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert write(tmp_path, release()) == [release()]
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == times
-
-
 def test_another_release_of_a_step_ends_the_stream_and_leaves_the_first(tmp_path: Path) -> None:
     write(tmp_path, release())
     before = contents(tmp_path)
@@ -150,12 +143,6 @@ def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:
     assert files_of(log(), ["xes"], MANIFEST)["/log.xes.gz"] == files[f"{place}/log.xes.gz"]
     with pytest.raises(GuaranteeError):
         write(tmp_path, log(6))
-
-
-def test_a_log_without_cases_is_a_log(tmp_path: Path) -> None:
-    write(tmp_path, log(0))
-    [path] = tmp_path.rglob("log.parquet")
-    assert pq.read_table(path).num_rows == 0
 
 
 @pytest.mark.parametrize("made", [release(), log(), log(0)], ids=["counts", "log", "no case"])

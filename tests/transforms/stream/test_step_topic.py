@@ -121,11 +121,6 @@ def test_data_that_contradict_their_attributes_are_an_error(data: bytes) -> None
         FirstOfEach().take(data, ATTRIBUTES)
 
 
-def test_a_topic_has_a_full_name() -> None:
-    with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got 'steps'"):
-        StepSink("steps")
-
-
 class TestOnAServer:
     """The sink, Beam's connector and a consumer; the server is the double."""
 
