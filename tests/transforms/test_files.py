@@ -118,13 +118,6 @@ def test_a_folder_is_its_files_less_those_that_are_hidden(lake: Path) -> None:
     assert below(lake, "_SUCCESS") == ["_SUCCESS"]
 
 
-def test_in_a_folder_with_a_hidden_name_nothing_is_hidden_for_that(tmp_path: Path) -> None:
-    (tmp_path / "_a" / ".b").mkdir(parents=True)
-    (tmp_path / "_a" / ".b" / "c.csv").write_bytes(b"x")
-    for pattern in ("", "*", "*.csv", "/"):
-        assert len(found(f"{tmp_path}/_a/.b/{pattern}")) == 1
-
-
 @pytest.mark.parametrize(
     ("pattern", "is_source"),
     [

@@ -28,7 +28,7 @@ from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs import object_reader, stores
 from tracecloak.transforms.inputs.object_reader import open_version
-from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 
@@ -269,8 +269,3 @@ def test_what_is_remembered_has_a_bound_and_the_last_used_stays(
         assert remembered.get(key) == bytes([key]) * n
         there = [remembered.get(other) for other in range(10)]
         assert sum(len(data) for data in there if data is not None) <= 100
-
-
-def test_files_of_this_machine_have_no_version(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"x")
-    assert match_files([str(tmp_path / "a.csv")]) == [SourceFile(0, str(tmp_path / "a.csv"), 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -169,13 +168,6 @@ def test_a_partition_can_be_case_activity_and_individual(tmp_path: Path, ending:
     )
     dated = events_of(source(f"{tmp_path}/lake", timestamp="day"))
     assert [row["timestamp"] - NOVEMBER for row in dated] == [0, 0, DAY, DAY]
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-def test_all_that_is_mapped_can_be_of_the_path(tmp_path: Path, ending: str) -> None:
-    """Catches records that are lost where nothing of the file itself is asked for."""
-    found = source(lake(tmp_path, ending), case_id="ward", activity="ward", timestamp="day")
-    assert len(events_of(found)) == 4
 
 
 def test_a_record_that_the_path_gives_no_case_is_malformed(tmp_path: Path) -> None:
@@ -420,21 +412,6 @@ def test_the_events_of_a_span_are_the_same_whatever_is_passed_over(
     assert rows_of(found) == rows_of(expected)
 
 
-@pytest.mark.parametrize("ending", WRITERS)
-def test_every_format_yields_the_events_of_the_span_alone(tmp_path: Path, ending: str) -> None:
-    found = source(lake(tmp_path, ending))
-    of_ten = replace(found, span_us=(NOVEMBER, NOVEMBER + 11 * HOUR))
-    assert [row["case_id"] for row in events_of(of_ten)] == ["c1"] * 3
-
-
-def test_a_malformed_record_stays_one_where_it_is_read(tmp_path: Path) -> None:
-    _csv(tmp_path / "a.csv", [*ROWS, ("c3", "A", "soon"), ("", "A", "2020-01-01")])
-    found = replace(source(f"{tmp_path}/a.csv"), span_us=(NOVEMBER, NOVEMBER + 11 * HOUR))
-    ((events, rejects),) = found.read(found.files[0])
-    assert events.num_rows == 1
-    assert rejects.column("record").to_pylist() == [2, 3]
-
-
 def test_a_file_outside_the_span_is_opened_for_its_footer_only(tmp_path: Path) -> None:
     data = parquet(pa.array(HOURS, pa.timestamp("us")))
     path = tmp_path / "p.parquet"
@@ -469,8 +446,3 @@ def test_fuzz() -> None:
         except InputSchemaError:
             outcomes["error"] += 1
     assert min(outcomes.values()) > 50
-
-
-def test_days_that_python_knows_are_the_days_of_the_tests() -> None:
-    """The control of the numbers above."""
-    assert datetime.datetime(2026, 11, 1, tzinfo=datetime.UTC).timestamp() * 10**6 == NOVEMBER

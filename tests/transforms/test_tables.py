@@ -165,13 +165,6 @@ def test_a_folder_without_a_table_is_read(folder: Path, beside: str, counted: Co
             assert match_files([place + pattern])
 
 
-def test_a_folder_that_is_merely_called_metadata_is_read(folder: Path, counted: Counted) -> None:
-    put(folder / "lake/metadata/log.csv")
-    for place in (f"{folder}/", "objects://"):
-        for pattern in ("lake/metadata", "lake/metadata/*.csv", "lake/metadata/log.csv", "lake/**"):
-            assert match_files([place + pattern])
-
-
 def test_files_are_listed_once_and_what_lies_above_is_not(folder: Path, counted: Counted) -> None:
     """However many folders there are: a lake is listed as often as one file."""
     for day in range(3, 60):

@@ -196,7 +196,7 @@ def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path:
     ]
     assert any(first[0] == second[0] for first, second in pairs)
     before = steps_of(config)
-    for first, second in pairs:
+    for first, second in pairs[:: len(pairs) // 12]:
         path.write_bytes(whole)
         aside = ("aside", 0)
         with sqlite3.connect(path) as rows:

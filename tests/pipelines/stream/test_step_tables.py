@@ -24,6 +24,7 @@ from tests.support.stream_runs import (
     run,
     stream_config,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta_append
@@ -32,6 +33,7 @@ from tracecloak.transforms.stream.topic_sinks import TableSink
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")
+KINDS = ("delta", "iceberg")
 
 
 def table_in(folder: Path, kind: str) -> str:
@@ -71,7 +73,7 @@ def in_files(config: StreamConfig) -> list[tuple[str, ...]]:
     return in_order(pa.concat_tables([pq.ParquetFile(path).read() for path in files]))
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if "variants" in n else []) for n in STREAMS]
 )
@@ -115,20 +117,26 @@ def die(folder: str, table: str, when: str, step: int) -> None:
         run_once(config, Path(folder), is_topic=True)
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        ("delta", (("after", 2),)),
+        *(at_night(kind, (("after", 0), ("before", 2), ("after", 4))) for kind in KINDS),
+    ],
+)
 def test_a_stream_that_is_killed_between_table_and_note_appends_a_step_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, kills: tuple[tuple[str, int], ...]
 ) -> None:
     use_catalogue(monkeypatch, tmp_path)
     table = table_in(tmp_path, kind)
     environment = {**os.environ, **iceberg_settings(tmp_path), "PYTHONPATH": str(ROOT)}
     module = "tests.pipelines.stream.test_step_tables"
     ends = []
-    for when, step in (("after", 0), ("before", 2), ("after", 2), ("after", 4), ("never", 0)):
+    for when, step in (*kills, ("never", 0)):
         code = f"from {module} import die; die({str(tmp_path)!r}, {table!r}, {when!r}, {step})"
         done = subprocess.run([sys.executable, "-c", code], env=environment, timeout=300)
         ends.append(done.returncode)
-    assert ends == [-9, -9, -9, -9, 0]
+    assert ends == [*[-9] * len(kills), 0]
     config = stream_config(tmp_path, horizon=5, output_table=table, **STREAMS["log"])
     assert in_order(rows_of(table)) == in_files(config)
     assert n_commits(table) == 5

@@ -13,7 +13,7 @@ from tests.transforms.publish.test_report import made_up
 from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts import indicators_part as part_module
-from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing, fitted
+from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing
 from tracecloak.transforms.charts.indicators_part import indicators_part
 from tracecloak.transforms.pages.page import PagePart
 from tracecloak.transforms.publish.report import report_html
@@ -196,17 +196,6 @@ def test_no_text_below_columns_lies_on_another() -> None:
     for (x, half), (next_x, next_half) in pairwise(spans):
         assert x + half <= next_x - next_half
     assert spans[-1][0] + spans[-1][1] <= panel.drawing.width
-
-
-def test_a_label_is_as_wide_as_there_is_room() -> None:
-    assert fitted("Admission", 20 * LETTER) == "Admission"
-    assert fitted("Admission to the ward", 10 * LETTER) == "Admission…"
-    assert fitted("入院手続き入院手続き", 10 * LETTER) == "入院手続…"
-
-
-def test_a_release_without_indicators_has_nothing_of_it() -> None:
-    text = report_html(made_up(), (), (), None).decode()
-    assert "<svg" not in text and 'id="indicators"' not in text and ".panels" not in text
 
 
 def test_none_came_out_and_the_page_is_there() -> None:

@@ -82,18 +82,6 @@ def test_rows_of_a_deletion_vector_are_not_read_and_the_others_keep_their_number
     assert [one - index[0] for one in index] == [one - numbers[0] for one in numbers]
 
 
-def test_a_malformed_record_that_is_deleted_is_not_there(tmp_path: Path) -> None:
-    from tracecloak.schemas.events.tally import TallyOfFile
-
-    rows = pa.concat_tables([ROWS, ROWS.slice(0, 1).set_column(2, "timestamp", [["never"]])])
-    write(tmp_path / "t", rows)
-    delete_by_vector(tmp_path / "t", 1, "parquet", [len(ROWS)])
-    read = source(f"delta:{tmp_path / 't'}")
-    tally = TallyOfFile(0)
-    assert not any(len(rejects) for _, rejects in read.read(read.files[0], tally))
-    assert tally.result().n_records == len(ROWS)
-
-
 def test_a_second_vector_replaces_the_first(tmp_path: Path) -> None:
     write(tmp_path / "t", ROWS)
     delete_by_vector(tmp_path / "t", 1, "parquet", [0])

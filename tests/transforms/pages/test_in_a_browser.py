@@ -209,20 +209,6 @@ def test_a_path_tells_its_numbers_and_whether_it_is_doubtful(opened: Open) -> No
     assert any(edge["doubtful"] for edge in data["edges"])
 
 
-def test_times_take_the_place_of_counts(opened: Open) -> None:
-    page = opened("log")
-    counts = page.locator("#map g.edge text").all_text_contents()
-    page.locator("#metric-time").click()
-    drawn(page)
-    assert page.locator("#metric-time").get_attribute("aria-pressed") == "true"
-    times = [text for text in page.locator("#map g.edge text").all_text_contents() if text.strip()]
-    assert times
-    assert all(re.search(r"second|minute|hour|day|month|year|at once", text) for text in times)
-    page.locator("#metric-count").click()
-    drawn(page)
-    assert page.locator("#map g.edge text").all_text_contents() == counts
-
-
 def test_a_release_and_its_log_are_shown_one_beside_the_other(opened: Open) -> None:
     page = opened("internal")
     data = json.loads(page.locator("#data").text_content())["map"]
@@ -389,12 +375,6 @@ def test_everybody_can_read_it(opened: Open, name: str, scheme: str) -> None:
         page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]}
     )
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == []
-
-
-def test_the_button_changes_light_to_dark(opened: Open) -> None:
-    page = opened("tree", color_scheme="light")
-    page.locator("#theme").click()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 24, 31)"
 
 
 @pytest.mark.parametrize(

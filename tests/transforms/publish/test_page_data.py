@@ -13,14 +13,12 @@ from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
-from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
 from tracecloak.transforms.publish import figures_data as map_module
-from tracecloak.transforms.publish import report
 from tracecloak.transforms.publish import times_data as times_module
 from tracecloak.transforms.publish import variants_data as variants_module
 from tracecloak.transforms.publish.figures_data import (
@@ -30,7 +28,6 @@ from tracecloak.transforms.publish.figures_data import (
     graph_of_variants,
     map_data,
     medians_of,
-    tree_data,
 )
 from tracecloak.transforms.publish.times_data import times_data
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
@@ -123,19 +120,6 @@ def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None
     assert (row["codes"], row["n_events"], row["count"]) == ([0, 1, 0], 6, 2)
 
 
-@pytest.mark.parametrize(("most", "is_said"), [(1, True), (2, False), (3, False)])
-def test_a_page_says_that_it_has_not_all_variants_where_it_has_not(
-    monkeypatch: pytest.MonkeyPatch, most: int, is_said: bool
-) -> None:
-    monkeypatch.setattr(variants_module, "MAX_VARIANTS", most)
-    traces = log(("AB", 0), ("AB", 0), ("B", 0))
-    variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
-    shown = report._Shown()
-    shown._show_variants(variants, None, has_kinds=False)
-    sentence = f" This page has the first {most}." if is_said else ""
-    assert shown.variants_told == f"The release has 2 of them, the most frequent first.{sentence}"
-
-
 def test_the_graph_of_variants_is_that_of_their_cases() -> None:
     variants = ReleasedVariants(
         pa.array(["A", "B"]), np.array([0, 2, 3]), np.array([0, 1, 0]), np.array([5, 2]), None, None
@@ -209,17 +193,6 @@ def test_medians_of_released_durations_lie_in_their_bin() -> None:
     found = medians_of(durations, graph)
     assert 60 <= found[0, 2] < 3600  # B has the code of the graph, which is another one
     assert found[2, 0] == 86400
-
-
-def test_a_tree_is_shown_by_its_nodes() -> None:
-    tree = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, None)
-    assert tree_data(tree) == [
-        {"parent": None, "kind": "sequence", "activity": None},
-        {"parent": 0, "kind": "activity", "activity": "a"},
-        {"parent": 0, "kind": "exclusive", "activity": None},
-        {"parent": 2, "kind": "activity", "activity": "b"},
-        {"parent": 2, "kind": "silent", "activity": None},
-    ]
 
 
 def test_a_folded_map_has_groups_for_nodes_and_says_what_is_in_each() -> None:

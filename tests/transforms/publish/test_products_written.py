@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, digests, individual_log, manifest, tracecloak
+from tests.support.releasing import csv_log, individual_log, manifest, tracecloak
 from tests.support.searching import files_with
 
 TEXT, INT = pa.string(), pa.int64()
@@ -117,21 +117,6 @@ def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Pat
     assert block["params"].items() <= said["params"].items() and "epsilon" in block["params"]
     assert block["guarantee"]["kind"] == "rigorous"
     assert block["randomness"]["exact"] is True
-
-
-def test_the_manifest_lists_every_file_with_its_digest(histogram: Path, graph: Path) -> None:
-    """Catches a file that nobody vouches for."""
-    for folder in (histogram, graph):
-        listed = {output["path"]: output["sha256"] for output in manifest(folder)["outputs"]}
-        assert listed == digests(folder)
-    assert {path.name for path in graph.iterdir()} == {
-        *("dfg.parquet", "dfg.json", "dfg.dot", "dfg.svg", "durations.parquet", "durations.json"),
-        *("figures.parquet", "figures.json"),
-        *("manifest.json", "statement.md", "report.html"),
-    }
-    assert {"variants.parquet", "variants.json", "log.xes.gz", "log.csv.gz", "log"} <= {
-        path.name for path in histogram.iterdir()
-    }
 
 
 def test_the_graph_is_a_flow_and_its_durations_add_up(graph: Path) -> None:

@@ -111,18 +111,6 @@ def test_a_release_is_the_same_page_again(tmp_path: Path, monkeypatch: pytest.Mo
     assert pages[0] == pages[1]
 
 
-def test_the_page_lists_every_other_file_and_how_to_open_it(tmp_path: Path) -> None:
-    flags = ("--method", "amun", "--guessing_advantage", 0.3)
-    folder = release(tmp_path, "r", *flags)
-    text = (folder / "report.html").read_text(encoding="utf-8")
-    for file in manifest(folder)["outputs"]:
-        if file["path"] != "report.html":
-            assert file["sha256"] in text
-            assert f'href="{file["path"]}"' in text
-    for tool in ("pandas", "polars", "DuckDB", "pm4py", "ProM"):
-        assert f"<h3>{tool}" in text
-
-
 def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> None:
     """Catches a case id, or a number of the input, that only the page would tell."""
     (tmp_path / "names.txt").write_text("A\nB\nC\n")
@@ -151,38 +139,10 @@ def test_guesses_stay_guesses_whatever_epsilon_is(epsilon: float) -> None:
     assert all(point["prior"] <= point["posterior"] <= 1 for point in curve)
 
 
-def test_references_stand_in_order_with_the_release_among_them() -> None:
-    for epsilon in (0.5, 3.0, 40.0):
-        guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
-        text = told(made_up(guarantee=guarantee))
-        table = text.split("Is an epsilon of")[1].split("</table>")[0]
-        values = [float(v) for v in re.findall(r'<td class="number">([\d.]+)</td>', table)]
-        assert values == sorted(values)
-        assert epsilon in values
-        assert table.count('class="own"') == 1
-
-
 def test_what_all_windows_cost_together_stands_below_the_headline() -> None:
     text = told(made_up(window={"sentence": "A case counts in one window <only>."}))
     box = text.split('id="promise-in-short"')[1].split('<h2 id="promise"')[0]
     assert box.index("73.2\u00a0%") < box.index("A case counts in one window &lt;only&gt;.")
-
-
-def test_many_deviations_are_folded() -> None:
-    blocks = [
-        {"what": f"count {i}", "scale": str(10 + i), "sensitivity": "2", "units": 1,
-         "is_per_clip": i == 0}
-        for i in range(13)
-    ]  # fmt: skip
-    part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0", "blocks": blocks,
-            "choices": [{"what": "clip", "epsilon": "0.1"}], "instead": []}  # fmt: skip
-    text = told(made_up(spends=(part,)))
-    folded = text.split("What was drawn with noise")[1].split("</details>")[0]
-    table, details = folded.split('<details class="printed">')
-    assert "one Gaussian mechanism, with choices" in table and "count 12" not in table
-    assert "13 standard deviations" in details and "clip 0.1" in details
-    rows = re.findall(r'<td class="number">([^<]+)</td><td class="number">([^<]+)</td>', details)
-    assert (rows[0], rows[12]) == (("10 times the clip", "5"), ("22", "11"))
 
 
 def test_a_release_without_epsilon_shows_no_guesses() -> None:

@@ -30,7 +30,6 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import (
@@ -154,7 +153,6 @@ WHY = "Why it holds"
 PROOFS = "docs/explanation/proofs.md"
 ALWAYS = ["What was released", "What is protected, and against whom", "What is not covered"]
 NOISE = "How the noise was made"
-BARS = "How to read error bars"
 
 
 @pytest.mark.parametrize(
@@ -177,25 +175,6 @@ def test_every_section_is_there_once(manifest, others):
     assert sorted(titles[1:]) == sorted(ALWAYS + others)
     assert all(sections(text)[title] for title in titles)
     assert not sections(text)[""]  # nothing stands above the title
-
-
-def test_what_came_out_is_said_if_it_is_known():
-    def said(manifest):
-        return " ".join(sections(publishable_statement(manifest))["What was released"])
-
-    assert "came out" not in said(MANIFEST)
-    whole = replace(MANIFEST, came_out=Yield(n_cases=5, n_activities=0, n_edges=1))
-    assert "By its own numbers: 5 cases, 0 named activities, 1 edge came out." in said(whole)
-    assert "Nothing of it is of use" in said(whole)
-
-
-def test_what_was_released_and_with_which_parameters():
-    said = " ".join(sections(publishable_statement(MANIFEST))["What was released"])
-    assert "The method is private-dfg." in said
-    assert "Of the log, it sums up activities of events; it leaves out whole cases." in said
-    assert "epsilon = 1; vocabulary = 2 public activity names; share = 0.000001." in said
-    assert "l2_clip" not in said
-    assert "register" not in said
 
 
 @pytest.mark.parametrize(
@@ -225,35 +204,6 @@ def test_a_vocabulary_is_counted_and_not_quoted():
         assert "admit" not in text
 
 
-def test_what_the_guarantee_does_not_cover_is_all_there():
-    manifest = replace(MANIFEST, guarantee=replace(RIGOROUS, not_covered=("One.", "Two.")))
-    assert sections(publishable_statement(manifest))["What is not covered"][:2] == ["One.", "Two."]
-
-
-@pytest.mark.parametrize(
-    ("change", "present", "absent"),
-    [
-        ({"exact_noise": True}, "from exact samplers", "floating-point"),
-        ({"exact_noise": False}, "floating-point", "from exact samplers"),
-    ],
-)
-def test_how_the_noise_was_made(change, present, absent):
-    said = " ".join(
-        sections(publishable_statement(replace(MANIFEST, **change)))["How the noise was made"]
-    )
-    assert present in said
-    assert absent not in said
-    assert "Whoever has the key can subtract the noise" in said
-
-
-def test_error_bars_are_explained_where_there_are_some():
-    assert BARS not in sections(publishable_statement(MANIFEST))
-    (said,) = sections(publishable_statement(MANIFEST, has_error_bars=True))[BARS]
-    assert "within the limits on what one case may count, lies between them" in said
-    (of_paper,) = sections(publishable_statement(OF_PAPER, has_error_bars=True))[BARS]
-    assert "what was counted on the input lies between them" in of_paper
-
-
 def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
     """Of 600 variants with 12 cases each, those that reach a threshold of 15 are noise's choice."""
     [told] = sections(publishable_statement(MANIFEST, True))["How to read error bars"]
@@ -271,55 +221,9 @@ def test_fewer_numbers_near_a_threshold_are_said_to_lie_in_their_interval():
     assert within < 0.75 * len(rows)  # 0.63: noise of 3 and more, of which 3 is within
 
 
-def test_error_bars_are_said_to_be_of_the_cases_as_they_were_cut():
-    """Where cases are cut at their median length, half of the intervals miss the uncut log."""
-    length = {"what": "length", "scale": "3", "sensitivity": "1", "units": 1, "is_per_clip": False}
-    part = {"what": "all", "mechanism": "joint", "epsilon": "1", "delta": "0"}
-    part |= {"blocks": [length], "choices": [], "instead": []}
-    whole = replace(MANIFEST, params={}, spends=())
-    for change, words in (
-        ({"params": {"max_trace_length": 13}}, "Cases were cut after event 13 before"),
-        ({"spends": (part,)}, "Cases were cut at the length that was chosen with noise before"),
-    ):
-        said = publishable_statement(replace(whole, **change), has_error_bars=True)
-        assert words in sections(said)[BARS][0]
-        assert "the numbers of whole cases can lie outside" in sections(said)[BARS][0]
-    (said,) = sections(publishable_statement(whole, has_error_bars=True))[BARS]
-    assert "were cut" not in said
-
-
 def test_nothing_is_said_of_noise_and_keys_where_nothing_rests_on_them():
     text = publishable_statement(CHECKED)
     assert re.search(r"noise|random|\bkey\b|AES", text) is None
-
-
-def test_names_of_parameters_have_no_backslashes():
-    params = {"max_trace_length": 4, "_edge": 1, "edge_": 2, "a__b": 3}
-    text = publishable_statement(replace(MANIFEST, params=params))
-    assert "max_trace_length = 4; \\_edge = 1; edge\\_ = 2; a\\_\\_b = 3." in text
-    assert "max_trace_length = 4; _edge = 1; edge_ = 2; a__b = 3." in " ".join(paragraphs(text))
-
-
-def test_the_page_is_the_same_whatever_the_runner():
-    elsewhere = replace(MANIFEST, unsafe_barrier=not MANIFEST.unsafe_barrier, beam_version=None)
-    assert publishable_statement(elsewhere) == publishable_statement(MANIFEST)
-
-
-@pytest.mark.parametrize(
-    ("unit", "words"),
-    [
-        ("case", ["for one case.", "Was this case in the input at all?"]),
-        (
-            "individual",
-            ["for all cases of one individual.", "Was this person in the input at all?"],
-        ),
-        ("event", ["for one event.", "Was this event in the input at all?"]),
-    ],
-)
-def test_the_unit_is_named_with_epsilon_and_in_the_question(unit, words):
-    text = publishable_statement(replace(MANIFEST, guarantee=replace(RIGOROUS, unit=unit)))
-    assert words[0] in plain(block_of_epsilon(text))
-    assert words[1] in text
 
 
 def test_delta_is_said_to_come_on_top_and_not_to_be_the_chance_that_epsilon_fails():
@@ -335,21 +239,6 @@ def test_delta_is_said_to_come_on_top_and_not_to_be_the_chance_that_epsilon_fail
     assert "Delta comes on top" in page
     exact = publishable_statement(with_numbers(1.0, 0.0))
     assert "this holds without exception" in exact and "comes on top" not in exact
-
-
-def test_only_repetitions_of_this_release_are_said_to_have_its_noise():
-    text = " ".join(paragraphs(publishable_statement(MANIFEST)))
-    assert "This release, made again on the same input, has the same noise" in text
-    assert "other releases have noise of their own" in text
-
-
-def test_the_parts_of_the_budget_and_their_sum():
-    rows = table(sections(publishable_statement(MANIFEST))["Parts of the budget"], 4, "Part")
-    assert rows[1:] == [
-        ["clip", "noise or a choice with this epsilon", "0.05", "0"],
-        ["edges", "discrete Gaussian noise", "0.95", "0.000001"],
-        ["Sum of the parts", "", "1", "0.000001"],
-    ]
 
 
 # --- the three kinds of promise -------------------------------------------------------------------
@@ -369,22 +258,6 @@ def is_bold(token: Token) -> bool:
     return kinds[0] == "strong_open" and kinds[-1] == "strong_close"
 
 
-def test_a_rigorous_promise_begins_with_what_a_guess_can_rise_to():
-    text = publishable_statement(MANIFEST)
-    assert plain(headline(text)) == (
-        "Suppose that somebody knows every case but one, and wants to know whether that one is in "
-        "the data. If they believed it with 50 % before, this release can raise that to 73.2 % at "
-        "most."
-    )
-    assert is_bold(headline(text))
-    block = block_of_epsilon(text)
-    assert plain(block) == (
-        "This release keeps differential privacy with epsilon = 1 and delta = 0.000001 for one "
-        "case."
-    )
-    assert not is_bold(block)
-
-
 def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold():
     text = publishable_statement(OF_PAPER)
     assert plain(block_of_epsilon(text)).startswith("No finite epsilon holds for this release")
@@ -396,17 +269,6 @@ def test_a_published_method_without_a_finite_epsilon_says_so_first_and_in_bold()
     assert "No bound on what an attacker can learn of one of them follows." in text
     assert "keeps" not in " ".join(sections(text)["What is protected, and against whom"])
     assert "%" not in text.replace("95 %", "")
-
-
-def test_a_published_method_with_a_finite_epsilon_shows_it_beside_the_claim():
-    guarantee = replace(PUBLISHED, epsilon=26.0, delta=None)
-    text = publishable_statement(replace(OF_PAPER, guarantee=guarantee))
-    assert is_bold(headline(text)) and is_bold(block_of_epsilon(text))
-    assert "epsilon = 26 and delta = 0 for one case, which is not what was published" in plain(
-        block_of_epsilon(text)
-    )
-    assert "An advantage of 0.3." in sections(text)["What was published, and what holds"][0]
-    assert "What an attacker can learn at most" in sections(text)
 
 
 def test_a_syntactic_property_is_no_differential_privacy():
@@ -517,21 +379,6 @@ def test_nothing_is_bounded_where_the_delta_of_replacing_reaches_one():
     )
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "said"),
-    [
-        # e = 2.71828…, e^20 = 485165195.4…, e^0.1 = 1.10517…
-        (1.0, 1e-6, ["factor 2.719 (e", "Delta = 0.000001 (at most 1 in 1,000,000) means"]),
-        (20.0, 0.0, ["factor 485,200,000 (e", "Delta = 0 means: this holds without exception."]),
-        (0.1, 3e-7, ["factor 1.106 (e", "Delta = 0.0000003 (at most 1 in 3,333,333)"]),
-        (1000.0, 0.0, ["factor e^1000 (e"]),
-    ],
-)
-def test_epsilon_and_delta_in_words(epsilon, delta, said):
-    text = publishable_statement(with_numbers(epsilon, delta))
-    assert all(words in text for words in said)
-
-
 def test_an_epsilon_that_bounds_nothing_or_everything_is_refused():
     for epsilon in (0.0, 1e7):
         with pytest.raises(UsageError, match="epsilon"):
@@ -602,33 +449,6 @@ def test_the_publishable_page_depends_on_nothing_that_tells_runs_apart():
     assert publishable_statement(replace(MANIFEST, release_id="b")) != publishable_statement(
         MANIFEST
     )
-
-
-def test_the_internal_page_says_what_is_missing():
-    known = sections(internal_statement(MANIFEST, FACTS))
-    rows = dict(table(known["Account"], 2, "Account"))
-    assert rows == {
-        "Account": "claims/2026",
-        "Ledger": "postgresql+psycopg://pipeline@ledger.example/budget",
-        "Spent with this release": "3.25",
-        "Cap": "10",
-        "Runner": "FlinkRunner",
-        "Configuration digest": "c0f1" * 8,
-        "Key fingerprint": "f19e" * 4,
-        "Malformed records": "/lake/_internal/run_id=2026-01.a",
-        "Watch out": "many of the first records follow within a second",
-    }
-    assert known["Inputs"] == list(FACTS.inputs)
-    bare = replace(FACTS, spent_after=None, cap=None, dead_letter=None, inputs=())
-    rows = dict(
-        table(sections(text := internal_statement(MANIFEST, bare))["Account"], 2, "Account")
-    )
-    assert rows["Spent with this release"] == "not known"
-    assert rows["Cap"] == rows["Malformed records"] == "none"
-    assert sections(text)["Inputs"] == ["none"]
-    many = replace(FACTS, inputs=tuple(f"part-{i}.csv" for i in range(25)))
-    inputs = sections(internal_statement(MANIFEST, many))["Inputs"]
-    assert inputs == [*(f"part-{i}.csv" for i in range(20)), "and 5 more"]
 
 
 @pytest.mark.parametrize(
@@ -823,18 +643,6 @@ def test_every_method_fits_a_page(name, number):
     assert sum(Fraction(row[2]) for row in rows[: len(shown)]) == Fraction(
         str(manifest.guarantee.epsilon or 0)
     )
-
-
-def test_long_parameters_and_many_inputs_still_fit_a_page():
-    params = {f"parameter_{i}": "x" * 500 for i in range(12)}
-    text = publishable_statement(replace(MANIFEST, params={**params, "vocabulary": ["a"] * 5000}))
-    assert n_lines(text) <= PAGE_LINES
-    facts = replace(
-        FACTS,
-        inputs=tuple(f"/lake/claims/part-{i}.parquet" for i in range(1000)),
-        configuration={f"key_{i}": "value" for i in range(25)},
-    )
-    assert n_lines(internal_statement(MANIFEST, facts)) <= PAGE_LINES
 
 
 # What is left out, as expressions whose time is quadratic in the length of a text.
