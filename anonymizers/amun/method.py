@@ -21,7 +21,6 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal
 
@@ -50,7 +49,7 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import RangeOfStarts
+from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.ranks import CaseRanks
@@ -200,16 +199,16 @@ class Amun(contract.Anonymizer):
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
-        if round_name == "dafsa":
-            return {"variants": _Variants(), "starts": RangeOfStarts()}
-        if round_name == "prior-knowledge":
-            return {"times": _Times(params)}
-        if round_name == "sampling":
-            counted_variants = {"variants": _Variants(params)} if params.mode == "filtering" else {}
-            return {**counted_variants, "times": _Times(params)}
-        if round_name == "selection":
-            return {"ranks": _Ranks(params)}
-        return {"starts": _NoisedStarts(params)}
+        given = (params,)
+        variants = {"variants": Counted(VariantHistogram, _variants, given)}
+        times = {"times": Counted(DurationTable, _times, given)}
+        return {
+            "dafsa": {**variants, "starts": RANGE_OF_STARTS},
+            "prior-knowledge": times,
+            "sampling": {**(variants if params.mode == "filtering" else {}), **times},
+            "selection": {"ranks": Counted(CaseRanks, _ranks, given)},
+            "compression": {"starts": Counted(StartRange, _noised_starts, given)},
+        }[round_name]
 
     def decide(
         self,
@@ -392,66 +391,32 @@ def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int
 # --- What one batch contributes ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Variants:
+def _variants(batch: Batch, params: AmunParams) -> VariantHistogram:
     """Variants of all cases, or of those that the filter leaves."""
-
-    params: AmunParams | None = None
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        if self.params is not None:
-            traces = kept_cases(traces, decisions, self.params)
-        return VariantHistogram.from_traces(traces)
+    return VariantHistogram.from_traces(kept_cases(batch.traces, batch.decisions, params))
 
 
-@dataclass(frozen=True)
-class _Times:
+def _times(batch: Batch, params: AmunParams) -> DurationTable:
     """Relative times per transition and days of the starts, of the cases that the filter leaves."""
-
-    params: AmunParams
-    kind: ClassVar[type[DurationTable]] = DurationTable
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> DurationTable:
-        traces = kept_cases(traces, decisions, self.params)
-        _, group, ticks = ticks_of(traces, decisions, self.params)
-        return DurationTable.from_events(group, ticks)
+    traces = kept_cases(batch.traces, batch.decisions, params)
+    _, group, ticks = ticks_of(traces, batch.decisions, params)
+    return DurationTable.from_events(group, ticks)
 
 
-@dataclass(frozen=True)
-class _Ranks:
+def _ranks(batch: Batch, params: AmunParams) -> CaseRanks:
     """Keyed identities of the cases of the variants that gain or lose."""
-
-    params: AmunParams
-    kind: ClassVar[type[CaseRanks]] = CaseRanks
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseRanks:
-        traces = kept_cases(traces, decisions, self.params)
-        variant, _ = decisions["dafsa"].dafsa.annotate(traces)
-        sampling: SamplingDecision = decisions["sampling"]
-        moved = (sampling.gains + sampling.losses)[variant] > 0
-        chosen = traces.case_ids.filter(pa.array(moved))
-        return CaseRanks.of(variant[moved], randomness.identify("case", chosen))
+    traces = kept_cases(batch.traces, batch.decisions, params)
+    variant, _ = batch.decisions["dafsa"].dafsa.annotate(traces)
+    sampling: SamplingDecision = batch.decisions["sampling"]
+    moved = (sampling.gains + sampling.losses)[variant] > 0
+    chosen = traces.case_ids.filter(pa.array(moved))
+    return CaseRanks.of(variant[moved], batch.randomness.identify("case", chosen))
 
 
-@dataclass(frozen=True)
-class _NoisedStarts:
+def _noised_starts(batch: Batch, params: AmunParams) -> StartRange:
     """Range of the starts of the released cases after noise, or of their noise; uncompressed."""
-
-    params: AmunParams
-    kind: ClassVar[type[StartRange]] = StartRange
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> StartRange:
-        released = Released.of(traces, decisions, self.params, randomness)
-        noise = released.start_noise(decisions, self.params, randomness)
-        if self.params.choices.compression == "shifts":
-            return StartRange.of(noise)
-        return StartRange.of(released.traces.starts + noise)
+    released = Released.of(batch.traces, batch.decisions, params, batch.randomness)
+    noise = released.start_noise(batch.decisions, params, batch.randomness)
+    if params.choices.compression == "shifts":
+        return StartRange.of(noise)
+    return StartRange.of(released.traces.starts + noise)

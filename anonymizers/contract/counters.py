@@ -1,16 +1,54 @@
-"""Counters that several methods have alike: what they count does not depend on any decision."""
+"""How a function becomes a counter, and the counters that several methods have alike."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch is counted by.
+
+    Attributes:
+        traces: Complete cases, within the public caps.
+        decisions: What was decided before.
+        randomness: What may be drawn from where a count samples.
+    """
+
+    traces: TraceBatch
+    decisions: contract.Decisions
+    randomness: Randomness
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The counter that calls a function on each batch.
+
+    Attributes:
+        kind: The type that the function returns.
+        function: Of a module, so that it pickles: of a `Batch`, and of what is given.
+        given: Further arguments, which hold no data.
+    """
+
+    kind: type[Mergeable]
+    function: Callable[..., Mergeable]
+    given: tuple[Any, ...] = ()
+
+    def count(
+        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
+    ) -> Mergeable:
+        """Counts a batch."""
+        return self.function(Batch(traces, decisions, randomness), *self.given)
 
 
 @dataclass(frozen=True)
@@ -44,14 +82,9 @@ def variants_and_names() -> dict[str, contract.Counter]:
     return {"variants": CountVariants(), "names": CollectNames()}
 
 
-@dataclass(frozen=True)
-class RangeOfStarts:
-    """The earliest and the latest start of a case."""
+def _range_of_starts(batch: Batch) -> StartRange:
+    return StartRange.of(batch.traces.starts)
 
-    kind: ClassVar[type[StartRange]] = StartRange
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> StartRange:
-        """Returns the range of a batch."""
-        return StartRange.of(traces.starts)
+RANGE_OF_STARTS = Counted(StartRange, _range_of_starts)
+"""The earliest and the latest start of a case."""

@@ -34,15 +34,15 @@ from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.graphs.noisy_graph import shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import VariantsWithin, known_vocabulary
-from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
+from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN, known_vocabulary
+from tracecloak.anonymizers.rigorous.bought_length import LENGTHS_OF_CASES
 from tracecloak.anonymizers.rigorous.budget import UNITS, Choice, Instead, Means, Need, least_cases
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
-    NormsOfCases,
     choose_clip,
     norm_grid,
+    norms_of_cases,
     ranks_need,
 )
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -227,9 +227,9 @@ def clips_part(params: Any) -> Part:
     Args:
         params: `PrivateDfgParams`, which lead here and so are not imported.
     """
-    counters: dict[str, contract.Counter] = {"edges": NormsOfCases(None)}
+    counters: dict[str, contract.Counter] = {"edges": norms_of_cases(None)}
     if params.durations:
-        counters["durations"] = NormsOfCases(params.n_duration_bins)
+        counters["durations"] = norms_of_cases(params.n_duration_bins)
 
     def chosen(name: str, given: Given) -> int:
         n_names = len(known_vocabulary(params.words, given.decisions))
@@ -256,7 +256,7 @@ def clips_part(params: Any) -> Part:
         for name in counters
     )
     if params.may_choose:
-        counters |= {"variants": VariantsWithin(), "lengths": LengthsOfCases()}
+        counters |= {"variants": VARIANTS_WITHIN, "lengths": LENGTHS_OF_CASES}
         blocks = tuple(params.shares)
         largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)
         needs = (

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import ACTIVITY, PAIR, Group, Timed
 from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_name, bound_name
@@ -24,7 +25,7 @@ from tracecloak.anonymizers.indicators.summands import numbers_counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     NAME_UNITS,
-    ActivitiesOfCases,
+    activities_of_cases,
     changed_names,
     choose_vocabulary,
     likely_names,
@@ -105,7 +106,7 @@ class LongestTimeDecision(contract.Decision):
 
 @dataclass(frozen=True)
 class LabelsOfCases:
-    """The weights of cases by label, see `ActivitiesOfCases`.
+    """The weights of cases by label, see `activities_of_cases`.
 
     Attributes:
         by: What the labels are of.
@@ -121,7 +122,7 @@ class LabelsOfCases:
     ) -> ActivityCounts:
         """Counts a batch."""
         labelled = labelled_by(traces, self.by)
-        return ActivitiesOfCases(self.max_labels).count(labelled, decisions, randomness)
+        return activities_of_cases(Batch(labelled, decisions, randomness), self.max_labels)
 
 
 def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:

@@ -12,7 +12,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.sums import noisy_sums
-from tracecloak.anonymizers.rigorous.bought_length import LengthsOfCases
+from tracecloak.anonymizers.rigorous.bought_length import LENGTHS_OF_CASES
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.params import RigorousParams
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -38,4 +38,4 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
         return max(round(float(number[0])), 0)
 
     needs = (Sums("sizes", share, changed),)
-    return Part("sizes", needs, sentence, decide, {"lengths": LengthsOfCases()}, round_name)
+    return Part("sizes", needs, sentence, decide, {"lengths": LENGTHS_OF_CASES}, round_name)

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import CountVariants
+from tracecloak.anonymizers.contract.counters import Batch, Counted, CountVariants
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.pretsa.durations import draw_durations
@@ -220,8 +220,8 @@ class _Sanitised(contract.Anonymizer):
         if round_name == "variants":
             return {"variants": CountVariants()}
         if round_name == "merging":
-            return {"durations": _Durations(params.duration_attribute)}
-        return {"ranks": _Ranks()}
+            return {"durations": Counted(DurationTable, _durations, (params.duration_attribute,))}
+        return {"ranks": Counted(CaseRanks, _ranks)}
 
     def decide(
         self,
@@ -382,36 +382,22 @@ def _distance(
 # --- What one batch contributes ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Durations:
+def _durations(batch: Batch, attribute: Attribute | None) -> DurationTable:
     """Microseconds since the predecessor or bins of an attribute, by position in the variants."""
-
-    attribute: Attribute | None
-    kind: ClassVar[type[DurationTable]] = DurationTable
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> DurationTable:
-        variants: VariantHistogram = decisions["variants"].variants
-        begins = variants.offsets[variants.find(traces)]
-        positions = ranges(begins, traces.lengths)
-        if self.attribute is None:
-            return DurationTable.from_events(positions, traces.durations)
-        if self.attribute.name not in traces.attributes:
-            return DurationTable.merge(())
-        bins = self.attribute.cells(traces.attributes[self.attribute.name])
-        has_one = bins > 0
-        return DurationTable.from_events(positions[has_one], bins[has_one])
+    traces, variants = batch.traces, batch.decisions["variants"].variants
+    begins = variants.offsets[variants.find(traces)]
+    positions = ranges(begins, traces.lengths)
+    if attribute is None:
+        return DurationTable.from_events(positions, traces.durations)
+    if attribute.name not in traces.attributes:
+        return DurationTable.merge(())
+    bins = attribute.cells(traces.attributes[attribute.name])
+    has_one = bins > 0
+    return DurationTable.from_events(positions[has_one], bins[has_one])
 
 
-@dataclass(frozen=True)
-class _Ranks:
+def _ranks(batch: Batch) -> CaseRanks:
     """Keyed identities of all cases by the variant that they get."""
-
-    kind: ClassVar[type[CaseRanks]] = CaseRanks
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseRanks:
-        goal = decisions["merging"].target[decisions["variants"].variants.find(traces)]
-        return CaseRanks.of(goal, randomness.identify("case", traces.case_ids))
+    variants: VariantHistogram = batch.decisions["variants"].variants
+    goal = batch.decisions["merging"].target[variants.find(batch.traces)]
+    return CaseRanks.of(goal, batch.randomness.identify("case", batch.traces.case_ids))

@@ -21,7 +21,6 @@ attributes are declared, not read from the log.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -31,7 +30,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import RangeOfStarts
+from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.pripel.enrichment import (
@@ -215,12 +214,12 @@ class Pripel(contract.Anonymizer):
         """Returns the counters of a round."""
         if round_name == VARIANTS:
             asked = _QUERIES[params.query].requires("variants", params.of_query)
-            return {**asked, "starts": RangeOfStarts()}
+            return {**asked, "starts": RANGE_OF_STARTS}
         of_events = (a for a in params.declared if not a.is_of_case)
         return {
-            "ranks": _Ranks(),
-            "durations": _Durations(),
-            **{f"attribute {a.name}": _Values(a) for a in of_events},
+            "ranks": Counted(CaseRanks, _ranks),
+            "durations": Counted(DurationTable, _durations),
+            **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in of_events},
         }
 
     def decide(
@@ -311,48 +310,28 @@ def _matched(
 # --- What one batch contributes ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Ranks:
+def _ranks(batch: Batch) -> CaseRanks:
     """Keyed identities of the cases of the variants that are matched."""
-
-    kind: ClassVar[type[CaseRanks]] = CaseRanks
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseRanks:
-        query: QueryDecision = decisions[VARIANTS]
-        variant = query.matched.find(traces)
-        used = np.flatnonzero(variant >= 0)
-        identities = randomness.identify("case", traces.case_ids.take(used))
-        return CaseRanks.of(variant[used], identities)
+    query: QueryDecision = batch.decisions[VARIANTS]
+    variant = query.matched.find(batch.traces)
+    used = np.flatnonzero(variant >= 0)
+    identities = batch.randomness.identify("case", batch.traces.case_ids.take(used))
+    return CaseRanks.of(variant[used], identities)
 
 
-@dataclass(frozen=True)
-class _Durations:
+def _durations(batch: Batch) -> DurationTable:
     """Times between events by pair of activities, in microseconds."""
-
-    kind: ClassVar[type[DurationTable]] = DurationTable
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> DurationTable:
-        later = np.flatnonzero(~traces.is_first)
-        before, after = traces.activities[later - 1], traces.activities[later]
-        pairs = pair_groups(before, after, len(traces.vocabulary))
-        return DurationTable.from_events(pairs, traces.durations[later])
+    traces = batch.traces
+    later = np.flatnonzero(~traces.is_first)
+    before, after = traces.activities[later - 1], traces.activities[later]
+    pairs = pair_groups(before, after, len(traces.vocabulary))
+    return DurationTable.from_events(pairs, traces.durations[later])
 
 
-@dataclass(frozen=True)
-class _Values:
+def _values(batch: Batch, attribute: Attribute) -> DurationTable:
     """Cells of an attribute of events by activity."""
-
-    attribute: Attribute
-    kind: ClassVar[type[DurationTable]] = DurationTable
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> DurationTable:
-        cells = np.zeros(traces.n_events, np.int64)
-        if self.attribute.name in traces.attributes:
-            cells = self.attribute.cells(traces.attributes[self.attribute.name])
-        return DurationTable.from_events(traces.activities, cells)
+    traces = batch.traces
+    cells = np.zeros(traces.n_events, np.int64)
+    if attribute.name in traces.attributes:
+        cells = attribute.cells(traces.attributes[attribute.name])
+    return DurationTable.from_events(traces.activities, cells)

@@ -36,7 +36,7 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_directly_follows
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.counters import CollectNames
+from tracecloak.anonymizers.contract.counters import Batch, CollectNames, Counted
 from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
@@ -48,7 +48,6 @@ from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.guarantee import Guarantee, at_most
@@ -206,17 +205,13 @@ class PairQueryParams(NamesParams):
         return f"{what} of scale {self.scale[0] / self.scale[1]:.4g}"
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Occurrences of directly-follows pairs."""
+def _pairs(batch: Batch) -> DirectlyFollows:
+    return DirectlyFollows.from_traces(batch.traces)
 
-    kind: ClassVar[type[DirectlyFollows]] = DirectlyFollows
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> DirectlyFollows:
-        """Counts a batch."""
-        return DirectlyFollows.from_traces(traces)
+def pairs_and_names() -> dict[str, contract.Counter]:
+    """Returns the counters: occurrences of directly-follows pairs, and the names."""
+    return {"pairs": Counted(DirectlyFollows, _pairs), "names": CollectNames()}
 
 
 @dataclass(frozen=True)
@@ -435,7 +430,7 @@ class LaplaceDfg(PairQueryMethod):
             words = pairs.vocabulary
             return DfgDecision(clipped_graph(noisy, pairs.domain, words, noise_of(params)))
 
-        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
+        counters = pairs_and_names()
         reality = honest_reality(params, "What is negative becomes 0 afterwards.")
         needs = params.needs
         return (Part("pairs", needs, lambda means: sentence, decide, counters, "pairs", reality),)

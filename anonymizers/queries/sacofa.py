@@ -35,8 +35,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import variants_and_names
+from tracecloak.anonymizers.contract.counters import Batch, Counted, variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import sizes_of
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -61,7 +60,6 @@ from tracecloak.anonymizers.queries.sacofa_params import (
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
@@ -114,23 +112,12 @@ class RuleJudge:
         return order[np.cumsum(counted) - counted < size]
 
 
-@dataclass(frozen=True)
-class _Relations:
-    """Cases by pair of activities of which one comes before the other.
-
-    Attributes:
-        max_events: Events of a case that count, or None: all.
-    """
-
-    max_events: int | None
-    kind: ClassVar[type[ActivityRelations]] = ActivityRelations
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ActivityRelations:
-        if self.max_events is not None:
-            traces = traces.truncate(self.max_events)
-        return ActivityRelations.from_traces(traces)
+def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
+    """Cases by pair of activities of which one comes before the other; None: of all events."""
+    whole = batch.traces
+    return ActivityRelations.from_traces(
+        whole if max_events is None else whole.truncate(max_events)
+    )
 
 
 # All parts share this round, since their levels follow from the rules.
@@ -214,13 +201,15 @@ class Sacofa(LevelMethod):
             return query.answer(relations, vocabulary, given.randomness, self.name)
 
         needs = tuple(need for need in params.needs if need.name == "rules")
-        counters = {"relations": _Relations(params.max_prefix_length)}
+        counters = {
+            "relations": Counted(ActivityRelations, _relations, (params.max_prefix_length,))
+        }
         return Part("rules", needs, lambda means: sentence, decide, counters, _ROUND, reality)
 
     def _variants(self, params: SacofaParams) -> Part:
         counters = variants_and_names()
         if params.rules == "log":
-            counters["relations"] = _Relations(None)
+            counters["relations"] = Counted(ActivityRelations, _relations, (None,))
         source = "the noisy rules" if params.rules == "bought" else "the public model"
         reality = (
             f"A case is in one candidate of each of the {params.max_prefix_length} levels; exact "

@@ -38,7 +38,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -49,8 +48,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import CollectNames
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import (
     choose_harmful,
@@ -65,10 +63,10 @@ from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
     PairQueryMethod,
     PairQueryParams,
-    Pairs,
     honest_reality,
     laplace_query,
     noise_of,
+    pairs_and_names,
 )
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -77,7 +75,6 @@ from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.relations import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -261,17 +258,9 @@ class SapaParams(PairQueryParams):
         return drawable(laplace_scale(Fraction(self.epsilon) / 2, of_one_cell(self.max_units)))
 
 
-@dataclass(frozen=True)
-class _Distances:
+def _distances(batch: Batch, max_distance: int) -> KFollows:
     """Which activities come after which within so many steps."""
-
-    max_distance: int
-    kind: ClassVar[type[KFollows]] = KFollows
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> KFollows:
-        return KFollows.from_traces(traces, self.max_distance)
+    return KFollows.from_traces(batch.traces, max_distance)
 
 
 def exponential_query(
@@ -360,9 +349,9 @@ class Sapa(CasesOfVariants, PairQueryMethod):
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""
-        counters: dict[str, contract.Counter] = {"pairs": Pairs(), "names": CollectNames()}
+        counters = pairs_and_names()
         if params.query == "exponential":
-            counters["distances"] = _Distances(params.k_follows)
+            counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
         sentence = _sentence(params)
 
         def decide(given: Given) -> VariantsDecision:

@@ -5,11 +5,10 @@ How they are chosen is in `bought_vocabulary` and `bought_length`; the clip is o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -56,16 +55,10 @@ def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
     return traces.truncate(decisions["length"].max_trace_length)
 
 
-@dataclass(frozen=True)
-class VariantsWithin:
-    """Cases by variant, over the vocabulary and within the length that were bought, if any were."""
+def _variants_within(batch: Batch) -> VariantHistogram:
+    traces = in_vocabulary(batch.traces, batch.decisions)
+    return VariantHistogram.from_traces(within_length(traces, batch.decisions))
 
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        """Counts a batch."""
-        return VariantHistogram.from_traces(
-            within_length(in_vocabulary(traces, decisions), decisions)
-        )
+VARIANTS_WITHIN = Counted(VariantHistogram, _variants_within)
+"""Cases by variant, over the vocabulary and within the length that were bought, if any were."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import Allowance, Sums
 from tracecloak.anonymizers.rigorous.clip_by_rank import (
@@ -21,7 +22,6 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import TraceLengths
 
 _GRID_RATIO = 1.1
@@ -40,17 +40,12 @@ class LengthDecision(contract.Decision):
     max_trace_length: int
 
 
-@dataclass(frozen=True)
-class LengthsOfCases:
-    """Cases by number of events."""
+def _lengths_of_cases(batch: Batch) -> TraceLengths:
+    return TraceLengths.from_traces(batch.traces)
 
-    kind: ClassVar[type[TraceLengths]] = TraceLengths
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> TraceLengths:
-        """Counts a batch."""
-        return TraceLengths.from_traces(traces)
+LENGTHS_OF_CASES = Counted(TraceLengths, _lengths_of_cases)
+"""Cases by number of events."""
 
 
 def length_grid() -> np.ndarray:
@@ -98,7 +93,7 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
 
     share = decimal_text(quantile)
     sentence = f"chooses the length that about a share of {share} of the cases {verb}"
-    counters = {"lengths": LengthsOfCases()}
+    counters = {"lengths": LENGTHS_OF_CASES}
     changed = changed_ranks(len(length_grid()) + 1, max_units)
     needs = (Sums("length", LENGTH_SHARE, changed, RANK_UNITS, is_l2=True),)
     return Part(

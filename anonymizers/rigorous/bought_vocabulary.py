@@ -27,12 +27,12 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import distinct_activities
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Sums
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
@@ -106,26 +106,18 @@ class VocabularyDecision(contract.Decision):
     vocabulary: ActivityVocabulary
 
 
-@dataclass(frozen=True)
-class ActivitiesOfCases:
-    """The weights of cases by activity, each case counting for at most so many of its activities.
+def activities_of_cases(batch: Batch, max_activities: int) -> ActivityCounts:
+    """Counts the weights of cases by activity, each case for at most so many of its activities.
 
     In lattice steps, see `weights_of_names`.
     """
-
-    max_activities: int
-    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ActivityCounts:
-        """Counts a batch."""
-        cases, codes = distinct_activities(traces, self.max_activities, randomness.of_units)
-        weights = weights_of_names(cases, self.max_activities)
-        # Floats hold whole numbers up to 2^53 exactly.
-        sums = np.bincount(codes, weights, minlength=len(traces.vocabulary)).astype(np.int64)
-        used = np.flatnonzero(sums)
-        return ActivityCounts.of(traces.vocabulary.names.take(pa.array(used)), sums[used])
+    traces = batch.traces
+    cases, codes = distinct_activities(traces, max_activities, batch.randomness.of_units)
+    weights = weights_of_names(cases, max_activities)
+    # Floats hold whole numbers up to 2^53 exactly.
+    sums = np.bincount(codes, weights, minlength=len(traces.vocabulary)).astype(np.int64)
+    used = np.flatnonzero(sums)
+    return ActivityCounts.of(traces.vocabulary.names.take(pa.array(used)), sums[used])
 
 
 def choose_vocabulary(
@@ -139,7 +131,7 @@ def choose_vocabulary(
     """Chooses the activities whose noisy sum of weights reaches the threshold.
 
     Args:
-        counted: What `ActivitiesOfCases` counts, exactly.
+        counted: What `activities_of_cases` counts, exactly.
         allowance: What the choice may spend.
         changed: What one unit changes of the sums.
         randomness: The release's.
@@ -192,5 +184,5 @@ def vocabulary_part(
         return choose_vocabulary(counted, allowance, changed, given.randomness, most_names)
 
     needs = (Sums("vocabulary", share, changed, NAME_UNITS, is_open=True, is_l2=True),)
-    counters = {"activities": ActivitiesOfCases(max_activities)}
+    counters = {"activities": Counted(ActivityCounts, activities_of_cases, (max_activities,))}
     return Part("vocabulary", needs, sentence, decide, counters, round_name, chosen="vocabulary")

@@ -17,6 +17,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
@@ -28,7 +29,6 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
 )
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
 RANKS_SHARE = Fraction(1, 20)
@@ -51,23 +51,23 @@ class ClipDecision(contract.Decision):
     clip_units: int
 
 
-@dataclass(frozen=True)
-class NormsOfCases:
-    """How many cases have a vector of directly-follows pairs of which norm, on the public grid."""
+def norms_of_cases(n_bins: int | None) -> contract.Counter:
+    """Returns the counter of cases by the norm of their directly-follows pairs, on the public grid.
 
-    n_bins: int | None
-    kind: ClassVar[type[CaseNorms]] = CaseNorms
+    Args:
+        n_bins: Bins of the time between two events that count as pairs of their own; None: no time.
+    """
+    return Counted(CaseNorms, _norms_of_cases, (n_bins,))
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseNorms:
-        """Counts a batch."""
-        borders = None
-        if self.n_bins is not None:
-            from tracecloak.schemas.statistics.durations import duration_borders
 
-            borders = duration_borders(self.n_bins)
-        return CaseNorms.from_traces(in_vocabulary(traces, decisions), norm_grid(), borders)
+def _norms_of_cases(batch: Batch, n_bins: int | None) -> CaseNorms:
+    borders = None
+    if n_bins is not None:
+        from tracecloak.schemas.statistics.durations import duration_borders
+
+        borders = duration_borders(n_bins)
+    traces = in_vocabulary(batch.traces, batch.decisions)
+    return CaseNorms.from_traces(traces, norm_grid(), borders)
 
 
 @cache

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
@@ -58,30 +59,29 @@ from tracecloak.schemas.statistics.background_knowledge import (
 )
 
 
-@dataclass(frozen=True)
-class KnownCaseCounter:
-    """Counts the distinct cases as they can be known.
+def known_cases(
+    knowledge: Knowledge, sensitive: tuple[Attribute, ...] = ()
+) -> dict[str, contract.Counter]:
+    """Returns the counter of the distinct cases as they can be known.
 
-    Attributes:
+    Args:
         knowledge: What is seen of the events.
         sensitive: The attributes of cases whose cells are counted with them.
     """
+    return {"cases": Counted(KnownCases, _known_cases, (knowledge, sensitive))}
 
-    knowledge: Knowledge
-    sensitive: tuple[Attribute, ...] = ()
-    kind: ClassVar[type[KnownCases]] = KnownCases
 
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> KnownCases:
-        """Counts a batch."""
-        first = traces.offsets[:-1]
-        cells = [cells_of(traces, attribute)[first] for attribute in self.sensitive]
-        return KnownCases.from_cases(
-            traces.offsets,
-            self.knowledge.words(traces),
-            np.stack(cells, axis=1) if cells else np.zeros((traces.n_cases, 0), np.int32),
-        )
+def _known_cases(
+    batch: Batch, knowledge: Knowledge, sensitive: tuple[Attribute, ...]
+) -> KnownCases:
+    traces = batch.traces
+    first = traces.offsets[:-1]
+    cells = [cells_of(traces, attribute)[first] for attribute in sensitive]
+    return KnownCases.from_cases(
+        traces.offsets,
+        knowledge.words(traces),
+        np.stack(cells, axis=1) if cells else np.zeros((traces.n_cases, 0), np.int32),
+    )
 
 
 class Suppressing(contract.Anonymizer):
@@ -252,7 +252,7 @@ class KAnonymous(Suppressing):
 
     def requires(self, round_name: str, params: KAnonymousParams) -> Mapping[str, contract.Counter]:
         """Returns the counter of the variants."""
-        return {"cases": KnownCaseCounter(params.knowledge(params.knowledge_kind))}
+        return known_cases(params.knowledge(params.knowledge_kind))
 
     def decide(
         self,

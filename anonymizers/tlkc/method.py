@@ -27,8 +27,8 @@ import numpy as np
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
-    KnownCaseCounter,
     Suppressing,
+    known_cases,
     released,
     syntactic,
 )
@@ -128,7 +128,7 @@ class Tlkc(Suppressing):
     def requires(self, round_name: str, params: TlkcParams) -> Mapping[str, contract.Counter]:
         """Returns the counter of the distinct cases."""
         knowledge = params.knowledge(params.knowledge_kind)
-        return {"cases": KnownCaseCounter(knowledge, params.sensitive_attributes)}
+        return known_cases(knowledge, params.sensitive_attributes)
 
     def decide(
         self,

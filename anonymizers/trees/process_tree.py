@@ -40,7 +40,7 @@ from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import VariantsWithin, known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN, known_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, most_names_of_pairs
@@ -208,7 +208,7 @@ _MOST_NAMES = most_names_of_pairs(1)
 _WEIGHT_OF_NOISE = 1.5
 
 
-_COUNTERS: Mapping[str, contract.Counter] = {"variants": VariantsWithin()}
+_COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_WITHIN}
 
 
 def parts_of_tree(params: ProcessTreeParams) -> tuple[Part, ...]:

@@ -20,7 +20,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import VariantsWithin
+from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN
 from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums, least_cases, scaled
 from tracecloak.anonymizers.rigorous.cells import too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -150,7 +150,7 @@ def variants_part(
         scaled(generator.needs(max_units, max_length), share),
         lambda means: generator.explain(means, max_units),
         decide,
-        {"variants": VariantsWithin()},
+        {"variants": VARIANTS_WITHIN},
         "variants",
         generator.reality,
     )

@@ -28,12 +28,13 @@ from tests.support.keys import randomness
 from tests.support.logs import trace_batch
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
+from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     NAME_UNITS,
-    ActivitiesOfCases,
     VocabularyDecision,
+    activities_of_cases,
     changed_names,
     choose_vocabulary,
     likely_names,
@@ -378,15 +379,15 @@ def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> Non
     log = {f"c{i}": "A B C D A" if i % 2 else "B" for i in range(30)}
     traces = trace_batch(log)
     keyed = randomness().of_units
-    whole = ActivitiesOfCases(2).count(traces, {}, keyed)
+    whole = activities_of_cases(Batch(traces, {}, keyed), 2)
     # Two names of a case that has more count 1 each, and one alone the root of 2.
     assert whole.counts.sum() == 15 * 2 * NAME_UNITS + 15 * math.isqrt(2 * NAME_UNITS**2)
     parts = [
-        ActivitiesOfCases(2).count(traces.take(np.arange(first, 30, 3)), {}, keyed)
+        activities_of_cases(Batch(traces.take(np.arange(first, 30, 3)), {}, keyed), 2)
         for first in range(3)
     ]
     assert ActivityCounts.merge(parts) == whole
-    free = ActivitiesOfCases(9).count(traces, {}, keyed)
+    free = activities_of_cases(Batch(traces, {}, keyed), 9)
     by_name = dict(zip(free.names.to_pylist(), free.counts.tolist(), strict=True))
     of_four, alone = (math.isqrt(9 * NAME_UNITS**2 // n) for n in (4, 1))
     several = 15 * of_four

@@ -34,10 +34,10 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     rank_of_clip,
 )
 from tracecloak.anonymizers.rigorous.clips import (
-    NormsOfCases,
     choose_clip,
     largest_clip,
     norm_grid,
+    norms_of_cases,
     ranks_need,
 )
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy
@@ -193,13 +193,13 @@ def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
     for case, text in log.items():
         coded = " ".join(name if name in "AB " else OTHER for name in text.split(" "))
         squares.append((case, sum(count**2 for count in naive_pairs({case: coded}).values())))
-    counted = NormsOfCases(None).count(trace_batch(log), {"vocabulary": words}, randomness())
+    counted = norms_of_cases(None).count(trace_batch(log), {"vocabulary": words}, randomness())
     expected = Counter(int(np.searchsorted(norm_grid(), square)) for _, square in squares)
     assert dict(zip(counted.buckets.tolist(), counted.counts.tolist(), strict=True)) == expected
     # A -> A twice, of different durations: 4 arcs of one each with bins, else 1 + 4 + 1.
     steps = [("c", "A", 0), ("c", "A", MINUTE), ("c", "A", MINUTE * 10**6)]
     for n_bins, square in ((None, 6), (4, 4)):
-        [bucket] = NormsOfCases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
+        [bucket] = norms_of_cases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
         assert bucket == np.searchsorted(norm_grid(), square)
 
 

@@ -26,7 +26,7 @@ from tests.support.tlkc_logs import (
     traces_with,
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import KnownCaseCounter
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
 from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
@@ -64,8 +64,8 @@ def params(kind: str, perspective: str, **more: Any) -> TlkcParams:
 
 def known(traces: TraceBatch, given_: TlkcParams) -> CaseTable:
     knowledge = given_.knowledge(given_.knowledge_kind)
-    counter = KnownCaseCounter(knowledge, given_.sensitive_attributes)
-    return counter.count(traces, {}, randomness()).decoded()
+    counters = known_cases(knowledge, given_.sensitive_attributes)
+    return counters["cases"].count(traces, {}, randomness()).decoded()
 
 
 def pieces(patterns: Patterns, traces: TraceBatch, given_: TlkcParams) -> set[tuple[Any, ...]]:

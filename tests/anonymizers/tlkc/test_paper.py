@@ -27,7 +27,7 @@ from tests.support.tlkc_logs import (
     hours_log,
     release_of,
 )
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import KnownCaseCounter
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
 from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
@@ -71,8 +71,8 @@ def params(**given: Any) -> TlkcParams:
 
 
 def known(traces: TraceBatch, given: TlkcParams) -> CaseTable:
-    counter = KnownCaseCounter(given.knowledge(given.knowledge_kind), given.sensitive_attributes)
-    return counter.count(traces, {}, randomness()).decoded()
+    counters = known_cases(given.knowledge(given.knowledge_kind), given.sensitive_attributes)
+    return counters["cases"].count(traces, {}, randomness()).decoded()
 
 
 class Names:
