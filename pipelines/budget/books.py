@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from tracecloak.pipelines.budget.standing import FolderShows, State, ledger_says, state_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
-from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.balance import charges_of, windowed
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
-from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation, windowed
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.entries import Reservation, windowed
+from tracecloak.pipelines.ledger.balance import charge_states
+from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import UsageError
 
@@ -27,25 +27,21 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
     """
     with ledger.past() as past:
         entries = past.entries()
-    others = windowed(entries)
-    named = {
-        entry.charge: entry.facts.get("dataset") for entry in entries if entry.action == "reserve"
-    }
     places, window = [], reservation.window
-    for charge, entry in charges(entries).items():
+    for state in charge_states(entries).values():
+        entry, other = state.last, state.window
         is_own = entry.of_key[:2] == (reservation.output, reservation.release_id)
         was_seen = entry.action in ("commit", "withdraw") and _is_syntactic(entry.method)
-        datasets = (reservation.dataset, named.get(charge))
+        datasets = (reservation.dataset, state.reserved.facts.get("dataset"))
         if None in datasets:
             is_of_log = entry.output == reservation.output
         else:
             is_of_log = datasets[0] == datasets[1]
-        other = others.get(charge)
         is_apart = (
             window is not None
             and other is not None
-            and other.window.scope == window.scope
-            and other.window.label != window.label
+            and other.scope == window.scope
+            and other.label != window.label
         )
         if was_seen and is_of_log and not is_own and not is_apart:
             places.append(f"{entry.output}/run_id={entry.release_id}")

@@ -15,17 +15,11 @@ both numbers bounds each window's loss, so it bounds them all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, TypeVar
 
-from tracecloak.pipelines.ledger.entries import (
-    Charge,
-    Entry,
-    WindowCharge,
-    Windowed,
-    windowed,
-)
+from tracecloak.pipelines.ledger.entries import Action, Charge, Entry, WindowCharge
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.accounts import Account
@@ -102,33 +96,86 @@ def spent_in(entries: Sequence[Entry], account: str) -> Spent:
         UsageError: A number is no decimal.
     """
     counted = counting(entries, account)
-    costs = costs_of(entries, counted)
-    return Spent(
-        tuple(cost for cost, entry in zip(costs, counted, strict=True) if not entry.is_open),
-        tuple(cost for cost, entry in zip(costs, counted, strict=True) if entry.is_open),
-        sum(not entry.is_open for entry in counted),
-        frozenset((entry.unit, entry.adjacency) for entry in counted),
-    )
+    closed = tuple(state.cost for state in counted if not state.last.is_open)
+    still_open = tuple(state.cost for state in counted if state.last.is_open)
+    kinds = frozenset((state.last.unit, state.last.adjacency) for state in counted)
+    return Spent(closed, still_open, len(closed), kinds)
 
 
-def charges(entries: Sequence[Entry]) -> dict[Charge, Entry]:
-    """Returns the last entry of each charge, in the order in which they were last reserved."""
-    last: dict[Charge, Entry] = {}
+@dataclass
+class ChargeState:
+    """What the entries of a ledger say of one charge.
+
+    Attributes:
+        reserved: The entry that reserved it last, whose details are those of the charge.
+        last: The last entry about it.
+        actions: All that happened to it, in order.
+        window: The window that it is of, as it was reserved last; None: it is of none.
+        claimed: The entry by which it claimed its units since; None: there is none.
+    """
+
+    reserved: Entry
+    last: Entry
+    actions: list[Action]
+    window: WindowCharge | None = None
+    claimed: Entry | None = None
+
+    @property
+    def claim(self) -> Entry | None:
+        """The entry by which it claimed its units, if that counts: it was not given back since."""
+        return None if self.last.action == "void" else self.claimed
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs, and in which window it does.
+
+        Raises:
+            UsageError: A number is no decimal.
+        """
+        epsilon, delta = self.last.values()
+        return epsilon, None if epsilon is None else delta, counting_window(self.window)
+
+
+def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
+    """Returns what each charge is, in the order in which they were last reserved.
+
+    What a charge claimed before it was given back and reserved again is not its claim any more.
+    """
+    states: dict[Charge, ChargeState] = {}
     for entry in entries:
         if not entry.is_of_charge:
             continue
-        if entry.action == "reserve":
-            last.pop(entry.charge, None)
-        last[entry.charge] = entry
-    return last
+        state = states.get(entry.charge)
+        if state is None or entry.action == "reserve":
+            actions = [] if state is None else states.pop(entry.charge).actions
+            window = entry.window if entry.action == "reserve" else None
+            state = states[entry.charge] = ChargeState(entry, entry, actions, window)
+        state.last = entry
+        state.actions.append(entry.action)
+        if entry.action == "claim" and state.window is not None:
+            state.claimed = entry
+            # A charge that was restored to a ledger may count twice by now; see `memory`.
+            if entry.window is not None and entry.window.adds_up:
+                state.window = replace(state.window, adds_up=True)
+    return states
 
 
-def counting(entries: Sequence[Entry], account: str) -> list[Entry]:
-    """Returns the last entries of the charges of an account that count as spent."""
+def charges(entries: Iterable[Entry]) -> dict[Charge, Entry]:
+    """Returns the last entry of each charge, in the order in which they were last reserved."""
+    return {charge: state.last for charge, state in charge_states(entries).items()}
+
+
+def windowed(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
+    """Returns the charges of windows, those that were given back among them."""
+    return {c: state for c, state in charge_states(entries).items() if state.window is not None}
+
+
+def counting(entries: Iterable[Entry], account: str) -> list[ChargeState]:
+    """Returns the charges of an account that count as spent."""
     return [
-        entry
-        for entry in charges(entries).values()
-        if entry.account == account and entry.action != "void"
+        state
+        for state in charge_states(entries).values()
+        if state.last.account == account and state.last.action != "void"
     ]
 
 
@@ -160,32 +207,6 @@ def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None
     if spent is None:
         return Fraction(0), True
     return max(cap - spent, Fraction(0)), spent > cap
-
-
-def costs_of(entries: Sequence[Entry], spent: Sequence[Entry]) -> list[Cost]:
-    """Returns what each charge costs, and in which window it does.
-
-    Args:
-        entries: All entries of a ledger.
-        spent: The last entries of some charges.
-    """
-    of_windows = windowed(entries)
-    return [cost_of(entry, of_windows.get(entry.charge)) for entry in spent]
-
-
-def cost_of(entry: Entry, charged: Windowed | None) -> Cost:
-    """Returns what a charge costs, and in which window it does.
-
-    Args:
-        entry: One of the charge.
-        charged: Its window; None: it has none.
-
-    Raises:
-        UsageError: A number is no decimal.
-    """
-    epsilon, delta = entry.values()
-    window = None if charged is None else counting_window(charged.window)
-    return epsilon, None if epsilon is None else delta, window
 
 
 def counting_window(window: WindowCharge | None) -> WindowCharge | None:
@@ -250,12 +271,16 @@ def _open_part(costs: Sequence[Cost], closed: Sequence[Cost]) -> tuple[Fraction 
     return total - without, deltas
 
 
+def states_of(
+    entries: Iterable[Entry], output: str, release_id: str, key_fingerprint: str
+) -> list[ChargeState]:
+    """Returns the charges of a release under a key, the latest one last."""
+    of_key = output, release_id, key_fingerprint
+    return [one for one in charge_states(entries).values() if one.last.is_of(*of_key)]
+
+
 def charges_of(
-    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str
+    entries: Iterable[Entry], output: str, release_id: str, key_fingerprint: str
 ) -> list[Entry]:
     """Returns the last entries of the charges of a release under a key, the latest one last."""
-    return [
-        entry
-        for entry in charges(entries).values()
-        if entry.is_of(output, release_id, key_fingerprint)
-    ]
+    return [one.last for one in states_of(entries, output, release_id, key_fingerprint)]

@@ -29,7 +29,7 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
 
     def steps(past: Past) -> list[Step]:
         ledger.check_sound(past)
-        live = ledger.not_ended(past.of_release(*of_key[:2]), of_key)
+        live = ledger.not_ended(past, of_key)
         noted = past.decided(of_key, step)
         if noted not in (None, sha256):
             output, release_id, _ = of_key
@@ -39,7 +39,7 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
                 "was read: publishing the step now would be a second release of its cases. End one "
                 "of the two runs, or begin another epoch, which is another spend"
             )
-        columns = step_columns(live[-1].account, of_key)
+        columns = step_columns(live[-1].last.account, of_key)
         details = {"step": step, "sha256": sha256}
         return [("step", columns, details)] if noted is None else []
 

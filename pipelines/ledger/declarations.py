@@ -14,6 +14,7 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.balance import charge_states
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, require_text
 from tracecloak.schemas.errors import UsageError
@@ -85,13 +86,10 @@ def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
 
 def accounts_that_paid(entries: Sequence[Entry], dataset: str) -> list[str]:
     """Returns the accounts under which releases named a data set and still count as spent."""
-    ended = {entry.charge: entry.action for entry in entries if entry.is_of_charge}
     return sorted({
-        entry.account
-        for entry in entries
-        if entry.action == "reserve"
-        and entry.facts.get("dataset") == dataset
-        and ended[entry.charge] != "void"
+        state.last.account
+        for state in charge_states(entries).values()
+        if state.reserved.facts.get("dataset") == dataset and state.last.action != "void"
     })  # fmt: skip
 
 

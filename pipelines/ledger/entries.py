@@ -140,8 +140,8 @@ class Reservation:
         key_fingerprint: Tells release keys apart.
         dataset: What the configuration calls the data, or None: it says nothing. Kept in the
             details of the entry; it tells no charge from another.
-        window: The window that the release is of, or None: of none. Kept likewise; `windowed`
-            finds it for every entry of the charge.
+        window: The window that the release is of, or None: of none. Kept likewise;
+            `balance.charge_states` finds it for every entry of the charge.
         staging_area: Where the release is built; None: beside the output. Kept likewise, for who
             ends it with another key store.
     """
@@ -320,8 +320,8 @@ class Entry:
     def window(self) -> WindowCharge | None:
         """The window that the details of this entry name; None: they name none.
 
-        Of the entries of one charge, only the reservation has to name it; `windowed` returns it
-        for the charge.
+        Of the entries of one charge, only the reservation has to name it; see
+        `balance.charge_states`.
         """
         facts = self.facts.get("window") if self.details else None
         try:
@@ -377,50 +377,6 @@ class Entry:
 
 # The columns that every hash covers; `details` is another where there are some.
 _HASHED = tuple(field.name for field in fields(Entry) if field.name not in ("hash", "details"))
-
-
-@dataclass(frozen=True)
-class Windowed:
-    """A charge of a window.
-
-    Attributes:
-        window: Which window, as it was reserved last.
-        claim: The entry by which it claimed its units, if that counts; None: there is none, or the
-            charge was given back after it.
-    """
-
-    window: WindowCharge
-    claim: Entry | None
-
-
-def windowed(entries: Sequence[Entry]) -> dict[Charge, Windowed]:
-    """Returns the charges of windows, those that were given back among them.
-
-    The details of a reservation stand in its own entry alone, so the entries are played through.
-    What a charge claimed before it was given back and reserved again is not its claim any more.
-    """
-    windows: dict[Charge, WindowCharge] = {}
-    claims: dict[Charge, Entry] = {}
-    last: dict[Charge, Action] = {}
-    for entry in entries:
-        if not entry.is_of_charge:
-            continue
-        charge = entry.charge
-        last[charge] = entry.action
-        if entry.action == "reserve":
-            claims.pop(charge, None)
-            windows.pop(charge, None)
-            if entry.window is not None:
-                windows[charge] = entry.window
-        elif entry.action == "claim" and charge in windows:
-            claims[charge] = entry
-            # A charge that was restored to a ledger may count twice by now; see `memory`.
-            if entry.window is not None and entry.window.adds_up:
-                windows[charge] = replace(windows[charge], adds_up=True)
-    return {
-        charge: Windowed(window, None if last[charge] == "void" else claims.get(charge))
-        for charge, window in windows.items()
-    }
 
 
 def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:

@@ -28,9 +28,11 @@ import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger.balance import (
     Balance,
+    ChargeState,
     balance_of,
     charges_of,
     spent_in,
+    states_of,
 )
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import (
@@ -48,7 +50,6 @@ from tracecloak.pipelines.ledger.entries import (
     OfKey,
     Reservation,
     Step,
-    windowed,
 )
 from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
 from tracecloak.pipelines.ledger.past import Past
@@ -244,37 +245,34 @@ class Ledger:
 
         def steps(past: Past) -> list[Step]:
             self.check_sound(past)
-            entries = past.of_release(output, release_id)
-            live = self.not_ended(entries, (output, release_id, key_fingerprint))
-            undrawn = [entry for entry in live if entry.action in UNDRAWN]
-            of_windows = windowed(entries)
-            for entry in undrawn:
-                charged = of_windows.get(entry.charge)
-                if charged is not None and charged.claim is None:
+            live = self.not_ended(past, (output, release_id, key_fingerprint))
+            undrawn = [state for state in live if state.last.action in UNDRAWN]
+            for state in undrawn:
+                if state.window is not None and state.claim is None:
                     raise UsageError(
-                        f"release {release_id!r} in {output} is of window {charged.window.label} "
+                        f"release {release_id!r} in {output} is of window {state.window.label} "
                         "and has not claimed the units that it counts, so nothing is drawn for it; "
                         "run the command again"
                     )
-            return [("draw", asdict(entry), None) for entry in undrawn]
+            return [("draw", asdict(state.last), None) for state in undrawn]
 
         self.append(steps)
 
-    def not_ended(self, entries: Sequence[Entry], of_key: OfKey) -> list[Entry]:
-        """Returns the last entry of each charge of a release; one of them is open or committed.
+    def not_ended(self, past: Past, of_key: OfKey) -> list[ChargeState]:
+        """Returns the charges of a release that are open or committed, of which there is one.
 
         Args:
-            entries: Those about the release, at least.
+            past: What the ledger says.
             of_key: The folder of all releases, the release's name, and the fingerprint of its key.
 
         Raises:
             UsageError: No charge of it is open or committed.
         """
-        last = charges_of(entries, *of_key)
-        alive = [entry for entry in last if entry.is_open or entry.action == "commit"]
+        output, release_id, _ = of_key
+        states = states_of(past.of_release(output, release_id), *of_key)
+        alive = [one for one in states if one.last.is_open or one.last.action == "commit"]
         if not alive:
-            output, release_id, _ = of_key
-            ended = f"is {_ENDED[last[-1].action]}" if last else "was never reserved"
+            ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
             raise UsageError(
                 f"release {release_id!r} in {output} {ended} in {self.place}, so "
                 "nothing is drawn for it; run the command again, which reserves anew"

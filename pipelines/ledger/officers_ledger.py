@@ -8,13 +8,12 @@ Nothing is given back: charges of the copy count as spent again, and declaration
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tracecloak.pipelines.ledger.accounts import Account
-from tracecloak.pipelines.ledger.balance import charges, charges_of
+from tracecloak.pipelines.ledger.balance import charge_states, charges, charges_of
 from tracecloak.pipelines.ledger.chain import may_follow, problems
 from tracecloak.pipelines.ledger.declarations import (
     ANY_STORE,
@@ -32,7 +31,6 @@ from tracecloak.pipelines.ledger.entries import (
     Step,
     decided_of,
     signed,
-    windowed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import Copy, LedgerMemory, differs_text
@@ -344,17 +342,15 @@ def forgotten(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[
         for name, entry in _declarations(seen).items()
         if name not in (now := _declarations(entries)) or now[name].recorded_at < entry.recorded_at
     ]
-    pasts = _actions(entries)
-    claims = {charge: one.claim for charge, one in windowed(seen).items()}
+    known_states = charge_states(entries)
     overtaken = _scopes_claimed_since(entries, seen)
-    for charge, actions in _actions(seen).items():
-        reserved, last = _ends(seen, charge)
-        claim, window = claims.get(charge), reserved.window
-        known = pasts[charge]
-        for action in _way(actions[-1], claim is not None):
+    for charge, state in charge_states(seen).items():
+        last, claim, window = state.last, state.claim, state.window
+        known = known_states[charge].actions if charge in known_states else []
+        for action in _way(last.action, claim is not None):
             if may_follow(action, known):
                 known.append(action)
-                facts = reserved.facts if action == "reserve" else {}
+                facts = state.reserved.facts if action == "reserve" else {}
                 facts = last.facts if action == last.action != "reserve" else facts
                 if action == "claim" and claim is not None:
                     facts = claim.facts
@@ -378,15 +374,6 @@ def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
     }
 
 
-def _actions(entries: Sequence[Entry]) -> dict[Charge, list[Action]]:
-    """Returns what happened to each charge, in order."""
-    actions: dict[Charge, list[Action]] = defaultdict(list)
-    for entry in entries:
-        if entry.is_of_charge:
-            actions[entry.charge].append(entry.action)
-    return actions
-
-
 def _way(last: Action, has_claim: bool) -> Sequence[Action]:
     """Returns how a charge came to be what it is, at least."""
     way = _WAYS.get(last, ())
@@ -399,15 +386,8 @@ def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> se
     def claims(of: Sequence[Entry]) -> set[tuple[Charge, str | None, str]]:
         return {
             (charge, one.claim.units_sha256, one.window.scope)
-            for charge, one in windowed(of).items()
-            if one.claim is not None
+            for charge, one in charge_states(of).items()
+            if one.claim is not None and one.window is not None
         }
 
     return {scope for _, _, scope in claims(entries) - claims(seen)}
-
-
-def _ends(entries: Sequence[Entry], charge: Charge) -> tuple[Entry, Entry]:
-    """Returns the last entry that reserved a charge, and its last entry of all."""
-    of_charge = [entry for entry in entries if entry.is_of_charge and entry.charge == charge]
-    reserved = [entry for entry in of_charge if entry.action == "reserve"]
-    return reserved[-1], of_charge[-1]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.balance import charge_states, charges
 from tracecloak.pipelines.ledger.database import MadeElsewhere
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, windowed
+from tracecloak.pipelines.ledger.entries import Entry, Reservation
 from tracecloak.schemas.errors import UsageError
 
 
@@ -21,15 +21,14 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
         UsageError: The release was withdrawn, or is charged to another window or kind of window.
         MadeElsewhere: It is reserved or visible under another key.
     """
-    last = charges(entries)
-    check_not_withdrawn(last.values())
-    ours = last.get(reservation.charge)
-    if ours is None or ours.action in ("void", "forfeit"):
+    states = charge_states(entries)
+    check_not_withdrawn(state.last for state in states.values())
+    ours = states.get(reservation.charge)
+    if ours is None or ours.last.action in ("void", "forfeit"):
         check_not_elsewhere(entries, reservation)
-    if ours is None or ours.action == "void":
+    if ours is None or ours.last.action == "void":
         return False
-    charged = windowed(entries).get(reservation.charge)
-    was, now = None if charged is None else charged.window, reservation.window
+    was, now = ours.window, reservation.window
     places = {None if window is None else window.place for window in (was, now)}
     if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
         raise UsageError(

@@ -27,16 +27,20 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger.balance import Cost, Spent, charges, cost_of
+from tracecloak.pipelines.ledger.balance import (
+    ChargeState,
+    Cost,
+    Spent,
+    charge_states,
+    charges,
+)
 from tracecloak.pipelines.ledger.chain import Chain
 from tracecloak.pipelines.ledger.entries import (
     DECLARATIONS,
     Entry,
     OfKey,
     WindowCharge,
-    Windowed,
     parse_decimal,
-    windowed,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -225,11 +229,10 @@ class Past:
         kinds = set()
         n_closed = 0
         for output, release_id in self._rows("output, release_id", "unfinished", account=account):
-            entries = self.of_release(output, release_id)
-            of_windows = windowed(entries)
-            for entry in charges(entries).values():
+            for state in charge_states(self.of_release(output, release_id)).values():
+                entry = state.last
                 if entry.account == account and entry.is_open:
-                    still_open.append(cost_of(entry, of_windows.get(entry.charge)))
+                    still_open.append(state.cost)
                     kinds.add((entry.unit, entry.adjacency))
         for unit, adjacency, n in self._rows("unit, adjacency, n", "closed", account=account):
             kinds.add((unit, adjacency))
@@ -318,31 +321,17 @@ class Past:
             before: The entries about it that are noted.
             after: The same and the further ones.
         """
-        of_windows = windowed(after)
         was_closed = {c for c, entry in charges(before).items() if _is_closed(entry)}
-        unfinished = set()
-        last = charges(after)
-        for charge, entry in last.items():
-            if entry.is_open:
-                unfinished.add((entry.account, release_id, output))
-            elif _is_closed(entry) and charge not in was_closed:
-                self._close(entry, of_windows.get(charge))
-        for table, rows in (
-            ("unfinished", sorted(unfinished)),
-            (
-                "windows",
-                [
-                    (
-                        *one.window.place,
-                        None if one.claim is None else one.claim.units_sha256,
-                        last[charge].seq,
-                        release_id,
-                        output,
-                    )
-                    for charge, one in of_windows.items()
-                ],
-            ),
-        ):
+        unfinished, windows = set(), []
+        for charge, state in charge_states(after).items():
+            if state.last.is_open:
+                unfinished.add((state.last.account, release_id, output))
+            elif _is_closed(state.last) and charge not in was_closed:
+                self._close(state)
+            if state.window is not None:
+                sha256 = None if state.claim is None else state.claim.units_sha256
+                windows.append((*state.window.place, sha256, state.last.seq, release_id, output))
+        for table, rows in (("unfinished", sorted(unfinished)), ("windows", windows)):
             if before:
                 self._database.execute(
                     f"DELETE FROM {table} WHERE release_id = ? AND output = ?",
@@ -350,10 +339,11 @@ class Past:
                 )
             self._insert(table, rows)
 
-    def _close(self, entry: Entry, charged: Windowed | None) -> None:
+    def _close(self, state: ChargeState) -> None:
         """Adds a charge that counts for ever to the sums of its account."""
+        entry = state.last
         try:
-            epsilon, delta, window = cost_of(entry, charged)
+            epsilon, delta, window = state.cost
         except UsageError:  # of a ledger that is not sound, whose sums nobody asks for
             return
         is_finite = epsilon is not None

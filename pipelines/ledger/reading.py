@@ -15,9 +15,10 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import (
     Balance,
+    ChargeState,
     by_window,
-    costs_of,
     counting,
+    counting_window,
     largest,
     summed,
 )
@@ -27,7 +28,7 @@ from tracecloak.pipelines.ledger.declarations import (
     bound_datasets,
     declared_accounts,
 )
-from tracecloak.pipelines.ledger.entries import Entry, windowed
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.memory import differs_text
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
@@ -226,15 +227,15 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def releases_left(balance: Balance, last: Entry, is_of_window: bool = False) -> int | None:
+def _releases_left(balance: Balance, last: ChargeState) -> int | None:
     """Returns how many more releases with the epsilon and delta of an earlier one the caps allow.
 
     None: any number, because no cap limits them, or because the earlier one is of a window: one
     like it of each further window costs nothing more.
     """
-    if is_of_window:
+    if counting_window(last.window) is not None:
         return 0 if balance.is_exceeded else None
-    epsilon, delta = last.values()
+    epsilon, delta = last.last.values()
     capped = balance.remaining_epsilon is not None or balance.remaining_delta is not None
     if epsilon is None or delta is None or balance.spent_epsilon is None:
         return 0 if capped else None
@@ -252,7 +253,7 @@ def releases_left(balance: Balance, last: Entry, is_of_window: bool = False) -> 
 def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict[str, Any]:
     account = ledger.account_in(entries, balance.account)
     paid = counting(entries, balance.account)
-    left = releases_left(balance, paid[-1], _is_of_window(entries, paid[-1])) if paid else None
+    left = _releases_left(balance, paid[-1]) if paid else None
     if paid and _is_shut(entries, balance.account):
         left = 0
     return {
@@ -274,12 +275,6 @@ def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict
             for scope in scopes_of(entries, balance.account)
         ],
     }
-
-
-def _is_of_window(entries: Sequence[Entry], last: Entry) -> bool:
-    """Returns whether a charge is of a window, and does not add up as if it were of none."""
-    charged = windowed(entries).get(last.charge)
-    return charged is not None and not charged.window.adds_up
 
 
 def _number(value: Fraction | None) -> str | None:
@@ -327,7 +322,7 @@ def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
         UsageError: A number is no decimal.
     """
     balances = []
-    for scope, windows in by_window(costs_of(entries, counting(entries, name))).items():
+    for scope, windows in by_window([state.cost for state in counting(entries, name)]).items():
         sums = {label: summed(of_window) for label, of_window in windows.items()}
         epsilon = largest(epsilon for epsilon, _ in sums.values())
         delta = max(delta for _, delta in sums.values())
@@ -376,16 +371,16 @@ def _outlook(
     paid = counting(entries, balance.account)
     if not paid:
         return
-    is_of_window = _is_of_window(entries, paid[-1])
-    left = releases_left(balance, paid[-1], is_of_window)
+    left = _releases_left(balance, paid[-1])
     fitting = "any number, no cap limits them" if left is None else str(left)
-    if is_of_window and left is None:
+    if counting_window(paid[-1].window) is not None and left is None:
         fitting = "one of each further window, which costs nothing more"
     if is_shut:
         fitting = "0"
     yield f"Releases like the last one that still fit: {fitting}"
-    odd = sorted({f"{e.unit}, {e.adjacency}" for e in paid})
-    if len(odd) > 1 or (account is not None and any(e.unit != account.unit for e in paid)):
+    kinds = {(state.last.unit, state.last.adjacency) for state in paid}
+    odd = sorted(f"{unit}, {adjacency}" for unit, adjacency in kinds)
+    if len(odd) > 1 or (account is not None and any(unit != account.unit for unit, _ in kinds)):
         yield f"The sums bound nothing: the releases are about {' and '.join(odd)}."
 
 

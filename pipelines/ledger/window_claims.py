@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from tracecloak.pipelines.ledger.entries import (
-    Entry,
-    OfKey,
-    Step,
-    WindowCharge,
-    windowed,
-)
+from tracecloak.pipelines.ledger.balance import ChargeState
+from tracecloak.pipelines.ledger.entries import OfKey, Step, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import UsageError
@@ -39,31 +34,27 @@ def claim(ledger: Ledger, of_key: OfKey, freeze: Callable[[Past, WindowCharge], 
     def steps(past: Past) -> list[Step]:
         nonlocal sha256
         ledger.check_sound(past)
-        entries = past.of_release(*of_key[:2])
-        live = ledger.not_ended(entries, of_key)
-        window, claimed = _window_of(ledger, entries, live)
+        live = ledger.not_ended(past, of_key)
+        window, claimed = _window_of(ledger, live)
         sha256 = freeze(past, window) if claimed is None else claimed
-        undrawn = [entry for entry in live if entry.action == "reserve"]
+        undrawn = [state.last for state in live if state.last.action == "reserve"]
         return [("claim", asdict(entry), {"units": sha256}) for entry in undrawn]
 
     ledger.append(steps)
     return sha256
 
 
-def _window_of(
-    ledger: Ledger, entries: Sequence[Entry], live: Sequence[Entry]
-) -> tuple[WindowCharge, str | None]:
+def _window_of(ledger: Ledger, live: Sequence[ChargeState]) -> tuple[WindowCharge, str | None]:
     """Returns the one window of a release's charges, and what it claimed, if it did."""
-    of_windows = windowed(entries)
-    of_release = [of_windows.get(entry.charge) for entry in live]
-    windows = {None if one is None else one.window.place for one in of_release}
-    first = next((one for one in of_release if one is not None), None)
-    if first is None or len(windows) > 1:
+    places = {None if state.window is None else state.window.place for state in live}
+    first = next((state.window for state in live if state.window is not None), None)
+    if first is None or len(places) > 1:
+        last = live[-1].last
         raise UsageError(
-            f"release {live[-1].release_id!r} in {live[-1].output} is reserved "
+            f"release {last.release_id!r} in {last.output} is reserved "
             f"{'for no window' if first is None else 'for several windows'} in "
             f"{ledger.place}; give it up with `tracecloak ledger forfeit`, and choose "
             "another release_id"
         )
-    claims = [one.claim for one in of_release if one is not None and one.claim is not None]
-    return first.window, claims[-1].units_sha256 if claims else None
+    claims = [state.claim for state in live if state.claim is not None]
+    return first, claims[-1].units_sha256 if claims else None

@@ -25,9 +25,12 @@ were left out is for the operator alone.
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,24 +41,27 @@ import numpy as np
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.balance import states_of
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.entries import Entry, WindowCharge, Windowed, windowed
+from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.past import Past
 from tracecloak.pipelines.ledger.window_claims import claim
-from tracecloak.pipelines.units.addressed import AddressedFiles, Damage
 from tracecloak.pipelines.units.unit_index import KeptIndex, UnitIndex
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import is_on_this_machine, sync_folder
+from tracecloak.transforms.files import (
+    is_on_this_machine,
+    read_if_there,
+    sync_folder,
+    write_anew,
+)
 
 _Answer = TypeVar("_Answer")
-# A window: its scope and its label.
-_Place = tuple[str, str]
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
-# Of many files so many are read together, until so many units are taken in together.
-_N_FILES, _N_UNITS = 64, 1 << 20
+# Of many files so many are read together, until so many units are taken in together; files on
+# another file system so many at a time.
+_N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
     "for good, release under another schedule, such as one with another origin, whose windows are "
@@ -170,7 +176,7 @@ class UnitBook:
         release = output, release_id, key_fingerprint
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
-            for scope in {one.window.scope for one in _charged(past, *release)}:
+            for scope in {window.scope for window, _ in _charged(past, *release)}:
                 self._check_known(past, scope)
 
         def freeze(past: Past, window: WindowCharge) -> str:
@@ -201,10 +207,11 @@ class UnitBook:
         with self._ledger.past() as past:
             self._ledger.check_sound(past)
             of_release = _charged(past, output, release_id, key_fingerprint)
-            live = [one for one in of_release if one.claim is not None]
+            live = [(window, claim) for window, claim in of_release if claim is not None]
             if not live:
                 return None
-            sha256, window = _sha256(live[-1].claim), live[-1].window
+            window, last_claim = live[-1]
+            sha256 = _sha256(last_claim)
             self._check_scope(past, window.scope)
         file = self._verified(window.scope, {sha256: window.label})[sha256]
         return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
@@ -319,12 +326,21 @@ class UnitBook:
             )
 
     def _written(self, file: _File) -> str:
-        """Writes a file as a whole, unless it is there; returns its SHA-256."""
-        files = self._of_scope(file.scope)
+        """Writes a file as a whole, unless it is there; returns its SHA-256.
+
+        Two who write one write the same, so neither need know of the other. Where files are not
+        written by this machine it is read back.
+        """
+        data = file.to_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self._path(file.scope, sha256)
         try:
-            sha256 = files.write(file.to_bytes())
+            if read_if_there(path) != data:
+                write_anew(path, data)
+                if not is_on_this_machine(path) and read_if_there(path) != data:
+                    raise OSError(errno.EIO, "what was written is not what is read back", path)
             if is_on_this_machine(self._folder):
-                for folder in (Path(files.path(sha256)).parent, Path(self._folder)):
+                for folder in (Path(path).parent, Path(self._folder)):
                     with contextlib.suppress(OSError):  # some file systems have nothing to do
                         sync_folder(folder)
         except Exception as error:  # each file system has its own
@@ -360,53 +376,43 @@ class UnitBook:
         Raises:
             BookError: One is missing, or not what the ledger says.
         """
-        contents = self._of_scope(scope).read(labels)
-        if isinstance(contents, Damage):
-            raise self._damaged(contents, labels[contents.sha256])
-        return {
-            sha256: self._parsed(sha256, data, (scope, labels[sha256]))
-            for sha256, data in contents.items()
-        }
+        with ThreadPoolExecutor(_N_READERS) as readers:
+            files = readers.map(partial(self._verified_file, scope), labels, labels.values())
+            return dict(zip(labels, files, strict=True))
 
-    def _damaged(self, damage: Damage, label: str) -> BookError:
-        if damage.is_there:
-            return BookError(
-                f"the book of counted units was changed: {damage.path}, what window {label} "
-                f"counted, is not what {self._ledger.place} says. {_MEND}"
+    def _verified_file(self, scope: str, sha256: str, label: str) -> _File:
+        path = self._path(scope, sha256)
+        lacks = f"the book of counted units lacks what window {label} counted: {path}"
+        try:
+            data = read_if_there(path)
+        except Exception as error:  # each file system has its own
+            raise BookError(f"{lacks} cannot be read ({_reason(error)}). {_MEND}") from error
+        if data is None:
+            raise BookError(f"{lacks} is not there. {_MEND}")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise BookError(
+                f"the book of counted units was changed: {path}, what window {label} counted, is "
+                f"not what {self._ledger.place} says. {_MEND}"
             )
-        what = "is not there"
-        if damage.error is not None:
-            what = f"cannot be read ({_reason(damage.error)})"
-        return BookError(
-            f"the book of counted units lacks what window {label} counted: {damage.path} "
-            f"{what}. {_MEND}"
-        )
-
-    def _parsed(self, sha256: str, data: bytes, window: _Place) -> _File:
-        scope, _ = window
         try:
             file = _File.from_bytes(data)
         except (ValueError, KeyError, TypeError) as error:
             raise BookError(
-                f"{self._path(scope, sha256)} is no file of a book of counted units, "
+                f"{path} is no file of a book of counted units, "
                 f"though {self._ledger.place} names it ({type(error).__name__}); use the "
                 "version of tracecloak that wrote it, or a later one"
             ) from None
-        if (file.scope, file.label) != window:
+        if (file.scope, file.label) != (scope, label):
             raise BookError(
-                f"{self._path(scope, sha256)} is of window {file.label} of scope "
-                f"{file.scope}, and {self._ledger.place} names it for window {window[1]}. "
-                f"{_MEND}"
+                f"{path} is of window {file.label} of scope {file.scope}, and "
+                f"{self._ledger.place} names it for window {label}. {_MEND}"
             )
         return file
 
-    def _of_scope(self, scope: str) -> AddressedFiles:
+    def _path(self, scope: str, sha256: str) -> str:
         # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
         place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
-        return AddressedFiles(f"{self._folder}/{place}")
-
-    def _path(self, scope: str, sha256: str) -> str:
-        return self._of_scope(scope).path(sha256)
+        return f"{self._folder}/{place}/{sha256}.units"
 
 
 def units_to_count(
@@ -493,16 +499,17 @@ class _File:
         return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
 
 
-def _charged(past: Past, output: str, release_id: str, key_fingerprint: str) -> list[Windowed]:
-    """Returns the charges of a release that are of windows, the latest one last."""
+def _charged(
+    past: Past, output: str, release_id: str, key_fingerprint: str
+) -> list[tuple[WindowCharge, Entry | None]]:
+    """Returns (window, claim) of the charges of a release of windows, the latest one last."""
     entries = past.of_release(output, release_id)
-    of_windows = windowed(entries)
-    of_release = charges_of(entries, output, release_id, key_fingerprint)
-    return [of_windows[entry.charge] for entry in of_release if entry.charge in of_windows]
+    states = states_of(entries, output, release_id, key_fingerprint)
+    return [(state.window, state.claim) for state in states if state.window is not None]
 
 
-def _sha256(claim: Entry | None) -> str:
-    sha256 = None if claim is None else claim.units_sha256
+def _sha256(claim: Entry) -> str:
+    sha256 = claim.units_sha256
     if sha256 is None:  # a sound ledger has none
         raise BookError("an entry `claim` of the ledger names no units; see `ledger verify`")
     return sha256

@@ -27,7 +27,7 @@ from deploy.dataflow import launch
 from tests.engines import fetching
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.outcomes.metrics import METRICS
-from tracecloak.pipelines.runners.flags import BEAM_FLAGS
+from tracecloak.pipelines.runners.flags import beam_flags
 from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.schemas.errors import UsageError
@@ -431,7 +431,7 @@ def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
     assert {name: "isOptional" not in asked[name] for name in asked} == {
         name: bool(required) for name, required in read
     }
-    assert not set(asked) & {flag.removeprefix("--") for flag in BEAM_FLAGS}
+    assert not set(asked) & {flag.removeprefix("--") for flag in beam_flags()}
     for parameter in asked.values():
         keys = {"name", "label", "helpText", "paramType", "regexes"}
         assert keys == {*parameter} - {"isOptional"}
@@ -497,7 +497,7 @@ def check_flags(where: str, words: Sequence[str]) -> None:
     assert config.startswith("/etc/tracecloak/")
     of_beam = [flag for flag in joined(flags) if not flag.startswith(("--runner", "--release_id"))]
     names = {flag.split("=")[0] for flag in of_beam}
-    assert names <= BEAM_FLAGS
+    assert names <= beam_flags()
     options = pipeline_options("FlinkRunner", of_beam, must_end="stream" not in where)
     known = PipelineOptions(of_beam).get_all_options(drop_default=True)
     # What only the job server knows is not in Beam's own classes.

@@ -338,7 +338,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.clear",
             lambda *_: True,
         ),
-        ("units", "tracecloak.pipelines.units.addressed", "write_anew", lambda *_: True),
+        ("units", "tracecloak.pipelines.units.unit_book", "write_anew", lambda *_: True),
         ("claim", "tracecloak.pipelines.units.unit_book", "claim", lambda *_: True),
         ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
         ("append", "tracecloak.transforms.lakes.delta_append", "append", lambda *_: True),

@@ -19,9 +19,9 @@ from tests.support.ledgers import account, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in
+from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in, windowed
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.entries import WindowCharge, windowed
+from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import BudgetExhausted

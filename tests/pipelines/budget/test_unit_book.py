@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import shutil
 import sqlite3
@@ -24,7 +25,6 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.units import unit_book
-from tracecloak.pipelines.units.addressed import AddressedFiles
 from tracecloak.pipelines.units.unit_book import BookError, UnitBook, scope_of, units_to_count
 from tracecloak.schemas.errors import UsageError
 
@@ -226,31 +226,39 @@ def test_a_claim_of_a_release_that_is_ended_meanwhile_counts_nothing(
         world.claim(1, "2026-11", units(["c1"]))
 
 
-def test_a_file_is_of_the_window_that_the_ledger_names_it_for(world: World) -> None:
+def _fail(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Catches a file of another window in the place of one, and what is no file of the book."""
     world.claim(1, "2026-11", units(["c1"]))
     [file] = world.files()
     data = file.read_bytes()
-    own = unit_book._File.from_bytes(data)
-    assert world.book._parsed("0" * 64, data, (own.scope, own.label)).label == "2026-11"
+
+    def verified(content: bytes, label: str) -> Any:
+        sha256 = hashlib.sha256(content).hexdigest()
+        (file.parent / f"{sha256}.units").write_bytes(content)
+        return world.book._verified(scope(), {sha256: label})[sha256]
+
+    assert verified(data, "2026-11").label == "2026-11"
     with pytest.raises(BookError, match=r"is of window 2026-11 of scope .* names it for window x"):
-        world.book._parsed("0" * 64, data, (own.scope, "x"))
+        verified(data, "x")
     for wrong in (b"", b"{}\n", b"[]", data.partition(b"\n")[2]):
         with pytest.raises(BookError, match="is no file of a book of counted units"):
-            world.book._parsed("0" * 64, wrong, (own.scope, own.label))
-    with pytest.raises(BookError, match="names no units"):
-        unit_book._sha256(None)
+            verified(wrong, "2026-11")
+    monkeypatch.setattr(unit_book, "read_if_there", _fail)
+    with pytest.raises(BookError, match="cannot be read"):
+        verified(data, "2026-11")
 
 
 def test_a_book_that_cannot_be_written_claims_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a claim in the ledger of units that no file has."""
-
-    def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(AddressedFiles, "write", fail)
+    monkeypatch.setattr(unit_book, "write_anew", _fail)
     with pytest.raises(BookError, match=r"cannot be written: .*run again"):
         world.claim(1, "2026-11", units(["c1"]))
     assert world.ledger.entries()[-1].action == "reserve"

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.units import addressed, unit_index
+from tracecloak.pipelines.units import unit_book, unit_index
 from tracecloak.pipelines.units.unit_book import BookError, UnitBook
 from tracecloak.pipelines.units.unit_index import UnitIndex
 
@@ -102,8 +102,8 @@ def test_one_more_window_reads_no_more_files_than_the_one_before(
 ) -> None:
     """Catches a night that takes longer each year."""
     opened: list[str] = []
-    read = addressed.read_if_there
-    monkeypatch.setattr(addressed, "read_if_there", lambda path: opened.append(path) or read(path))
+    read = unit_book.read_if_there
+    monkeypatch.setattr(unit_book, "read_if_there", lambda path: opened.append(path) or read(path))
     n_read = []
     for number in range(5, 9):
         opened.clear()

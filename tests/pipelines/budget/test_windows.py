@@ -19,10 +19,10 @@ from tracecloak.pipelines.budget.gate import gate_of
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading, window_claims
-from tracecloak.pipelines.ledger.balance import balance_of, spent_in
+from tracecloak.pipelines.ledger.balance import balance_of, spent_in, windowed
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
 from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge, windowed
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.reading import scopes_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, UsageError

@@ -19,7 +19,7 @@ from tracecloak.pipelines.configuration.config import (
     load,
     parse_where,
 )
-from tracecloak.pipelines.runners.flags import BEAM_FLAGS
+from tracecloak.pipelines.runners.flags import beam_flags
 from tracecloak.schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -112,7 +112,7 @@ def test_no_option_of_ours_is_one_of_beams() -> None:
     ours = {*ReleaseConfig.model_fields, *Columns.model_fields} - {"runner"}
     for method in METHODS.values():
         ours |= set(method.Params.model_fields)
-    assert not {f"--{name}" for name in ours} & BEAM_FLAGS
+    assert not {f"--{name}" for name in ours} & beam_flags()
 
 
 def test_the_sign_of_a_filter_is_part_of_the_digest() -> None:

@@ -15,7 +15,7 @@ from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
 from tests.support.releasing import tracecloak
 from tests.support.stream_runs import S
-from tracecloak.pipelines.runners.flags import BEAM_FLAGS
+from tracecloak.pipelines.runners.flags import beam_flags
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
     StreamConfig,
@@ -281,7 +281,7 @@ def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
 
 def test_no_flag_is_one_of_beam() -> None:
     ours = {f"--{name}" for name in (*stream_keys(), *log_keys()) if name != "runner"}
-    assert not ours & BEAM_FLAGS
+    assert not ours & beam_flags()
 
 
 def test_an_epoch_continues_on_dataflow_only_by_an_update(

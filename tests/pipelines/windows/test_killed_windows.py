@@ -15,9 +15,8 @@ from tests.support.releasing import Commands, Ended, digests, ledger_entries, ma
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.balance import charges, windowed
 from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.entries import windowed
 
 FIRST, SECOND, OTHER = b"1" * 32, b"2" * 32, b"3" * 32
 

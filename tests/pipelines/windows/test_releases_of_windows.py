@@ -29,7 +29,7 @@ from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.ledger.entries import windowed
+from tracecloak.pipelines.ledger.balance import windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.windows.several import exit_code_of
 from tracecloak.schemas.errors import RetryLater

@@ -30,10 +30,10 @@ from tests.support.releasing import digests, fix_key, manifest, tracecloak
 from tests.support.stream_runs import files_of, stream_config
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import paid_once
-from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.balance import charges, windowed
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import Database
-from tracecloak.pipelines.ledger.entries import Entry, windowed
+from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
