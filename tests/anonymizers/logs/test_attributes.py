@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -16,16 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.silence import Noting
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composed import composed_epsilon
-from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
@@ -123,15 +117,6 @@ def test_no_case_moves_the_sums_further_than_the_clip_and_one_moves_them_as_far(
     assert max(int((change**2).sum()) for change in changes(OF_EVENT, False, clip)) == clip**2
 
 
-def test_a_clip_that_no_case_reaches_leaves_the_counts_as_they_are() -> None:
-    for case, change in zip(ALL_CASES * 2, changes(OF_EVENT, False, 10 * UNITS), strict=True):
-        counts = Counter(("AB".index(a), (None, "v", "w").index(v)) for a, v in case)
-        expected = np.zeros((2, 3), np.int64)
-        for cell, n in counts.items():
-            expected[cell] = n * UNITS
-        assert change.tolist() == expected.ravel().tolist()
-
-
 @pytest.mark.parametrize("longest", [1, 2, 3])
 def test_with_delta_0_a_case_adds_its_events_up_to_the_longest(longest: int) -> None:
     found = changes(OF_EVENT, True, longest)
@@ -220,14 +205,6 @@ def test_a_case_that_keeps_its_steps_keeps_its_values(n: int) -> None:
         assert counted.values.tolist() == [UNITS] * n
 
 
-def test_traces_without_the_attribute_have_no_values() -> None:
-    traces = traces_of([[("A", "v"), ("B", "w")]], OF_CASE)
-    counted = cells_of_events(traces, OF_EVENT, 5, is_pure=True)
-    assert counted.keys.tolist() == [0, 3]
-    other = Attribute("case:y", OF_CASE.declaration)
-    assert cells_of_cases(traces, other, NO_CLASSES).keys.tolist() == [3]
-
-
 def test_an_attribute_of_events_needs_a_clip() -> None:
     with pytest.raises(UsageError, match="needs clip_units"):
         changed_values(OF_EVENT, None, 1, is_pure=True)
@@ -255,18 +232,6 @@ def noise_of(
     return own.noise(*changed_values(attribute, clip, max_units, is_pure=delta == 0))
 
 
-def test_the_noise_fits_the_sensitivity() -> None:
-    zero = Fraction(0)
-    assert noise_of(OF_CASE, HALF, zero, None, 3) == SumNoise((6, 1), 1, True)
-    assert noise_of(OF_EVENT, HALF, zero, 7, 3) == SumNoise((42, 1), 1, True)
-    found = noise_of(OF_EVENT, HALF, DELTA, 1500, 3)
-    least = Fraction(*gaussian_scale(HALF, DELTA, of_count(3 * 1500)))
-    assert (found.units, found.is_laplace, found.sensitivity) == (UNITS, False, 4500)
-    assert least <= Fraction(*found.scale) < least * (1 + Fraction(1, 10**6))
-    with pytest.raises(UsageError, match="scale"):
-        noise_of(OF_EVENT, Fraction(1, 10**8), DELTA, 10**9, 1000)
-
-
 @pytest.mark.parametrize("is_pure", [False, True])
 def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_pure: bool) -> None:
     """With its own epsilon, Laplace noise on counts; with a share of a Gaussian budget, UNITS."""
@@ -284,23 +249,6 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_p
         [(purpose, sums, told)] = noting.told
         assert (purpose, told) == ("attribute/case:x", noise)
         assert sums.tolist() == [0, noise.units, 0, noise.units, noise.units, 0]
-
-
-@pytest.mark.parametrize(
-    ("attribute", "delta", "clip"),
-    [
-        (OF_CASE, Fraction(0), None),
-        (OF_EVENT, Fraction(0), 7),
-        (OF_EVENT, DELTA, 1500),
-    ],
-)
-def test_a_histogram_costs_its_share(
-    attribute: Attribute, delta: Fraction, clip: int | None
-) -> None:
-    spends = budget_for(attribute, HALF, delta, clip, 3).spends()
-    assert total(spends) == (HALF, delta)
-    # What the noise really keeps is about the share, and no more.
-    assert 0.49 < composed_epsilon(spends, delta) <= 0.5 * (1 + 1e-6)
 
 
 # --- estimates ------------------------------------------------------------------------------------
@@ -322,34 +270,6 @@ def test_without_noise_an_activity_has_its_own_shares_and_an_unseen_one_the_log_
     shares = decided(log, OF_EVENT, NO_NOISE)
     assert np.allclose(shares[:2], [[0.25, 0.25, 0.5], [0, 0, 1]], atol=1e-3)
     assert np.allclose(shares[2], [1 / 6, 1 / 6, 4 / 6], atol=1e-3)
-
-
-def test_an_empty_log_gives_declared_values_that_are_equally_likely() -> None:
-    # With little noise the totals stay 0, so nothing is known.
-    assert np.allclose(decided([], OF_EVENT, NO_NOISE), [0, 0.5, 0.5])
-
-
-def test_noise_on_every_cell_is_that_of_the_attribute() -> None:
-    """Another attribute, or another key, has other noise; the same has the same."""
-    other = Attribute("y", OF_EVENT.declaration)
-    wide = SumNoise((50, 1), 1, True)
-    log = [[("A", "v")] * 20, [("B", "w")] * 20] * 5
-    first = decided(log, OF_EVENT, wide)
-    assert np.array_equal(first, decided(log, OF_EVENT, wide))
-    assert not np.array_equal(first, decided(log, other, wide))
-    assert not np.array_equal(first, decided(log, OF_EVENT, wide, number=1))
-
-
-def test_a_large_log_is_estimated_well_at_epsilon_1() -> None:
-    rng = np.random.default_rng(3)
-    chances = {"A": [0.7, 0.2, 0.1], "B": [0.0, 0.5, 0.5], "C": [0.1, 0.1, 0.8]}
-    log = [
-        [(a, (None, "v", "w")[rng.choice(3, p=p)]) for a, p in chances.items()] for _ in range(4000)
-    ]
-    noise = noise_of(OF_EVENT, Fraction(1), Fraction(0), 3, 1)
-    # Noise of scale 3 on 4,000: 1 % is far out; sampling of the log itself: 1 % is 1.3 sigma.
-    error = np.abs(decided(log, OF_EVENT, noise) - np.array(list(chances.values())))
-    assert error.max() < 0.04
 
 
 def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribute() -> None:
@@ -405,35 +325,6 @@ def test_numbers_are_uniform_in_their_bin_and_not_tied_to_it() -> None:
     assert p_value(places(NUMBER.values_of(cells, tied).to_numpy()), expected) < ALPHA
 
 
-@given(st.lists(st.text("ABC", min_size=1, max_size=6), max_size=12), st.integers(1, 5))
-def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) -> None:
-    of_case = Attribute("case:n", NUMBER.declaration)
-    log = [[(activity, None) for activity in variant] for variant in variants]
-    whole = traces_of(log, OF_EVENT, "ABC")
-    decision = AttributeDecision(SHARES)
-    for attribute in (NUMBER, of_case):
-        made = attribute_of_traces(
-            decision, attribute, whole, NO_CLASSES, np.arange(len(log)), randomness()
-        ).to_pylist()
-        assert len(made) == whole.n_events
-        for piece in range(n_pieces):
-            cases = np.arange(piece, len(log), n_pieces)
-            found = attribute_of_traces(
-                decision, attribute, whole.take(cases), NO_CLASSES, cases, randomness()
-            ).to_pylist()
-            own = [made[i] for c in cases for i in range(whole.offsets[c], whole.offsets[c + 1])]
-            assert found == own
-        if attribute is of_case:
-            for first, last in itertools.pairwise(whole.offsets):
-                assert len(set(made[first:last])) == 1
-    assert (
-        NUMBER.arrow_type
-        == attribute_of_traces(
-            decision, NUMBER, whole, NO_CLASSES, np.arange(len(log)), randomness()
-        ).type
-    )
-
-
 def test_values_of_cases_follow_their_class() -> None:
     """The rows are those of a variant, and of cases that end with A, B or C."""
     log = [[("B", None), ("A", None)], [("A", None), ("B", None)]] * 500
@@ -464,18 +355,3 @@ def test_a_value_that_depends_on_the_variant_is_kept() -> None:
         equal = np.mean(np.array(made.to_pylist()) == traces.attributes["case:x"].to_pylist())
         assert (equal > 0.98) == is_kept
         assert is_kept or equal < 0.5
-
-
-def test_two_attributes_and_two_releases_draw_independently() -> None:
-    """Catches words that are shared: a correlation of 200,000 pairs is below 6 / sqrt(n)."""
-    even = AttributeDecision(np.array([[0, 0.2, 0.2, 0.2, 0.2, 0.2]]))
-    where = (np.zeros(N, np.int32), np.arange(N), np.zeros(N, np.int64))
-    first = sample_attribute(even, NUMBER, *where, randomness()).to_numpy()
-    other = sample_attribute(
-        even, Attribute("m", NUMBER.declaration), *where, randomness()
-    ).to_numpy()
-    later = sample_attribute(even, NUMBER, *where, randomness(1)).to_numpy()
-    again = sample_attribute(even, NUMBER, *where, randomness()).to_numpy()
-    assert np.array_equal(first, again)
-    for one in (other, later, np.roll(first, 1)):
-        assert abs(np.corrcoef(first, one)[0, 1]) < 6 / np.sqrt(N)

@@ -20,7 +20,6 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published import measures as sums
 from tracecloak.schemas.published.groups import ReleasedGroups
 from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 VOCABULARY = ActivityVocabulary.of(["A1", "A2", "B1"])
@@ -73,20 +72,6 @@ def test_what_clipping_takes_is_given_back() -> None:
     clipped = edges_of(groups_of(norm / 2, {("A1", "B1"): 100}))["A", "B"]
     assert clipped[0] == 100 and clipped[2] > high + 60
     assert clipped[1] > low and clipped[1] == pytest.approx(100, abs=8)
-
-
-def test_a_log_without_cases_has_groups_and_no_edge() -> None:
-    groups = groups_of(1.0, {})
-    assert groups.members == MEMBERS and not len(groups.graph.counts)
-    assert ReleasedGroups.from_json(groups.to_json()).to_json() == groups.to_json()
-
-
-def test_groups_are_the_same_again_as_json() -> None:
-    groups = groups_of(100.0)
-    again = ReleasedGroups.from_json(groups.to_json())
-    assert again.to_json() == groups.to_json() and again.to_table().equals(groups.to_table())
-    assert groups.to_json()["members"] == MEMBERS
-    assert not groups.numbers() and groups.came_out() == Yield()
 
 
 def test_intervals_hold_what_the_original_has() -> None:

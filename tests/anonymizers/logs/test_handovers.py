@@ -9,7 +9,6 @@ import itertools
 import pickle
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,9 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.attributes import (
     AttributeDecision,
-    attribute_of_traces,
 )
 from tracecloak.anonymizers.logs.handovers import (
     HandoverCounter,
@@ -35,10 +32,8 @@ from tracecloak.anonymizers.logs.handovers import (
     changed_handovers,
     count_handovers,
     decide_handovers,
-    excess_of_handovers,
     handed_over,
     handover_cells,
-    most_names_of_handovers,
 )
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
@@ -48,13 +43,11 @@ from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
-from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.declarations import HandoverDeclaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 OWN = Attribute("x", HandoverDeclaration(values=("v", "w"), handovers=True))
 VALUES = (None, "v", "w")
@@ -114,11 +107,6 @@ def test_no_case_moves_the_sums_further_than_the_clip_and_one_moves_them_as_far(
     most = max(int((change**2).sum()) for change in changes(clip, is_pure=False))
     changed, units = changed_handovers(clip, 1, is_pure=False)
     assert most == clip**2 == changed.l2_squared and units == UNITS
-
-
-def test_a_clip_that_no_case_reaches_leaves_the_counts_as_they_are() -> None:
-    for case, change in zip(ALL_CASES * 2, changes(10 * UNITS, is_pure=False), strict=True):
-        assert change.tolist() == (naive(case) * UNITS).tolist()
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3, 5])
@@ -208,18 +196,6 @@ def test_a_count_beyond_all_noise_stands_where_the_activity_has_none() -> None:
     assert made.shares.reshape(2, 3, 3)[1, 2, 0] == 0
 
 
-def test_noise_on_every_cell_is_that_of_the_key() -> None:
-    wide = SumNoise((50, 1), 1, True)
-    log = [[("A", "v"), ("B", "w")]] * 20
-    first = decided(log, MARGINAL, wide)
-    assert np.array_equal(first, decided(log, MARGINAL, wide))
-    assert not np.array_equal(first, decided(log, MARGINAL, wide, 1))
-    empty = count_handovers(OWN, ClippedCells.merge([]), 2, wide, randomness())
-    assert (np.abs(empty.counts) > 0).sum() > N_CELLS / 2 and empty.deviation == pytest.approx(
-        5000**0.5
-    )
-
-
 # --- drawing --------------------------------------------------------------------------------------
 
 LAWS = np.array([
@@ -267,17 +243,6 @@ def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) 
         assert drawn(whole.take(cases), cases).tolist() == own
 
 
-def test_where_the_value_before_says_nothing_values_are_those_by_activity() -> None:
-    """The same random bits at every event, so that a declaration alone changes no first event."""
-    traces = traces_of([[("A", None), ("B", None), ("B", None)]] * 50)
-    laws = np.repeat(MARGINAL[:, None], 3, axis=1)
-    cells = drawn(traces, np.arange(50), laws)
-    plain = attribute_of_traces(
-        AttributeDecision(MARGINAL), OWN, traces, NO_CLASSES, np.arange(50), randomness()
-    )
-    assert cells.tolist() == OWN.cells(plain).tolist()
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 METHOD = PrivateLog()
@@ -314,35 +279,6 @@ def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
     # Without handovers there is no such limit.
     declared = with_values(largest + 1)["attributes"]["org:resource"] | {"handovers": False}
     assert params_of(vocabulary=names, attributes={"org:resource": declared})
-
-
-def test_a_bought_vocabulary_is_no_larger_than_handovers_can_be_counted_by() -> None:
-    """A refusal that came after the names were bought would tell of them."""
-    bought = {"vocabulary": None, "buy_vocabulary": True, **with_values(1000)}
-    params = params_of(**bought)
-    own = Attribute("x", HandoverDeclaration(**bought["attributes"]["org:resource"]))
-    assert params.most_names == most_names_of_handovers(own) == MAX_CELLS // 1001**2
-    assert not excess_of_handovers(own, 19) and excess_of_handovers(own, 20)
-    assert "the 18 most frequent at most" in "".join(METHOD.explain(params))
-
-
-@pytest.mark.parametrize("changes", [{}, {"l2_clip": None}, PURE])
-def test_the_plan_says_what_is_counted_and_the_error_to_expect(changes: dict[str, Any]) -> None:
-    [said] = [s for s in METHOD.explain(params_of(**changes)) if s.startswith("handovers org:")]
-    assert "by the activity of the event and the values before and at it, " in said
-    is_bought = changes == {"l2_clip": None}
-    assert ("times the bought clip" in said) == is_bought
-    assert ("of the sum (95 %)" in said) != is_bought
-
-
-def test_noise_of_a_bought_clip_is_said_in_its_proportion() -> None:
-    """Values are clipped at the bought clip by the root of 2."""
-    params = params_of(l2_clip=None)
-    noise = params.spending.means["handovers org:resource"].noise(
-        *changed_handovers(UNITS, 1, is_pure=False)
-    )
-    [said] = [s for s in METHOD.explain(params) if s.startswith("handovers org:")]
-    assert f"with noise of {noise.width / UNITS / 2**0.5:.1f} times the bought clip" in said
 
 
 def test_handovers_have_their_weight_together_and_only_where_they_are_declared() -> None:
@@ -422,18 +358,3 @@ def test_without_handovers_they_do_not_agree() -> None:
     [made] = anonymise([log], METHOD, params, release_key(), "r", "c").traces
     truth, found = handovers_in(log), handovers_in(made)
     assert sum(n for cell, n in found.items() if cell not in truth) > 0.3 * found.total()
-
-
-@pytest.mark.parametrize("changes", [{}, PURE])
-def test_nothing_is_copied_from_an_empty_log(changes: dict[str, Any]) -> None:
-    made = anonymise([], METHOD, params_of(**changes), release_key(), "r", "c")
-    for batch in made.traces:
-        assert set(batch.attributes["org:resource"].to_pylist()) <= {None, "R1", "R2"}
-
-
-def test_with_handovers_a_release_spends_what_was_asked() -> None:
-    for changes in ({}, BOUGHT, PURE):
-        spends = METHOD.spends(params_of(**changes))
-        assert total(spends) == (1, Fraction(params_of(**changes).delta))
-        named = [part for spend in spends for part in (spend.what, *(b.what for b in spend.blocks))]
-        assert "handovers org:resource" in named

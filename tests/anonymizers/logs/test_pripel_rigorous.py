@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pydantic
 import pytest
 
 from tests.support.keys import release_key
-from tests.support.logs import histogram, trace_batch
+from tests.support.logs import trace_batch
 from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.logs.presets import PripelRigorous, PripelRigorousParams, pruned
+from tracecloak.anonymizers.logs.presets import PripelRigorous, PripelRigorousParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.variants import most_frequent_first
 
 METHOD = PripelRigorous()
 PUBLIC: dict[str, Any] = {
@@ -56,27 +52,6 @@ def test_variants_of_fewer_cases_are_left_out_and_others_stay() -> None:
     assert {("A", "B", "C"), ("A", "C"), ("B",)} <= set(found[0])
     assert set(found[1]) == {("A", "B", "C")}
     assert found[1].count(("A", "B", "C")) == found[0].count(("A", "B", "C")) >= least
-
-
-def test_pruning_keeps_what_is_large_enough_with_its_names() -> None:
-    variants = histogram({("A", "B"): 5, ("C",): 4, ("B",): 9})
-    names = ActivityVocabulary.of("ABC").names
-    before = most_frequent_first(names, variants.offsets, variants.codes, variants.counts)
-    after = pruned(before, 5)
-    assert after.to_table().select(["variant", "count"]).to_pylist() == [
-        {"variant": ["B"], "count": 9},
-        {"variant": ["A", "B"], "count": 5},
-    ]
-    assert after.names.equals(pa.array(["A", "B"]))
-    assert pruned(before, 1).to_table().equals(before.to_table())
-    assert pruned(before, 10).n_variants == 0
-
-
-def test_the_guarantee_is_that_of_private_log() -> None:
-    given = {**PUBLIC, "delta": "1e-6"}
-    own = METHOD.guarantee(PripelRigorousParams(**given, max_prefix_length=5, p_harmful=3))
-    assert own == PrivateLog().guarantee(PrivateLogParams(**given, max_trace_length=5))
-    assert (own.kind, own.epsilon, own.delta) == ("rigorous", 4.0, 1e-6)
 
 
 def test_the_length_is_given_once() -> None:

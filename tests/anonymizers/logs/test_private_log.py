@@ -64,19 +64,6 @@ WEIGHTS = {
 }  # fmt: skip
 
 
-def test_a_bought_clip_has_a_twentieth_of_what_it_clips() -> None:
-    """Of the durations, and of those of the attributes that are of events."""
-    values = {"values": ["x", "y"]}
-    declared = {"org:resource": values, "case:kind": values}
-    params = params_of(l2_clip=None, attributes=declared)
-    shares = {name: own.share for name, own in params.spending.means.items()}
-    clipped = shares["durations"] + shares["attribute org:resource"]
-    assert shares["clip"] * 19 == clipped
-    assert shares["durations"] / shares["attribute org:resource"] == Fraction(25, 10)
-    assert shares["attribute case:kind"] * 19 == shares["attribute org:resource"] * 20
-    assert "clip" not in params_of(attributes=declared).spending.means
-
-
 def test_the_default_shares_are_the_stated_weights() -> None:
     """With delta they divide a Gaussian budget, else epsilon, in decimals of six places."""
     params = params_of(epsilon="1", variants="markov-log", vocabulary=None, buy_vocabulary=True)
@@ -99,15 +86,6 @@ def test_the_default_shares_are_the_stated_weights() -> None:
         )
         for name, weight in WEIGHTS.items()
     }
-
-
-def test_attributes_have_their_weight_together_and_a_split_changes_the_shares() -> None:
-    split = {"attributes": "0.3", "sizes": "0.08"}
-    params = params_of(variants="markov-log", attributes=ATTRIBUTES, budget_split=split)
-    shares = {name: own.share for name, own in params.spending.means.items()}
-    assert shares["attribute org:resource"] == shares["attribute case:age"] == Fraction(15, 166)
-    assert shares["sizes"] == Fraction(8, 166) and shares["starts"] == Fraction(12, 166)
-    assert sum(shares.values()) == 1
 
 
 ATTRIBUTES = {
@@ -183,27 +161,6 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     parts = params.parts
     assert {part.name for part in parts} == expected
     assert [need.name for part in parts for need in part.needs] == list(budget.means)
-
-
-@pytest.mark.parametrize("variants", ["auto", *GENERATORS])
-@pytest.mark.parametrize("products", ["log", "variants"])
-@pytest.mark.parametrize("max_cases_per_individual", [None, 3])
-def test_what_the_parts_spend_is_what_was_asked(
-    variants: str, products: str, max_cases_per_individual: int | None
-) -> None:
-    for chosen in (params_of(), METHOD.Params(epsilon="1", buy_vocabulary=True)):
-        given_ = {name: getattr(chosen, name) for name in chosen.model_fields_set}
-        params = METHOD.Params(
-            **given_,
-            variants=variants,
-            products=products,
-            max_cases_per_individual=max_cases_per_individual,
-            attributes=ATTRIBUTES if products == "log" else {},
-        )
-        assert total(METHOD.spends(params)) == (1, Fraction(1, 10**6))
-    pure = {"delta": "0", "l2_clip": None, "products": products}
-    if variants == "auto" or GENERATORS[variants].is_pure:
-        assert total(METHOD.spends(params_of(**pure, variants=variants))) == (1, 0)
 
 
 @pytest.mark.parametrize("max_cases_per_individual", [None, 3])
@@ -309,19 +266,6 @@ def test_what_makes_no_sense_is_refused_with_its_name(changes: dict[str, Any], s
 # --- what comes out -------------------------------------------------------------------------------
 
 
-def test_what_its_times_do_not_show_follows_from_the_parameters() -> None:
-    """Catches a bought range that is not called one, and a grid that is not the public one."""
-    bought = {"first_date": None, "last_date": None}
-    assert METHOD.time_caveats(params_of(granularity="minute")) == (
-        "Its stamps are whole minutes: the durations of shorter steps are not kept.",
-    )
-    range_, stamps = METHOD.time_caveats(params_of(**bought))
-    assert "was bought with noise" in range_ and "may be made up" in range_
-    assert stamps.startswith("How fine its stamps are was chosen with noise: the durations of")
-    variants = {"vocabulary": ("A",), "max_trace_length": 6, "products": "variants"}
-    assert METHOD.time_caveats(METHOD.Params(epsilon="1", **variants)) == ()
-
-
 def hospital(n_cases: int, seed: int = 1) -> TraceBatch:
     """Cases A B C, on working days from 9 to 11, B within minutes, C after 20 days for a tenth."""
     rng = np.random.default_rng(seed)
@@ -391,28 +335,6 @@ def test_every_stamp_is_in_the_range_and_in_working_time(
         assert ((within >= 8 * HOUR_US) & (within < 12 * HOUR_US)).all()
         later = ~made.is_first
         assert (np.diff(times, prepend=times[:1])[later] >= 0).all()
-
-
-def test_no_case_is_copied() -> None:
-    log = hospital(800)
-    made = released(log, params_of(epsilon="100"))
-    assert not set(made.case_ids.to_pylist()) & set(log.case_ids.to_pylist())
-    # Stamps of the input come out by chance only: 2,400 of a year's microseconds.
-    assert len(set(made.times.tolist()) & set(log.times.tolist())) <= 2
-
-
-@pytest.mark.parametrize("changes", [{}, {"delta": "0", "l2_clip": None}])
-def test_nothing_is_released_of_an_empty_log_but_noise(changes: dict[str, Any]) -> None:
-    params = params_of(**changes)
-    made = anonymise([], METHOD, params, release_key(), "r", "c")
-    assert sum(batch.n_cases for batch in made.traces) < 500
-
-
-def test_the_released_cases_are_capped() -> None:
-    tiny = params_of(epsilon="0.0001", delta="0", l2_clip=None, max_cases=50)
-    for number in range(5):
-        made = anonymise([hospital(100)], METHOD, tiny, release_key(number), "r", "c")
-        assert sum(batch.n_cases for batch in made.traces) <= 50
 
 
 # --- amun-rigorous --------------------------------------------------------------------------------

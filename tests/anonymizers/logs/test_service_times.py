@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 from tests.schemas.statistics.test_service_times import intervals
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE
-from tests.support.silence import Noting
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.logs.service_times import (
-    ServiceDecision,
     ServiceTimes,
     _kinds_of_events,
     borders_of,
@@ -46,7 +44,6 @@ GRID = TIME.grid({})
 BORDERS = borders_of(GRID)
 K = len(BORDERS) + 1
 WIDTH = 3 * K + 2
-EXACT = SumNoise((1, 10**6), 1024, False)
 Event = tuple[str, int | None, int]
 
 
@@ -164,19 +161,6 @@ def test_a_case_moves_the_sums_no_further_than_is_stated(is_pure):
     assert max(moves) > (most * 2 // 3 if is_pure else 0)
 
 
-def test_the_sums_get_the_noise_that_is_given():
-    noting, noise = Noting(), SumNoise((9000, 1), 1024, False)
-    counted = ServiceTimes(TIME, False, 10**6).count(in_minutes(OTHERS), {}, randomness())
-    decide_service(counted, 3, GRID, noise, randomness().with_noise(noting))
-    [(purpose, sums, told)] = noting.told
-    assert purpose == "service times" and told == noise
-    expected = np.zeros(3 * WIDTH, np.int64)
-    for case in OTHERS:
-        for key, count in naive_cells(case).items():
-            expected[key] += count * 64
-    assert sums.tolist() == expected.tolist()
-
-
 # --- the weights ----------------------------------------------------------------------------------
 
 
@@ -231,11 +215,6 @@ def busy(n: int) -> list[list[Event]]:
     return cases
 
 
-def decided(cases: list[list[Event]]) -> ServiceDecision:
-    counted = ServiceTimes(TIME, False, 10**9).count(in_minutes(cases), {}, randomness())
-    return decide_service(counted, 3, GRID, EXACT, randomness())
-
-
 def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
     """C begins before B does; B's end is not known, so C's work is not cut at B's start."""
     case = [("A", 540, 600), ("B", 660, 660), ("C", 650, 720)]
@@ -245,35 +224,6 @@ def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
     open_b = replace(traces, attributes={"start_timestamp": column})
     kinds, service, _ = _kinds_of_events(open_b, GRID, borders_of(GRID))
     assert kinds[1] == 0 and service.tolist() == [60, 0, 70]  # 0 is that it is not known
-
-
-def test_drawn_service_times_are_like_those_of_the_log():
-    cases = busy(400)
-    decision = decided(cases)
-    assert decode(encode(decision)).places.tolist() == decision.places.tolist()
-    traces = with_starts(without_starts(cases), np.arange(400), decision, GRID, randomness())
-    times = IntervalTimes.of(traces)
-
-    def of(name: str) -> np.ndarray:
-        return traces.activities == "ABC".index(name)
-
-    service = times.service_us / MINUTE
-    assert (service[of("B")] == 0).all() and times.is_known[of("A") | of("B")].all()
-    assert service[of("A")].mean() == pytest.approx(20, abs=3)  # in 40 releases 18.6 ± .34
-    assert times.is_known[of("C")].mean() == pytest.approx(0.5, abs=0.1)
-    assert service[of("C") & times.is_known].mean() == pytest.approx(100, abs=10)
-
-
-def test_a_start_is_between_the_event_before_and_its_own():
-    cases = busy(50)
-    decision = decided(cases)
-    squeezed = [[(name, None, i * 7) for i, (name, _, _) in enumerate(case)] for case in cases]
-    traces = with_starts(without_starts(squeezed), np.arange(50), decision, GRID, randomness())
-    known, starts = starts_of(traces)
-    before = np.where(traces.is_first, 0, np.roll(traces.times, 1))
-    assert known.any()
-    assert (starts >= before).all() and (starts <= traces.times).all()
-    assert (starts % MINUTE == 0).all()
 
 
 def test_no_noise_makes_no_decision_fail():
@@ -312,11 +262,3 @@ def test_a_release_has_starts_and_does_not_depend_on_pieces():
     name = released.vocabulary.names.to_pylist().index("A")
     service = times.service_us[released.activities == name] / MINUTE
     assert service.mean() == pytest.approx(20, rel=0.4)
-
-
-def test_its_weight_is_asked_for_only_where_events_have_starts():
-    with_them, without = params_of(), params_of(service_times=False)
-    assert "service times" in with_them.spending.means
-    assert "service times" not in without.spending.means
-    with pytest.raises(ValueError, match="for products: log"):
-        params_of(products="variants", first_date=None, last_date=None)

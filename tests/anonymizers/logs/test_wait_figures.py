@@ -56,11 +56,6 @@ def test_noise_of_the_time_and_of_the_count_add_up() -> None:
     assert (wait.high - wait.low) / 2 == pytest.approx(half, rel=0.01)
 
 
-def test_a_wait_without_a_sum_or_of_few_is_no_figure() -> None:
-    assert waits(100 * HOUR, HOUR, taken(99)) == []
-    assert waits(100 * HOUR, HOUR, Figure("path", ("B", "C"), 500, 490, 510, "m")) == []
-
-
 @pytest.mark.parametrize("kept", [{}, {PAIR: 0.3, (): 0.3}])
 def test_of_a_pair_of_which_nearly_all_may_be_lost_only_that_is_known(kept: dict) -> None:
     [wait] = waits(100 * HOUR, 0.0, taken(200), kept)

@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.keys import randomness, release_key
+from tests.support.keys import release_key
 from tests.support.logs import Variant, trace_batch
 from tests.support.privacy_loss import (
     ONE,
@@ -29,28 +29,21 @@ from tests.support.privacy_loss import (
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.queries.prefix_method import (
     LaplaceVariants,
     LaplaceVariantsParams,
-    chance_of_nothing,
     decision_of,
     epsilon_in_all,
 )
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
-from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = LaplaceVariants()
 PUBLISHED: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
 WITH_NAMES: dict[str, Any] = {**PUBLISHED, "vocabulary": ("A", "B")}
-HONEST: dict[str, Any] = {**WITH_NAMES, "budget": "honest"}
 
 
 def params_of(**given: Any) -> LaplaceVariantsParams:
@@ -84,12 +77,6 @@ def test_only_the_reference_spares_what_ended_and_the_last_level() -> None:
         assert 0 < spared["A",] < 60
         pruned = released(log, params_of(**{**PUBLISHED, "p_harmful": 60}, profile="paper"), number)
         assert set(pruned) == {("A", "B")}
-
-
-def test_names_that_the_public_vocabulary_lacks_are_other() -> None:
-    made = released(log_of({"AZ": 500}), params_of(**HONEST))
-    assert made["A", OTHER] > 400
-    assert not any("Z" in variant for variant in made)
 
 
 def test_too_many_candidates_are_refused_with_the_mend_and_without_a_number_of_them() -> None:
@@ -173,21 +160,6 @@ def test_candidates_without_cases_have_the_published_mean_and_law() -> None:
     assert abs(mean - 1 / (math.e - 1 / math.e)) > 6.2 * error
 
 
-def test_each_form_draws_its_noise_at_its_scale() -> None:
-    reference, paper, honest = (
-        params_of(**given)
-        for given in (PUBLISHED, {**PUBLISHED, "profile": "paper"}, {**HONEST, "epsilon": "2"})
-    )
-    assert reference.query.draw is truncated_laplace
-    assert paper.query.draw is honest.query.draw is draw_laplace
-    assert Fraction(*reference.scale) == Fraction(*paper.scale) == 1
-    assert Fraction(*honest.scale) == Fraction(3, 2)
-    shared = params_of(**{**HONEST, "max_cases_per_individual": 4})
-    assert Fraction(*shared.scale) == 12
-    divided = params_of(**PUBLISHED, max_cases_per_individual=4)
-    assert Fraction(*divided.scale) == 4
-
-
 # --- what it costs --------------------------------------------------------------------------------
 
 
@@ -262,86 +234,3 @@ def test_the_stated_epsilons() -> None:
     assert held("reference", 23) == pytest.approx(38.942, abs=1e-3)
     assert held("reference", 23, epsilon="0.1") == pytest.approx(18.242, abs=1e-3)
     assert held("paper", 10, max_cases_per_individual=3) == pytest.approx(10)
-
-
-def test_what_is_promised_is_said() -> None:
-    def said(**given: Any) -> Guarantee:
-        return METHOD.guarantee(params_of(**given))
-
-    none = said(**PUBLISHED)
-    assert none.kind == "published" and none.epsilon is None and none.delta is None
-    assert "No finite epsilon" in none.reality and "5.07" in none.reality
-    assert none.claim.startswith("epsilon = 1,")
-    assert METHOD.spends(params_of(**PUBLISHED)) == ()
-    finite = said(**WITH_NAMES)
-    assert "3 times epsilon plus ln 2" in finite.reality
-    honest = said(**HONEST)
-    assert honest.kind == "rigorous" and (honest.epsilon, honest.delta) == (1, 0)
-    assert honest.unit == "case"
-    assert said(**HONEST, max_cases_per_individual=2).unit == "individual"
-    [plan] = METHOD.explain(params_of(**WITH_NAMES))
-    assert "epsilon 1 as published" in plan and "5.07" in plan
-    [plan] = METHOD.explain(params_of(**PUBLISHED))
-    assert "epsilon 1 as published, and no finite one holds" in plan
-    [plan] = METHOD.explain(params_of(**HONEST))
-    assert plan.endswith("spends epsilon 1")
-
-
-def test_how_often_nothing_survives_is_said() -> None:
-    params = params_of(**{**HONEST, "p_harmful": 4})
-    law = laplace_law(Fraction(*params.scale), 200).chances
-    true = sum(high for n, (_, high) in law.items() if n >= 4) / ONE  # type: ignore[operator]
-    assert chance_of_nothing(params, 4) == pytest.approx(true)
-
-
-# --- audits ---------------------------------------------------------------------------------------
-
-
-def audited(given: dict[str, Any], more: str, watched: Variant, n: int) -> float:
-    """A lower bound of epsilon, wrong with probability at most 1e-9, from one variant's counts.
-
-    Three cases A beside the same and one case more, of which the unit's variant is watched.
-    """
-    params = params_of(**given)
-    counts = []
-    for first, log in enumerate((log_of({"A": 3}), log_of({"A": 3, more: 1}))):
-        if params.vocabulary is not None:
-            log = params.bounds.bound(log, randomness())
-        statistics = {"variants": VariantHistogram.from_traces(log), "names": log.vocabulary}
-        seen = []
-        for number in range(n):
-            drawn = randomness(2 * number + first)
-            made = METHOD.decide("variants", statistics, {}, params, drawn).variants
-            rows = made.to_table().to_pylist()
-            seen.append(sum(r["count"] for r in rows if tuple(r["variant"]) == watched))
-        counts.append(np.array(seen)[:, np.newaxis])
-    without, with_unit = counts
-    return epsilon_lower_bound(with_unit, without, 0.0, 1 - ALPHA).epsilon
-
-
-def test_an_audit_refutes_the_published_claim_and_not_what_holds() -> None:
-    """BBB survives three levels with probability (a / 2)³ without its case, (1 - a / 2)³ with it.
-
-    With a = 1 / e the logarithm of their ratio is 4.47, where 1 is claimed and 3 (1 + ln 2) holds.
-    """
-    given = {**WITH_NAMES, "p_harmful": 1}
-    held = METHOD.guarantee(params_of(**given)).epsilon
-    assert held is not None
-    assert 1 < audited(given, "BBB", ("B", "B", "B"), 500) <= held
-
-
-def test_an_audit_refutes_every_epsilon_where_the_names_are_the_logs() -> None:
-    """The more releases, the larger the bound: an activity that is new proves its case."""
-    given = {**PUBLISHED, "epsilon": "0.5", "p_harmful": 1, "max_prefix_length": 1}
-    few, many = (audited(given, "Z", ("Z",), n) for n in (100, 600))
-    assert many > max(0.5, few + 0.5)
-
-
-@pytest.mark.slow
-def test_an_audit_finds_nothing_against_the_honest_budget() -> None:
-    """The control is what it finds with noise of a third of the scale: three times epsilon."""
-    given = {**HONEST, "p_harmful": 1}
-    assert audited(given, "BBB", ("B", "B", "B"), 400) <= 1
-    alone = {**given, "max_prefix_length": 1}
-    assert 0 < audited(alone, "B", ("B",), 600) <= 1
-    assert audited({**alone, "epsilon": "3"}, "B", ("B",), 400) > 1

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.keys import randomness, release_key
-from tests.support.rounds import Recording
+from tests.support.keys import randomness
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, play_out, playable
 from tracecloak.schemas.errors import UsageError
 
@@ -138,22 +137,6 @@ def test_the_papers_table_2_ends_in_two_variants_of_16_cases() -> None:
 
 # --- what always holds ----------------------------------------------------------------------------
 
-graphs = st.dictionaries(
-    st.tuples(st.sampled_from("▶ABCD"), st.sampled_from("ABCD■")).filter(
-        lambda arc: arc != ("▶", "■")
-    ),
-    st.integers(0, 9),
-    max_size=20,
-)
-
-
-@given(graphs)
-def test_no_arc_is_taken_more_often_than_its_count_says(arcs: dict[Arc, int]) -> None:
-    cases = played(arcs)
-    assert all(cases)  # none is without events
-    taken = arcs_of(cases)
-    assert all(n <= arcs.get(arc, 0) for arc, n in taken.items())
-
 
 @given(st.lists(st.text("ABC", min_size=1, max_size=6), max_size=20))
 def test_the_counts_of_a_log_are_used_up_by_as_many_cases(log: list[str]) -> None:
@@ -164,16 +147,6 @@ def test_the_counts_of_a_log_are_used_up_by_as_many_cases(log: list[str]) -> Non
     taken = arcs_of(cases)
     assert taken <= arcs
     assert sum(n for (_, b), n in taken.items() if b == "■") == len(log)
-
-
-def test_a_path_is_repeated_as_often_as_its_counts_say() -> None:
-    assert played({("▶", "A"): 5, ("A", "B"): 7, ("B", "■"): 6}) == [("A", "B")] * 5
-
-
-def test_without_a_path_there_are_no_cases() -> None:
-    assert played({}) == []
-    assert played({("▶", "A"): 3, ("A", "A"): 9, ("B", "■"): 4}) == []
-    assert played({("▶", "A"): 0, ("A", "■"): 4}) == []
 
 
 def test_a_trap_is_left_when_its_counts_are_used_up() -> None:
@@ -206,20 +179,6 @@ def test_or_so_many_are_played_out_in_proportion() -> None:
         assert 0.99 * MAX_ARCS < kept.sum() <= MAX_ARCS
         shares = counts / counts.astype(float).sum()
         assert np.abs(kept - shares * MAX_ARCS).max() <= 2
-
-
-def test_random_words_are_those_of_a_pair_and_its_occurrence() -> None:
-    recording = Recording(release_key(), "release", "input", "configuration")
-    sources, targets = np.array([2, 0, 0]), np.array([0, 0, 3])
-    play_out(sources, targets, np.array([2, 3, 2]), 2, 3, recording, "step")
-    cells = {number * 4 + target for number, target in zip((2, 0, 0), (0, 0, 3), strict=True)}
-    asked = recording.asked["step"]
-    assert {cell for cell, _, _ in asked} == cells
-    assert len(set(asked)) == len(asked) == 7
-    again = [
-        play_out(sources, targets, np.array([2, 3, 2]), 2, 3, randomness(), "step") for _ in "ab"
-    ]
-    assert all((a == b).all() for a, b in zip(*again, strict=True))
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7, 100])

@@ -6,7 +6,6 @@ Statistical tests reject at ALPHA = 1e-9 each and name their n and their control
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -18,22 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.generators import answer_of, budget, spends_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.generators import budget, spends_of
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between
 from tests.support.privacy_loss import discrete_laplace as laplace_law
-from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 END = "end"  # as a symbol of naive prefixes
 ZERO, MILLIONTH = Fraction(0), Fraction(1, 10**6)
@@ -242,28 +237,6 @@ def _array(names: str) -> Any:
     return ActivityVocabulary.of(names).names
 
 
-@pytest.mark.slow
-def test_answers_have_their_law() -> None:
-    """2 cases A and 1 AA, on two levels, under 3000 keys. Control: the law of 1 A and 2 AA."""
-    query = LevelQuery(2, (2, 1), 2)
-    sample: Counter[Any] = Counter()
-    for number in range(3000):
-        answer = asked({("A",): 2, ("A", "A"): 1}, query, "A", randomness(number))
-        sample[frozenset((*variant, END, n) if e else (*variant, n)
-                         for (variant, e), n in answer.items())] += 1  # fmt: skip
-
-    def fits(counts: Mapping[Variant, int]) -> float:
-        law = whole_law(counts, query, "A", 40).map(
-            lambda seen: frozenset(s for s in seen if len(s) == 3)  # the second level
-        )
-        # What lies beyond the tail's cut, e^-20 of it, is spread over what is listed.
-        known = sum(low for low, _ in law.chances.values())
-        return p_value_of_law(sample, {seen: low / known for seen, (low, _) in law.chances.items()})
-
-    assert fits({("A",): 2, ("A", "A"): 1}) > ALPHA
-    assert fits({("A",): 1, ("A", "A"): 2}) < ALPHA
-
-
 # --- bounds ---------------------------------------------------------------------------------------
 
 
@@ -290,60 +263,9 @@ def test_a_query_out_of_range_is_refused(name: str) -> None:
 # --- the generator --------------------------------------------------------------------------------
 
 
-def released(
-    counts: Mapping[Variant, int], domain: Domain, epsilon: Fraction | int = 1, number: int = 0
-) -> dict[Variant, int]:
-    coded = histogram(counts, domain.vocabulary.names.to_pylist())
-    made = answer_of(LaplaceLevels(), coded, domain, epsilon, ZERO, randomness(number))
-    rows = made.to_table().to_pylist()
-    assert all(0 <= row["low"] <= row["count"] <= row["high"] for row in rows)
-    found = {tuple(row["variant"]): row["count"] for row in rows}
-    assert len(found) == len(rows)
-    return found
-
-
-def domain_of(names: str = "AB", max_length: int = 4, max_units: int = 1) -> Domain:
-    return Domain(ActivityVocabulary.public(names), max_length, max_units)
-
-
 def query_of(domain: Domain, epsilon: Fraction | int) -> LevelQuery:
     means = budget(LaplaceLevels(), epsilon, 0, domain.max_units, domain.max_length).means
     return LaplaceLevels().query(domain, means["levels"])
-
-
-def test_a_large_log_is_released_nearly_as_it_is() -> None:
-    counts = {("A",): 500, ("A", "B"): 300, ("B",) * 4: 400, (OTHER, "A", "A"): 200}
-    made = released(counts, domain_of())
-    assert made.keys() >= counts.keys()
-    assert all(made[variant] < 100 for variant in made.keys() - counts.keys())
-    assert all(abs(made[variant] - count) < 100 for variant, count in counts.items())
-
-
-@pytest.mark.parametrize("n_names", [1, 27])
-def test_half_a_candidate_without_cases_survives(n_names: int) -> None:
-    domain = domain_of("".join(chr(65 + i) for i in range(n_names)), 10)
-    query = query_of(domain, 1)
-    scale = Fraction(*query.scale)
-    assert scale == 10 and query.threshold == math.ceil(10 * math.log(n_names + 2))
-    chances = laplace_law(scale, 400).chances
-    passing = sum(high for n, (_, high) in chances.items() if n >= query.threshold) / ONE
-    assert 0.4 < passing * (n_names + 2) <= 0.55
-
-
-@given(variant_counts(max_length=4), st.integers(0, 50))
-@settings(max_examples=30, deadline=None)
-def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], n: int) -> None:
-    made = released(counts, domain_of("ABC"), 5, n)
-    assert all(1 <= len(v) <= 4 and {*v} <= {*"ABC", OTHER} for v in made)
-    assert min(made.values(), default=1) >= 1
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 100])
-@pytest.mark.parametrize("max_length", [1, 5, 2000])
-def test_every_histogram_and_epsilon_is_answered(epsilon: Fraction | int, max_length: int) -> None:
-    domain = domain_of(max_length=max_length, max_units=3)
-    for counts in ({}, {("A",): 1}, {("B",) * max_length: 2}):
-        assert len(released(counts, domain, epsilon)) <= 10
 
 
 @pytest.mark.parametrize("max_length", [None, 1, 5, 2000])
@@ -359,19 +281,3 @@ def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_read(
     assert spends_of(LaplaceLevels(), least, ZERO, 3, 5)
     with pytest.raises(UsageError, match="raise epsilon"):
         spends_of(LaplaceLevels(), least, ZERO, 3, None)
-
-
-def test_as_a_method_it_releases_the_log_of_its_variants() -> None:
-    log = {f"case {i}": "A B" if i % 3 else "A X" for i in range(3000)}
-    params = VariantLogParams(epsilon="1", delta="0", vocabulary=("A", "B"), max_trace_length=3)
-    made = anonymise(
-        [trace_batch(log)], VariantLog(LaplaceLevels()), params, release_key(), "release", "config"
-    )
-    rows = made.products.by_name["variants"].to_table().to_pylist()
-    counts = {tuple(row["variant"]): row["count"] for row in rows}
-    assert abs(counts["A", "B"] - 2000) < 100 and abs(counts["A", OTHER] - 1000) < 100
-    assert made.traces[0].n_cases == sum(counts.values())
-
-
-def test_the_noise_is_exact_discrete_laplace() -> None:
-    assert LevelQuery(1, (1, 1), 1).draw is draw_laplace

@@ -24,8 +24,6 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
-from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -34,18 +32,15 @@ from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa
 from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
-from tracecloak.examination.audit.bounds import epsilon_lower_bound
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.relations import ActivityRelations
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = Sacofa()
 LOG_RULES: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
 MODEL: dict[str, Any] = Sacofa.examples[2]["model"]
 WITH_MODEL = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "model", "model": MODEL}
-HONEST = {**WITH_MODEL, "budget": "honest"}
 BOUGHT = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "bought", "budget": "honest"}
 
 # Table 1a of the paper: Register, Triage, Surgery, Antibiotics, Consultation, reLease. Two counts
@@ -155,15 +150,6 @@ def test_violations_are_those_of_the_definitions(
     appended = "ABCD" if not prefix else "ABCD■"
     for name in appended:
         assert found[name] == naive_violations(log, "ABCD", prefix + name, at_first), name
-
-
-@given(st.lists(texts, min_size=1, max_size=5))
-@settings(max_examples=60, deadline=None)
-def test_whatever_cases_begin_with_keeps_all_rules(log: list[str]) -> None:
-    rules = rules_of(log_of(Counter(log), "ABC"))
-    for case in log:
-        for n, name in enumerate([*case, "■"]):
-            assert violations_of(rules, "ABC", case[:n])[name] == 0
 
 
 def test_with_the_last_event_cases_begin_with_what_is_harmful() -> None:
@@ -390,21 +376,6 @@ def test_the_query_does_what_the_judge_says(
 # --- the same pruning for both methods that are compared ------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["reference", "paper"])
-def test_both_methods_prune_alike(profile: str) -> None:
-    common = {"epsilon": "0.1", "max_prefix_length": 10, "p_harmful": 25, "profile": profile}
-    laplace = LaplaceVariants.Params(**common).query
-    ours = SacofaParams(**common).query
-    for name in ("max_prefix_length", "scale", "threshold", "prunes_ended", "prunes_last"):
-        assert getattr(ours, name) == getattr(laplace, name)
-    assert ours.threshold_of_harmful == laplace.threshold
-    if profile == "reference":
-        assert ours.draw is laplace.draw
-    assert ours.is_positive == (profile == "paper")
-    apart = SacofaParams(**common, p_harmless=22).query
-    assert (apart.threshold, apart.threshold_of_harmful) == (22, 25)
-
-
 def test_without_harmful_prefixes_it_is_the_laplace_query() -> None:
     """Under the same names of noise the answers are equal, count by count."""
     everything = OrderRules(*(np.zeros((3, 3), bool) for _ in range(3)), np.ones(3, bool))
@@ -510,12 +481,6 @@ def test_parameters_that_do_not_go_together_are_refused(given: dict[str, Any], t
         SacofaParams(**given)
 
 
-def test_both_thresholds_are_in_effect() -> None:
-    assert SacofaParams(**LOG_RULES).resolved()["p_harmless"] == 4
-    given = {**LOG_RULES, "p_harmful": "inf", "p_harmless": 1}
-    assert SacofaParams(**given).query.threshold == 1
-
-
 # --- rules that are bought ------------------------------------------------------------------------
 
 
@@ -556,75 +521,7 @@ def test_only_the_first_events_of_a_case_are_counted_where_rules_are_bought() ->
     )
 
 
-def test_of_much_budget_the_rules_of_the_log_are_bought() -> None:
-    """What occurs, occurs in hundreds of cases; the noise has a scale of about 1."""
-    log = log_of({"AB": 900, "ABC": 600, "ABCB": 300}, "ABC")
-    log = log.recode_public(ActivityVocabulary.public("ABC"))
-    params = SacofaParams(**{**BOUGHT, "epsilon": "60", "max_prefix_length": 5, "p_harmful": 40})
-    relations = ActivityRelations.from_traces(log)
-    bought = params.rule_query.answer(relations, log.vocabulary, randomness(), "s")
-    free = OrderRules.of_relations(relations, log.vocabulary)
-    for name in ("never", "always_follows", "begins"):
-        assert getattr(bought, name).tolist() == getattr(free, name).tolist(), name
-    # B comes before C and C before B, so that B comes before the first C is not seen.
-    assert free.always_precedes[1, 2] and not bought.always_precedes[1, 2]
-    bought.always_precedes[1, 2] = True
-    assert bought.always_precedes.tolist() == free.always_precedes.tolist() and bought.at_first
-    # Control: of little budget they are not.
-    poor = replace(params.rule_query, epsilon=Fraction(1, 1000))
-    assert (poor.answer(relations, log.vocabulary, randomness(), "s").never != free.never).any()
-
-
 # --- what it costs --------------------------------------------------------------------------------
-
-
-def test_what_is_promised_is_said() -> None:
-    def said(**given: Any) -> Any:
-        return METHOD.guarantee(SacofaParams(**given))
-
-    none = said(**LOG_RULES)
-    assert none.kind == "published" and none.epsilon is None and none.delta is None
-    for text in ("No finite epsilon", "rules are read from the log", "exact counts", "activities"):
-        assert text in none.reality
-    assert METHOD.spends(SacofaParams(**LOG_RULES)) == ()
-    printed = said(**LOG_RULES, profile="paper")
-    assert printed.epsilon is None and "exact counts" not in printed.reality
-    assert said(**LOG_RULES, vocabulary=("A",)).epsilon is None
-
-    for profile, per_level in (("reference", 1 + math.log(2)), ("paper", 1.2094)):
-        finite = said(**WITH_MODEL, profile=profile)
-        assert finite.kind == "published"
-        assert finite.epsilon == pytest.approx(3 * per_level, abs=1e-3)
-        params = SacofaParams(**WITH_MODEL, profile=profile)
-        assert float(total(METHOD.spends(params))[0]) == pytest.approx(finite.epsilon)
-        assert "The model and the vocabulary are public" in finite.reality
-
-    for own in (HONEST, BOUGHT):
-        honest = said(**own)
-        assert honest.kind == "rigorous" and (honest.epsilon, honest.delta) == (1, 0)
-        assert total(METHOD.spends(SacofaParams(**own))) == (1, 0)
-        assert said(**own, max_cases_per_individual=2).unit == "individual"
-    assert Fraction(*SacofaParams(**HONEST).scale) == 3
-    assert Fraction(*SacofaParams(**BOUGHT).scale) == Fraction(30, 7)  # 3 levels share 0.7
-    assert "epsilon 0.3. A case is in" in said(**BOUGHT).reality
-
-    plans = [METHOD.explain(SacofaParams(**own))[0] for own in (LOG_RULES, WITH_MODEL, HONEST)]
-    assert "rules of the log" in plans[0] and "no finite one holds" in plans[0]
-    assert "epsilon 1 as published, and 5.07" in plans[1]
-    assert plans[2].endswith("spends epsilon 1")
-    rules, levels = METHOD.explain(SacofaParams(**BOUGHT))
-    assert rules.startswith("rules: ") and rules.endswith("spends epsilon 0.3")
-    assert "the rules of noisy counts" in levels and levels.endswith("spends epsilon 0.7")
-
-
-def test_the_continuous_score_widens_the_noise_of_the_published_form() -> None:
-    """By the most violations that count, as the paper says; an honest budget needs no more."""
-    more = {"score": "continuous", "max_violations": 3}
-    assert Fraction(*SacofaParams(**LOG_RULES, **more).scale) == 3
-    assert Fraction(*SacofaParams(**HONEST, **more).scale) == 3  # its three levels
-    assert Fraction(*SacofaParams(**LOG_RULES, **more).choice_scale) == 6
-    shared = SacofaParams(**LOG_RULES, max_cases_per_individual=4)
-    assert (Fraction(*shared.scale), Fraction(*shared.choice_scale)) == (4, 8)
 
 
 # One name, two levels: O alone begins a case, and OO is harmful.
@@ -690,84 +587,3 @@ def test_the_whole_honest_answer_loses_epsilon_and_no_less() -> None:
                 assert delta_between(laws[one, two], laws[more], epsilon)[1] < 1e-12
                 less = delta_between(laws[one, two], laws[more], epsilon * Fraction(97, 100))
                 assert less[0] > 1e-9
-
-
-def test_releases_have_that_law() -> None:
-    """1 case O and 2 OO under 1200 keys; control: the law of 2 and 1."""
-    params = SacofaParams(**TINY)
-    log = params.bounds.bound(log_of({"x": 1, "xx": 2}), randomness())
-    statistics = {"variants": VariantHistogram.from_traces(log), "names": log.vocabulary}
-    seen: Counter[Hashable] = Counter()
-    for number in range(1200):
-        made = METHOD.decide("variants", statistics, {}, params, randomness(number)).variants
-        counts = {len(r["variant"]): r["count"] for r in made.to_table().to_pylist()}
-        seen[counts.get(1, CUT), counts.get(2, CUT)] += 1
-
-    def law(one: int, two: int) -> dict[Hashable, float]:
-        whole = tiny_law(one, two, params, 20).map(lambda outcome: outcome[1:])  # type: ignore[index]
-        return {outcome: low / ONE for outcome, (low, _) in whole.chances.items()}
-
-    known = sum(law(1, 2).values())
-    assert known == pytest.approx(1)
-    assert p_value_of_law(seen, law(1, 2)) > ALPHA
-    assert p_value_of_law(seen, law(2, 1)) < ALPHA
-
-
-# --- audits ---------------------------------------------------------------------------------------
-
-
-def audited(
-    given: dict[str, Any], base: Mapping[str, int], more: str, watched: Variant, n: int
-) -> float:
-    """A lower bound of epsilon, wrong with probability at most 1e-9, from one variant's counts."""
-    params = SacofaParams(**given)
-    sides = []
-    for first, counts in enumerate((base, {**base, more: base.get(more, 0) + 1})):
-        log = log_of(counts, "".join(sorted({*"".join(base), *more})))
-        if params.vocabulary is not None:
-            log = params.bounds.bound(log, randomness())
-        statistics = {
-            name: counter.count(log, {}, randomness())
-            for name, counter in METHOD.requires("variants", params).items()
-        }
-        seen = []
-        for number in range(n):
-            drawn = randomness(2 * number + first)
-            made = METHOD.decide("variants", statistics, {}, params, drawn).variants
-            rows = made.to_table().to_pylist()
-            seen.append([sum(r["count"] for r in rows if tuple(r["variant"]) == watched)])
-        sides.append(np.array(seen))
-    without, with_unit = sides
-    return epsilon_lower_bound(with_unit, without, 0.0, 1 - ALPHA).epsilon
-
-
-def test_an_audit_refutes_the_published_claim() -> None:
-    """One more case RAL turns a rule, and of 28 names RA is certain to be counted.
-
-    It comes out in 0.82 of the releases then, and in 0.055 of 0.18 of them before: a case of two
-    levels costs more than ln 80 already.
-    """
-    given = {**LOG_RULES, "epsilon": "1", "max_prefix_length": 2, "p_harmful": 1}
-    names = tuple("ACLRST" + "abcdefghijklmnopqrstu")
-    found = audited({**given, "vocabulary": names}, TABLE_1A, "RAL", ("R", "A"), 500)
-    assert found > 1
-
-
-@pytest.mark.slow
-def test_an_audit_finds_no_end_where_the_names_are_the_logs() -> None:
-    """The more releases, the larger the bound: an activity that is new proves its case."""
-    given = {**LOG_RULES, "epsilon": "0.5", "max_prefix_length": 1, "p_harmful": 1}
-    few, many = (audited(given, {"A": 3}, "Z", ("Z",), n) for n in (100, 500))
-    assert many > max(0.5, few + 0.5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("given", [at_night(HONEST), BOUGHT])
-def test_an_audit_finds_nothing_against_the_honest_budget(given: dict[str, Any]) -> None:
-    """The case and the names that the published form is refuted by. Control: 60 times epsilon."""
-    own = {"vocabulary": tuple("ACLRST"), "max_prefix_length": 2, "p_harmful": 1}
-    if given["rules"] == "model":
-        own["model"] = {"activities": tuple("ACLRST"), "begins": ("R",)}
-    assert audited({**given, **own}, TABLE_1A, "RAL", ("R", "A"), 200) <= 1
-    rich = {**given, **own, "epsilon": "60"}
-    assert audited(rich, TABLE_1A, "RAL", ("R", "A"), 200) > 1

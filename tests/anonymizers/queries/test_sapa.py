@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
-from tests.support.logs import Log, naive_pairs, read_cases, trace_batch
-from tests.support.rounds import run_rounds
-from tracecloak.anonymizers.accounting.composition import total
+from tests.support.logs import Log, trace_batch
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
 from tracecloak.anonymizers.noise.published import positive_excess, positive_laplace
 from tracecloak.anonymizers.noise.randomness import cell_numbers
@@ -35,7 +31,6 @@ from tracecloak.examination.attack.neighbours import made_up_pairs
 from tracecloak.examination.attack.run import audit_pair
 from tracecloak.examination.attack.views import before_publication
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import KFollows
@@ -119,21 +114,6 @@ def test_pairs_within_k_steps_are_kept_and_positive_and_few_others(k: int, profi
     assert abs(np.mean(n_others) - mean) <= 7 * deviation / math.sqrt(400) + 1e-12
 
 
-@PROFILES
-def test_large_counts_have_noise_around_them_and_pairs_of_none_are_small(profile: str) -> None:
-    params = params_of("0.5", profile=profile)
-    truth = naive_pairs(LOG)
-    graphs = list(noisy_graphs(params, 500))
-    for pair, n in truth.items():
-        if n >= 40:  # where to be positive changes nothing
-            mean = np.mean([graph[pair] for graph in graphs])
-            assert abs(mean - n) < 7 * math.sqrt(2 / 0.5**2 / 500)
-    rare = [graph[pair] for graph in graphs for pair in graph if pair not in truth and graph[pair]]
-    # 1 + a geometric number of mean 1 / (e^(1/2) - 1) = 1.54 in both: the law of a count of 1 made
-    # positive, and that of the step that gets a walk above 0.
-    assert np.mean(rare) == pytest.approx(2.54, abs=7 * 2 / math.sqrt(len(rare)))
-
-
 def law_of_walk(count: int, a: float, largest: int) -> np.ndarray:
     """float64[largest], where a walk of truncated Laplace steps is when it is first above 0.
 
@@ -186,12 +166,6 @@ def test_what_a_walked_count_costs(epsilon: float) -> None:
         assert np.abs(np.log(laws[6] / laws[7])).max() > epsilon + 0.9 * math.log(2)
 
 
-def test_with_a_large_epsilon_the_graph_is_the_logs_own() -> None:
-    pairs, distances = counted(LOG, params_of("300"))
-    noisy = exponential_query(pairs, distances, params_of("300"), randomness(), "g")
-    assert {pair: n for pair, n in labelled(pairs, noisy).items() if n} == dict(naive_pairs(LOG))
-
-
 # --- what is released -----------------------------------------------------------------------------
 
 
@@ -222,46 +196,12 @@ def test_no_pair_is_released_more_often_than_its_noisy_count(
         assert variants.lows is variants.highs is None
 
 
-def test_the_log_has_the_cases_of_the_variants_in_any_number_of_pieces() -> None:
-    params = params_of()
-    run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
-    variants = METHOD.products(run.decisions, params).by_name["variants"]
-    expected = {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
-    for n_pieces in (1, 3):
-        found: dict[tuple[str, ...], int] = {}
-        ids = set()
-        for piece in range(n_pieces):
-            log = read_cases(
-                METHOD.generate(piece, n_pieces, run.decisions, params, run.randomness)
-            )
-            ids |= log.keys()
-            for steps in log.values():
-                assert [time for _, time in steps] == list(range(1, len(steps) + 1))
-                variant = tuple(name for name, _ in steps)
-                found[variant] = found.get(variant, 0) + 1
-        assert found == expected
-        assert len(ids) == variants.n_cases
-
-
-def test_activities_outside_a_public_vocabulary_are_others() -> None:
-    variants = released(LOG, params_of("50", vocabulary=("A", "D"))).products.by_name["variants"]
-    assert set(variants.names.to_pylist()) == {"A", "D", OTHER}
-
-
 def test_noise_that_would_make_too_many_cases_is_refused_with_the_mend() -> None:
     """Eight pairs with noise of a billion on average: that all are below 2^26 is out of reach."""
     params = params_of("1e-9", query="laplace", vocabulary=("A",))
     with pytest.raises(UsageError, match=r"directly-follows pairs, .* raise epsilon") as raised:
         released({"1": "A"}, params)
     assert raised.value.exit_code == 2
-
-
-@pytest.mark.parametrize("query", ["exponential", "laplace"])
-def test_no_setting_of_the_grid_fails(query: str) -> None:
-    for epsilon, k in itertools.product(("300", "10", "1", "0.1", "0.01"), (1, 3, 5, 10_000)):
-        made = released(LOG, params_of(epsilon, query=query, k_follows=k))
-        assert made.products.by_name["variants"].n_cases > 0
-        assert released({}, params_of(epsilon, query=query, k_follows=k)).traces[0].n_cases == 0
 
 
 # --- what it promises -----------------------------------------------------------------------------
@@ -295,28 +235,6 @@ def test_the_laplace_query_has_the_epsilon_of_its_graph() -> None:
     assert METHOD.guarantee(params_of(query="laplace")).epsilon is None
 
 
-def test_the_honest_form_is_that_of_the_laplace_query() -> None:
-    params = params_of("2", query="laplace", budget="honest", **PUBLIC)
-    said = METHOD.guarantee(params)
-    assert (said.kind, said.epsilon, said.delta) == ("rigorous", 2, 0)
-    assert total(METHOD.spends(params)) == (2, 0)
-    assert params.scale == (2, 1)
-    with pytest.raises(pydantic.ValidationError, match="budget honest needs query laplace"):
-        params_of(budget="honest", **PUBLIC)
-    with pytest.raises(pydantic.ValidationError, match="public vocabulary"):
-        params_of(budget="honest", query="laplace")
-
-
-def test_what_is_spent_is_explained() -> None:
-    [published] = METHOD.explain(params_of())
-    assert "about 1.54 others" in published
-    assert published.endswith("epsilon 1 as published, and no finite one holds")
-    honest, length = METHOD.explain(params_of(query="laplace", budget="honest", **PUBLIC))
-    assert "discrete Laplace noise of scale 4 " in honest
-    assert honest.endswith("spends epsilon 1")
-    assert "the declared max_trace_length" in length
-
-
 def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:
     for query in ("exponential", "laplace"):
         with pytest.raises(UsageError, match="raise epsilon"):
@@ -324,12 +242,6 @@ def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_
     # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
     with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows .* raise epsilon"):
         METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))
-
-
-def test_distances_are_counted_only_where_they_are_used() -> None:
-    assert set(METHOD.requires("variants", params_of())) == {"pairs", "names", "distances"}
-    laplace = params_of(query="laplace")
-    assert set(METHOD.requires("variants", laplace)) == {"pairs", "names"}
 
 
 # --- audits ---------------------------------------------------------------------------------------
@@ -361,56 +273,6 @@ def test_audits_find_that_the_published_epsilon_does_not_hold(
 ) -> None:
     """Of epsilon 1."""
     assert bound_of(params_of(**given), told) > 1
-
-
-def test_released_cases_alone_show_that_the_published_epsilon_does_not_hold() -> None:
-    """At epsilon 1: of a log of one case there are cases, and of an empty one none."""
-    assert bound_of(params_of(), "empty log", form=METHOD) > 1
-
-
-@pytest.mark.slow
-def test_the_support_tells_more_the_more_releases_there_are() -> None:
-    """As no epsilon is finite: a pair that one case brings in is always there with it."""
-    few, many = (bound_of(params_of(), "pair that is new", n) for n in (150, 1200))
-    assert 0 < few < many > 1
-
-
-@pytest.mark.slow
-def test_audits_do_not_refute_the_honest_epsilon() -> None:
-    """At epsilon 1; the control keeps the noise of a single pair, that of the published form."""
-    params = params_of(query="laplace", budget="honest", **LONG)
-    for told in ("empty log", "repeats", "pair that is new"):
-        assert bound_of(params, told) <= 1
-    assert bound_of(params, "empty log", form=METHOD) <= 1
-    control = params_of("21", query="laplace", budget="honest", **LONG)
-    assert control.scale == params_of(query="laplace").scale == (1, 1)
-    assert bound_of(control, "repeats") > 1
-
-
-def test_the_cases_follow_from_the_noisy_counts_that_audits_look_at() -> None:
-    params = params_of()
-    run = run_rounds([trace_batch(LOG)], METHOD, params, release_key())
-    view = before_publication(METHOD)
-    decided = view.decide(
-        "variants", run.statistics["variants"], {}, params, run.by_round["variants"]
-    )
-    shown = view.products({"variants": decided}, params).by_name["sums"]
-    offsets, codes = sapa.play_out(
-        shown.domain // (shown.vocabulary.end + 1),
-        shown.domain % (shown.vocabulary.end + 1),
-        shown.noisy,
-        shown.vocabulary.start,
-        shown.vocabulary.end,
-        run.by_round["variants"],
-        "sapa/step",
-    )
-    words = shown.vocabulary.names.to_pylist()
-    cases = Counter(
-        tuple(words[code] for code in codes[first:last])
-        for first, last in itertools.pairwise(offsets.tolist())
-    )
-    variants = METHOD.products(run.decisions, params).by_name["variants"]
-    assert cases == {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
 
 
 def test_the_honest_play_out_is_one_of_honest_counts() -> None:

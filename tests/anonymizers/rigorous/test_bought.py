@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -30,21 +29,18 @@ from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.noise.drawing import EXACT
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     NAME_UNITS,
-    VocabularyDecision,
     activities_of_cases,
     changed_names,
     choose_vocabulary,
-    likely_names,
     vocabulary_part,
     weights_of_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
 
@@ -63,11 +59,6 @@ def cases_of(n_names: int, max_activities: int) -> list[tuple[int, ...]]:
         for size in range(1, max_activities + 1)
         for case in itertools.combinations(range(n_names), size)
     ]
-
-
-def test_the_fewer_names_the_more_each_weighs() -> None:
-    found = weights_of_names(np.array([0, 1, 1, 1, 1, 2, 2]), 4)
-    assert found.tolist() == [2048, 1024, 1024, 1024, 1024, 1448, 1448]
 
 
 @pytest.mark.parametrize("max_units", [1, 2])
@@ -128,21 +119,6 @@ def test_a_new_name_passes_with_its_part_of_delta_at_most(
     allowed = float(delta / (max_activities * max_units))
     assert tail(least - alone) <= allowed
     assert tail(least - alone - 5) > allowed
-
-
-@pytest.mark.parametrize("max_activities", [1, 2, 16])
-def test_what_is_said_to_be_found_is_found_by_half(max_activities: int) -> None:
-    """Of as many cases as the words say, noise aside, the sum just reaches the threshold."""
-    own = Allowance(Fraction(0), Fraction(1, 10**6), Fraction(3, 20), Fraction(4))
-    least = own.threshold(changed_names(max_activities, 1), NAME_UNITS)
-    text = likely_names(own, max_activities, 1).replace(",", "")
-    found = re.findall(r"of (?:about )?(\d+)", text)
-    sizes = re.findall(r"(\d+) distinct ones|where it has (\d+)", text)
-    named = [int(a or b) for a, b in sizes] or [max_activities]
-    assert len(found) == len(named) == (1 if max_activities == 1 else 2)
-    for n_cases, size in zip(map(int, found), named, strict=True):
-        weight = int(weights_of_names(np.zeros(size, np.int64), max_activities)[0])
-        assert (n_cases - 1) * weight < least <= n_cases * weight * (1 + 1e-3)
 
 
 # --- a quantile -----------------------------------------------------------------------------------
@@ -247,14 +223,6 @@ def test_where_few_may_be_lost_the_law_is_that_of_the_further_goal() -> None:
     assert p_value_of_law(found, wrong) < ALPHA
 
 
-def test_with_many_cases_it_is_the_quantile() -> None:
-    cases = np.array([10_000_000] * 10 + [0] * 40)  # scores beyond 2^32
-    for quantile, place in ((Fraction(1, 4), 2), (Fraction(3, 4), 7), (Fraction(999, 1000), 9)):
-        for number in range(5):
-            found = choose_quantile(cases, Fraction(1), quantile, 1, randomness(number), "any")
-            assert found == place
-
-
 @pytest.mark.parametrize("quantile", [Fraction(1, 10), Fraction(4, 5), Fraction(999, 1000)])
 def test_a_value_that_all_cases_share_is_every_quantile(quantile: Fraction) -> None:
     """Not anything above it, of which as many cases are as far from the quantile.
@@ -344,27 +312,6 @@ def test_activities_from_the_threshold_on_are_chosen() -> None:
     assert silence.draws == [("gaussian", 4, Fraction(*NOISE.scale))]
 
 
-def test_popular_activities_pass_and_lonely_ones_do_not() -> None:
-    """50 keys; each misses with a chance below 1e-6 / 4 by delta, and 1e-11 by 25 scales."""
-    popular = LEAST + math.ceil(25 * NOISE.width)
-    for number in range(50):
-        counts = {f"popular {i}": popular for i in range(4)}
-        counts |= {f"lonely {i}": NAME_UNITS for i in range(4)}
-        assert set(choose(counts, number)) == {OTHER, *(f"popular {i}" for i in range(4))}
-
-
-def test_a_name_at_the_threshold_is_chosen_half_of_the_times() -> None:
-    """2,000 names of one sum under one key; between 40 and 60 % but for a chance of 1e-12."""
-    assert 800 < len(choose({f"name {i}": LEAST for i in range(2000)})) < 1200
-
-
-def test_a_names_noise_does_not_depend_on_the_other_names() -> None:
-    few = {f"name {i}": LEAST for i in range(20)}
-    many = few | {f"also {i}": LEAST for i in range(50)}
-    assert set(choose(few)) == set(choose(many)) & {*few, OTHER}
-    assert 1 < len(choose(few)) < 21
-
-
 def test_of_more_names_than_can_be_counted_by_the_most_frequent_are_kept() -> None:
     counts = {f"name {i}": LEAST + i // 2 for i in range(10)}
     keyed = randomness().with_noise(Silence())
@@ -392,12 +339,3 @@ def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> Non
     of_four, alone = (math.isqrt(9 * NAME_UNITS**2 // n) for n in (4, 1))
     several = 15 * of_four
     assert by_name == {"A": several, "B": several + 15 * alone, "C": several, "D": several}
-
-
-def test_traces_are_recoded_only_if_a_vocabulary_was_bought() -> None:
-    traces = trace_batch({"c": "A Q"})
-    assert in_vocabulary(traces, {}) is traces
-    words = VocabularyDecision(ActivityVocabulary.public(["A"]))
-    recoded = in_vocabulary(traces, {"vocabulary": words})
-    names = recoded.vocabulary.names.to_pylist()
-    assert [names[code] for code in recoded.activities] == ["A", OTHER]

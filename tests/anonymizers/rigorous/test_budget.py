@@ -17,21 +17,18 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from tests.support.privacy_loss import ONE, Law, delta_between, discrete_gaussian, power_of_e
+from tests.support.privacy_loss import ONE, Law, discrete_gaussian, power_of_e
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
 from tracecloak.anonymizers.accounting.composition import Block, Spend, decimal_text, total
 from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
     of_clipped_cells,
-    of_count,
     of_distinct_cells,
     of_one_cell,
 )
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.rigorous import budget as budget_module
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
     Budget,
@@ -40,7 +37,6 @@ from tracecloak.anonymizers.rigorous.budget import (
     Pure,
     Sums,
     budget_of,
-    scaled,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -131,11 +127,6 @@ def test_what_choices_leave_is_divided_by_the_shares_of_the_others() -> None:
     assert sorted(o.epsilon for o in own.values()) == [
         *(exact("0.333333"), exact("0.333333"), exact("0.333334"))
     ]
-
-
-def test_needs_of_one_part_are_scaled_but_for_choices() -> None:
-    needs = (Choice("clip", Fraction(1, 50)), Sums("a", HALF, CASE), Pure("b", HALF))
-    assert [need.share for need in scaled(needs, QUARTER)] == [Fraction(1, 50), *[HALF / 4] * 2]
 
 
 def test_a_delta_that_no_part_has_a_use_for_is_spent_all_the_same() -> None:
@@ -466,16 +457,6 @@ def test_what_nobody_pays_is_found_by_the_same_accountant() -> None:
 
 # --- exactly, of small mechanisms -----------------------------------------------------------------
 
-EPSILON, DELTA = Fraction(2), Fraction(1, 1000)
-STEPS = 4  # of the lattice, a case
-COUNTS = of_count(STEPS)
-
-
-@pytest.fixture
-def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lattice whose laws are short enough to be multiplied."""
-    monkeypatch.setattr(budget_module, "UNITS", STEPS)
-
 
 def noisy(count: int, scale: tuple[int, int]) -> Law:
     sigma = Fraction(*scale)
@@ -489,9 +470,6 @@ def chosen(epsilon: Fraction, truth: bool) -> Law:
     return Law({True: up if truth else down, False: down if truth else up}, 0)
 
 
-NEVER = Law({None: (ONE, ONE)}, 0)
-
-
 def released(scale: tuple[int, int], steps: int, threshold: int, is_new: bool) -> Law:
     """Of a cell of so many steps, what is released of it.
 
@@ -501,63 +479,3 @@ def released(scale: tuple[int, int], steps: int, threshold: int, is_new: bool) -
     if is_new:
         return law.map(lambda y: "seen" if y >= threshold else None)  # type: ignore[operator]
     return law.map(lambda y: y if y >= threshold else None)  # type: ignore[operator]
-
-
-def of_release(
-    cells: Sequence[tuple[int, int]], changed: Sensitivity, lower: int = 0, extra: bool = False
-) -> tuple[Fraction, Fraction]:
-    """The delta at EPSILON of a choice, an open histogram and a count, enclosed.
-
-    Args:
-        cells: Cases of the unit and of others in each cell of the histogram.
-        changed: What a unit is taken to change of the histogram.
-        lower: How much lower than it should be the threshold is.
-        extra: Whether another count with that noise is released, which nobody pays.
-    """
-    needs = (
-        Choice("choice", Fraction(1, 50)),
-        Sums("histogram", HALF, changed, is_open=True),
-        Sums("count", HALF, COUNTS, STEPS, is_any_clip=True),
-    )
-    own = budget_of(EPSILON, DELTA, needs).means
-    histogram, count = own["histogram"], own["count"].noise(COUNTS, STEPS)
-    scale, least = histogram.noise(changed).scale, histogram.threshold(changed) - lower
-    laws = []
-    for with_unit in (1, 0):
-        made = chosen(own["choice"].epsilon, bool(with_unit))
-        made = made.times(noisy(STEPS * with_unit, count.scale))
-        if extra:
-            made = made.times(noisy(STEPS * with_unit, count.scale))
-        for unit, others in cells:
-            is_there = others or with_unit
-            steps = STEPS * (others + unit * with_unit)
-            law = released(scale, steps, least, not others) if is_there else NEVER
-            made = made.times(law)
-        laws.append(made)
-    return delta_between(laws[0], laws[1], EPSILON)
-
-
-@pytest.mark.usefixtures("coarse")
-@pytest.mark.parametrize(
-    ("cells", "max_units"),
-    [(((1, 0),), 1), (((1, 1),), 1), (((1, 5),), 1), (((2, 0),), 2), (((1, 0), (1, 0)), 2)],
-)
-def test_a_release_of_a_choice_a_histogram_and_a_count_keeps_the_claim(
-    cells: tuple[tuple[int, int], ...], max_units: int
-) -> None:
-    assert of_release(cells, of_one_cell(max_units))[1] <= DELTA
-
-
-@pytest.mark.usefixtures("coarse")
-def test_a_unit_whose_cells_are_all_known_uses_most_of_the_claim() -> None:
-    """The rest of delta is for the lattice, which is as coarse as this: a count of 4 steps."""
-    assert of_release([(1, 5)], CASE)[0] > DELTA / 2
-
-
-@pytest.mark.usefixtures("coarse")
-def test_a_release_that_breaks_the_budget_is_caught() -> None:
-    """Controls: a threshold lower by a case, two cases instead of one, a count nobody pays."""
-    assert of_release([(1, 0)], CASE, lower=3 * STEPS)[0] > DELTA
-    assert of_release([(2, 0)], CASE)[0] > DELTA
-    assert of_release([(2, 5)], CASE)[0] > DELTA
-    assert of_release([(1, 0)], CASE, extra=True)[0] > DELTA

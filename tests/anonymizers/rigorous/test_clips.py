@@ -31,7 +31,6 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     measured_ranks,
     noisy_cases_from,
     place_of_rank,
-    rank_of_clip,
 )
 from tracecloak.anonymizers.rigorous.clips import (
     choose_clip,
@@ -40,7 +39,6 @@ from tracecloak.anonymizers.rigorous.clips import (
     norms_of_cases,
     ranks_need,
 )
-from tracecloak.anonymizers.streams.matrix_mechanism import Strategy
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 histograms = st.lists(st.integers(0, 50), min_size=1, max_size=12)
@@ -72,14 +70,6 @@ def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: i
     assert (changed.l1, changed.linf, changed.l0) == (max(sums), max(cells), n_buckets * max_units)
 
 
-def test_the_block_is_that_of_totals_in_a_stream() -> None:
-    """A case in the longest bucket shows the first column; streams use the same factor."""
-    column = measured_ranks(unit(69, 70))
-    assert column.tolist() == Strategy(70, None).coefficients.tolist()
-    assert column[0] == RANK_UNITS
-    assert changed_ranks(70).l2_squared == Strategy(70, None).squared_norm()
-
-
 @given(histograms)
 def test_without_noise_the_numbers_of_longer_cases_come_out(cases: list[int]) -> None:
     found = cases_from(measured_ranks(np.array(cases)))
@@ -99,28 +89,6 @@ def test_the_noise_of_a_number_grows_with_the_logarithm_of_the_grid() -> None:
 # --- the choice -----------------------------------------------------------------------------------
 
 
-def test_the_clip_is_the_smallest_that_few_enough_cases_exceed() -> None:
-    # 100 cases on a grid of four: 40 up to the first, then 30, 20, 8, and 2 beyond all.
-    longer = cases_from(measured_ranks(np.array([40, 30, 20, 8, 2])))
-    assert np.rint(longer).tolist() == [100, 60, 30, 10, 2]
-    assert place_of_rank(longer, rank=31) == 1
-    assert place_of_rank(longer, rank=29) == 2
-    assert place_of_rank(longer, rank=29, margin=2) == 1
-    assert place_of_rank(longer, rank=3) == 3
-    assert place_of_rank(longer, rank=1) == 3  # the largest there is
-
-
-def test_no_clip_is_below_the_median() -> None:
-    longer = cases_from(measured_ranks(np.array([40, 30, 20, 8, 2])))
-    assert place_of_rank(longer, rank=1e9) == 1
-    assert place_of_rank(longer, rank=1e9, margin=10.5) == 0
-
-
-def test_an_empty_log_has_the_smallest_clip_and_a_negative_one_too() -> None:
-    assert place_of_rank(np.zeros(5), rank=10) == 0
-    assert place_of_rank(np.full(5, -3.0), rank=10) == 0
-
-
 @given(
     st.lists(st.integers(0, 30), min_size=2, max_size=8),
     st.integers(0, 60),
@@ -136,12 +104,6 @@ def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
     place = place_of_rank(longer, rank)
     if rank <= len(norms) / 2:  # else the median is
         assert loss[place] == min(loss)
-
-
-def test_the_rank_grows_with_the_noise_of_all_cells_that_are_likely_to_be_kept() -> None:
-    assert rank_of_clip(4.0, 120, 10, 1.5) == pytest.approx(6 * math.sqrt(120))
-    assert rank_of_clip(4.0, 361_200, 600, 1.5) == pytest.approx(6 * math.sqrt(24 * 600))
-    assert rank_of_clip(4.0, 10**6, 10, 8, n_bins=24) == pytest.approx(32 * math.sqrt(24 * 240))
 
 
 N_CHOICES = 4000
@@ -252,10 +214,3 @@ def test_the_margin_is_the_noise_of_one_number_of_units() -> None:
         cases = histogram({4: 1000, 9: 40 + over})
         found = choose_clip(cases, own(3), 40, 3, quiet, "clip")
         assert found == GRID[place]
-
-
-def test_of_a_large_log_the_clip_is_the_place_of_the_rank() -> None:
-    """50 keys; the deviation of each number is below 20, and the next places are 10,000 away."""
-    cases = histogram({4: 1_000_000, 9: 90_000, 12: 20_000, 30: 10_000})
-    found = Counter(choose_clip(cases, own(), 20_000, 1, randomness(i), "clip") for i in range(50))
-    assert found == {int(GRID[12]): 50}

@@ -45,16 +45,6 @@ def test_a_rule_never_gives_the_name_of_an_activity_of_another_group() -> None:
 
 
 @METHODS
-def test_a_list_is_a_parameter_that_is_said_only_where_it_is_given(name: str) -> None:
-    without = params_of(name)
-    assert not {"groups", "group_separator", "group_depth"} & set(without.resolved())
-    listed = params_of(name, groups={"01_HOOFD_010": "H", "01_HOOFD_020": "H"})
-    assert listed.resolved()["groups"] == {"01_HOOFD_010": "H", "01_HOOFD_020": "H"}
-    assert "group_depth" not in listed.resolved()
-    assert listed.grouping.alone(NAMES) == ["02_DRZ_010", "done"]
-
-
-@METHODS
 def test_a_plan_says_which_activities_are_groups_by_themselves(name: str) -> None:
     method = method_named(name)
     groups = {"01_HOOFD_010": "H", "01_HOOFD_020": "H", "gone": "H"}
@@ -89,15 +79,6 @@ def test_a_plan_says_which_activities_are_groups_by_themselves(name: str) -> Non
 def test_what_makes_no_groups_is_refused(name: str, given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         params_of(name, **given)
-
-
-def test_an_activity_may_be_called_as_its_own_group() -> None:
-    assert params_of("joint-variants", groups={"done": "done", "02_DRZ_010": "done"}).groups
-
-
-def test_groups_are_for_joint_variants_alone() -> None:
-    with pytest.raises(ValueError, match="leave variants out"):
-        params_of("private-log", variants="markov-log", groups={"done": "H"})
 
 
 def test_a_stream_releases_no_groups() -> None:

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.rigorous.windows import windows_add_up, windows_sentence
+from tracecloak.anonymizers.rigorous.windows import windows_add_up
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -338,28 +338,3 @@ def test_a_large_delta_beside_a_small_epsilon_adds_up() -> None:
     assert windows_add_up(*example_of("private-dfg", **large, max_cases_per_individual=2))
     small = {**large, "delta": "0.01"}
     assert not windows_add_up(*example_of("private-dfg", **small, max_cases_per_individual=2))
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "m", "sentence"),
-    [
-        ("private-log", 0, None, "A case counts in one window only, so all windows together cost"),
-        ("private-log", 0, 1, "An individual counts with one case in one window only, so all"),
-        (
-            *("private-log", 0, 3),
-            "with at most 3 cases in all windows together, and each costs at most 1/3 of what its "
-            "window pays, so all windows together cost what the dearest of them costs.",
-        ),
-        ("laplace-dfg", 1, 3, "but one of them may cost as much as all of them"),
-        ("laplace-dfg", 1, None, "A case counts in one window only"),
-    ],
-)
-def test_the_sentence_says_what_windows_cost(
-    name: str, place: int, m: int | None, sentence: str
-) -> None:
-    assert sentence in windows_sentence(*example_of(name, place, max_cases_per_individual=m))
-
-
-def test_there_is_no_sentence_where_no_epsilon_holds() -> None:
-    for name in ("amun", "tlkc", "laplace-dfg"):
-        assert windows_sentence(*example_of(name)) == ""

@@ -8,13 +8,10 @@ to all logs but the one that is judged.
 
 from __future__ import annotations
 
-import builtins
 import itertools
-import math
 import os
 import subprocess
 import sys
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -39,7 +36,7 @@ from tests.support.ways_by_cell import (
     public_of,
     recorded,
 )
-from tracecloak.anonymizers.pretsa.activity_embedding import default_epochs, event_distances
+from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.pretsa.nearest import targets_of
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
@@ -49,9 +46,7 @@ from tracecloak.anonymizers.variants.distance import (
 )
 from tracecloak.anonymizers.variants.expected_distance import (
     COEFFICIENTS,
-    HISTOGRAM,
     JOINT,
-    TREE,
     Profile,
     expected_distances,
 )
@@ -86,24 +81,6 @@ def test_a_case_changes_one_number_by_one() -> None:
             assert sorted(np.abs(change).tolist()) == [0, 0, 1]
 
 
-@given(st.lists(st.integers(-(10**13), 10**13), min_size=3, max_size=3), st.integers(2, 400))
-def test_any_noise_gives_distances(cases: list[int], n_names: int) -> None:
-    threshold, scale, for_chain = public_of("1")
-    profile = Profile(threshold, np.array(cases))
-    features = profile.features(scale, domain_of(n_names), for_chain)
-    assert np.isfinite(features).all()
-    assert all(0 < distance < np.inf for distance in expected_distances(features).values())
-
-
-def test_of_distances_beyond_all_the_least_is_still_the_least() -> None:
-    """Catches expectations that are cut at 1, of which the first would be taken."""
-    _, _, for_chain = public_of("4")
-    profile = Profile(public_of("4")[0], np.array([100_000, 0, 0]))
-    expected = expected_distances(profile.features(0.0, domain_of(400), for_chain))
-    assert min(expected, key=lambda way: expected[way]) == JOINT
-    assert expected[HISTOGRAM] > 1 and expected[TREE] > 1
-
-
 def test_the_share_of_rare_cases_is_that_of_variants_below_the_threshold() -> None:
     """Many variants of 100 cases, and 1,000 of one case each: exact numbers say 1,000 of 21,000."""
     threshold, _, for_chain = public_of("1")
@@ -115,29 +92,8 @@ def test_the_share_of_rare_cases_is_that_of_variants_below_the_threshold() -> No
     assert 1 / (1 + np.exp(-features[1])) == pytest.approx(1000 / 21_000, rel=0.02)
 
 
-def test_few_activities_ask_for_a_chain_and_many_for_a_histogram() -> None:
-    """As in the module, with 400 rare cases of 1,000: noise hides a chain of 400 activities."""
-    threshold, scale, for_chain = public_of("1")
-
-    def expected(n_names: int) -> dict[str, float]:
-        cases = np.array([400 + 10 * threshold, 300, 300 - 10 * threshold])
-        profile = Profile(threshold, cases)
-        return expected_distances(profile.features(scale, domain_of(n_names), for_chain))
-
-    assert min(few := expected(4), key=lambda way: few[way]) == JOINT
-    assert min(many := expected(400), key=lambda way: many[way]) == HISTOGRAM
-    assert all(few[way] < many[way] for way in WAYS)
-
-
 def expected_of(cell: Cell, n: int) -> list[dict[str, float]]:
     return [expected_distances(features) for features in noisy_features(cell, n, seed=4)]
-
-
-def test_rare_cases_that_are_too_few_for_a_chain_ask_for_a_tree() -> None:
-    threshold, scale, for_chain = public_of("1")
-    profile = Profile(threshold, np.array([100, 0, 0]))
-    expected = expected_distances(profile.features(scale, domain_of(100), for_chain))
-    assert min(expected, key=lambda way: expected[way]) == TREE
 
 
 @pytest.mark.parametrize("n_names", [20, 100, 400])
@@ -177,21 +133,6 @@ def test_the_coefficients_are_those_that_the_recorded_cells_give() -> None:
         assert COEFFICIENTS[way] == pytest.approx(row, abs=2e-3)
 
 
-def test_all_cells_are_recorded() -> None:
-    """Twelve logs, samples of 300, 1,000 and 3,000 of their cases where these are fewer, whole.
-
-    And of four logs, samples of 300 and 1,000 cases of which no two have the same variant.
-    """
-    assert len({cell.log for cell in cells()}) == 12
-    assert {Fraction(cell.epsilon) for cell in cells()} == {Fraction(1, 2), 1, 2, 4}
-    sizes = {(cell.log, cell.n_cases, cell.is_distinct) for cell in cells()}
-    assert len(cells()) == 4 * len(sizes)
-    assert {300, 1000, 3000} < {n_cases for _, n_cases, is_distinct in sizes if not is_distinct}
-    distinct = [cell for cell in cells() if cell.is_distinct]
-    assert len(distinct) == 4 * 4 * 2 and len({cell.log for cell in distinct}) == 4
-    assert all(sum(cell.cases[1:]) == 0 for cell in distinct)
-
-
 def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
     """A cell whose 95 % interval includes 1.10 counts as within a tenth of the best way.
 
@@ -202,18 +143,6 @@ def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
     assert np.mean([cell.ratio <= 1.1 for cell in judges]) >= 0.8
     assert np.mean([cell.ratio <= 1.3 for cell in judges]) >= 0.9
     assert np.mean([cell.interval[0] > 1.3 for cell in judges]) <= 0.05
-
-
-def test_where_hardly_a_variant_repeats_the_choice_is_near_the_best_way() -> None:
-    """Cells without a repeated variant; `bpic15` has no other log as wide to learn from."""
-    judges = [j for j in judged_left_out() if j.cell.is_distinct or j.cell.n_names > 100]
-    assert np.mean([cell.ratio <= 1.1 for cell in judges]) >= 0.9
-    assert max(cell.ratio for cell in judges) <= 1.3
-
-
-def test_what_is_expected_is_within_a_half_more_in_most_cells() -> None:
-    """What was asked for is 0.9."""
-    assert np.mean([cell.foretold for cell in judged_left_out()]) >= 0.55
 
 
 def test_no_single_way_does_as_well() -> None:
@@ -288,14 +217,6 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     targets = targets_of(distance, 3)
     targets.remove(np.array([first]))
     assert targets.nearest(first) == second
-
-
-def test_equal_lengths_have_no_penalty_but_the_sum_of_their_events() -> None:
-    variants, _, _ = of([("A", "B"), ("B", "C"), ("C", "C")])
-    events = np.array([[0, 0.5, 1.25], [0.5, 0, 2], [1.25, 2, 0]])
-    distance = EmbeddingDistance(variants, events, 2, 3)
-    assert one(distance, 0, 1) == (0.5 + 2) * UNITS
-    assert one(distance, 0, 2) == (1.25 + 2) * UNITS
 
 
 def test_of_several_nearest_the_first_is_taken() -> None:
@@ -429,11 +350,6 @@ def test_activities_with_the_same_context_are_near() -> None:
         assert distances[b, c] < 0.9 * distances[b, f]
 
 
-def test_an_activity_that_does_not_occur_has_no_vector() -> None:
-    distances = event_distances(histogram({("A", "C"): 3}, "ABC"), randomness(1), epochs=2)
-    assert distances[1, 0] == distances[1, 2] == 1
-
-
 def test_the_same_key_gives_the_same_vectors_in_every_process() -> None:
     variants = histogram(EXCHANGEABLE, "ABCDEFG")
     here = event_distances(variants, randomness(7), epochs=20)
@@ -452,31 +368,3 @@ def test_the_same_key_gives_the_same_vectors_in_every_process() -> None:
         env={**os.environ, "PYTHONHASHSEED": "99", "OPENBLAS_NUM_THREADS": "1"},
     )
     assert there.stdout.decode().strip() == here.tobytes().hex()
-
-
-def test_gensim_is_imported_by_the_embedding_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = (
-        "import sys, tracecloak.anonymizers.pretsa.method;"
-        "print([m for m in sys.modules if 'gensim' in m])"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=True,
-        cwd=Path(__file__).parents[3],
-    )  # fmt: skip
-    assert found.stdout.decode().strip() == "[]"
-    whole_import = builtins.__import__
-
-    def without_gensim(name: str, *others: Any) -> Any:
-        if name.partition(".")[0] == "gensim":
-            raise ModuleNotFoundError("No module named 'gensim'")
-        return whole_import(name, *others)
-
-    monkeypatch.setattr(builtins, "__import__", without_gensim)
-    with pytest.raises(UsageError, match=r"gensim.*levenshtein"):
-        event_distances(histogram({("A",): 1}), randomness(1))
-
-
-def test_small_logs_are_gone_through_a_thousand_times_and_large_ones_five() -> None:
-    assert default_epochs(1) == default_epochs(16_000) == 1000
-    assert default_epochs(262_200) == math.floor(16_000_000 / 262_200)
-    assert default_epochs(10**9) == 5

@@ -18,8 +18,6 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.logs.params import GENERATORS
-from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
@@ -53,23 +51,7 @@ def test_missing_cases_go_other_ways_through_what_was_seen() -> None:
     assert others[tuple("ACE")] == pytest.approx(75, abs=1)
 
 
-@pytest.mark.parametrize("n_missing", [0, -50, -1e9])
-def test_where_nothing_is_missing_nothing_is_made_up(n_missing: float) -> None:
-    assert made(SKIPS, n_missing) == SKIPS
-
-
-def test_a_line_has_no_other_way() -> None:
-    assert made({tuple("ABCDE"): 10}, 100) == {tuple("ABCDE"): 10}
-    assert made({}, 100) == {}
-
-
-def test_nothing_is_longer_than_cases_may_be() -> None:
-    loop: dict[Variant, int] = {("A", "B", "A", "B"): 50, ("A", "B"): 100}
-    assert max(len(v) for v in made(loop, 1000, max_length=5)) <= 5
-
-
 METHODS_OF_VARIANTS = [method for method in METHODS.values() if isinstance(method, VariantLog)]
-PURE = sorted(name for name, generator in GENERATORS.items() if generator.is_pure)
 
 
 def variants(*counts: int, length: int = 1) -> ReleasedVariants:
@@ -81,17 +63,6 @@ def variants(*counts: int, length: int = 1) -> ReleasedVariants:
 
 
 # --- room -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("counts", "length", "max_cases"),
-    [((3, 2), 1, None), ((3, 2), 1, 4), ((), 1, None), ((10**7,), 2, None), ((10**9,), 9, 10**9)],
-)
-def test_what_there_is_room_for_stays_as_it_is(
-    counts: tuple[int, ...], length: int, max_cases: int | None
-) -> None:
-    found = variants(*counts, length=length)
-    assert fitting(found, max_cases) is found
 
 
 @pytest.mark.parametrize(
@@ -161,24 +132,3 @@ def test_a_pure_generator_leaves_its_delta_to_the_names_that_are_bought(method: 
     public = method.Params(**given, vocabulary=("A",), max_trace_length=3)
     assert total(method.spends(public)) == asked
     assert sum(thresholds_of(method.spends(public)).values()) <= asked[1]
-
-
-@pytest.mark.parametrize("variants", PURE)
-def test_a_log_with_times_gives_it_to_its_durations(variants: str) -> None:
-    """The Gaussian budget is for the other parts alone; what the variants spend is pure."""
-    method = PrivateLog()
-    given: dict[str, Any] = {"epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 4}
-    attributes = {"org:resource": {"values": ["R1"]}}
-    pure = method.Params(**given, variants=variants, attributes=attributes)
-    other = method.Params(**given, variants="markov-log", attributes=attributes)
-    assert total(method.spends(pure)) == pure.budget == other.budget
-    own, others = pure.spending.means, other.spending.means
-    [part] = [part for part in pure.parts if part.name == "variants"]
-    for need in part.needs:
-        assert own[need.name].delta == own[need.name].share == 0 < own[need.name].epsilon
-    for name in ("durations", "attribute org:resource"):
-        assert own[name].share > 1.3 * others[name].share > 0
-    alone = method.Params(**given, variants=variants, products="variants")
-    [part] = alone.parts
-    assert alone.spending.means.keys() == {need.name for need in part.needs}
-    assert total(method.spends(alone)) == alone.budget

@@ -7,26 +7,22 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.generators import answer_of, budget, explanation_of, spends_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch
-from tracecloak.anonymizers.accounting.composition import total
+from tests.support.generators import answer_of, budget
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.rigorous.clip_by_rank import changed_ranks, measured_ranks
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
-from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import (
     REPEATED,
@@ -36,7 +32,6 @@ from tracecloak.anonymizers.variants.joint_variants import (
     balance,
     unseen_stand_out,
 )
-from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -48,7 +43,6 @@ NAMES = ("A", "B", "C")
 VOCABULARY = ActivityVocabulary.public(NAMES)
 DELTA = Fraction(1, 10**6)
 JOINT = JointVariants()
-GENERATORS = pytest.mark.parametrize("generator", [JOINT, AutoVariants()], ids=lambda g: g.name)
 
 
 def counted(counts: Mapping[Variant, int]) -> VariantHistogram:
@@ -75,20 +69,6 @@ LOGS: dict[str, dict[Variant, int]] = {
 
 
 # --- what comes out -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_units", [1, 3])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
-@pytest.mark.parametrize("log", LOGS)
-def test_every_release_stays_within_the_domain(log: str, epsilon: Fraction, max_units: int) -> None:
-    made = answer_of(
-        JOINT, counted(LOGS[log]), domain(max_units), epsilon, DELTA, randomness(max_units)
-    )
-    found = variants_of(made)
-    assert all(1 <= len(variant) <= 5 for variant in found)
-    assert set(itertools.chain(*found)) <= {*NAMES, OTHER}
-    assert (made.counts > 0).all() and (np.diff(made.counts) <= 0).all()
-    assert made.lows is None and made.highs is None
 
 
 @settings(max_examples=15, deadline=None)
@@ -152,24 +132,6 @@ def test_cases_of_long_loops_begin_and_end_as_they_do() -> None:
 
 
 # --- what it costs --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_units", [1, 4])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(20)])
-@GENERATORS
-def test_the_parts_add_up_to_the_budget(generator: Any, epsilon: Fraction, max_units: int) -> None:
-    [spend] = spends_of(generator, epsilon, DELTA, max_units)
-    assert total([spend]) == (epsilon, DELTA) and spend.mechanism == "joint"
-    assert [b.what for b in spend.blocks] == [
-        f"{generator.name} ranks", f"{generator.name} balance",
-        f"{generator.name} cases", generator.name,
-    ]  # fmt: skip
-    assert explanation_of(generator, epsilon, DELTA, max_units)
-
-
-@pytest.mark.parametrize("division", [REPEATED, SCATTERED])
-def test_a_division_is_of_all_that_there_is(division: Division) -> None:
-    assert division.chain + division.variants + division.marginals == 1
 
 
 def _blocks(
@@ -292,24 +254,3 @@ def test_the_thresholds_delta_is_that_of_the_smaller_share() -> None:
     assert joint_variants.SCATTERED.variants == smaller < REPEATED.variants
     assert 0 < own.delta < DELTA / 2  # of a share of a half nearly all of delta would be left
     assert alone.spends()[0].delta == DELTA
-
-
-# --- methods --------------------------------------------------------------------------------------
-
-
-@GENERATORS
-def test_no_length_is_bought_and_what_follows_the_longest_case_is_cut(generator: Any) -> None:
-    """All of the budget is for what is released, and time and memory stay bounded."""
-    method = VariantLog(generator)
-    params = method.Params(epsilon="4", vocabulary=NAMES)
-    assert [part.name for part in method.parts(params)] == ["variants"]
-    assert not any("length" in str(spend.to_json()) for spend in method.spends(params))
-    assert method.bounds(params).max_trace_length == LONGEST_CASE == 10_000
-    with pytest.raises(ValueError, match="length_quantile"):
-        method.Params(epsilon="4", vocabulary=NAMES, length_quantile="0.9")
-
-    log = {f"case {i}": "A B" for i in range(40)} | {"long": "A " * (LONGEST_CASE + 5)}
-    bounded = method.bounds(params).bound(trace_batch(log), randomness().of_units)
-    assert sorted(set(bounded.lengths.tolist())) == [2, LONGEST_CASE]
-    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
-    assert ("A", "B") in variants_of(made.products.by_name["variants"])

@@ -17,18 +17,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from tests.support.chi_square import ALPHA, p_value, p_value_of_law
-from tests.support.generators import answer_of, budget, explanation_of, spends_of
+from tests.support.chi_square import ALPHA, p_value_of_law
+from tests.support.generators import budget, spends_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.silence import Silence
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
-from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.markov_sums import lattice_units
@@ -43,7 +39,7 @@ from tracecloak.anonymizers.variants.markov_chain import (
     mean_events,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -62,10 +58,6 @@ def domain(max_length: int = 5, max_units: int = 1) -> Domain:
 def counted(counts: Mapping[Variant, int]) -> VariantHistogram:
     """The exact histogram over the codes of the vocabulary."""
     return histogram(counts, VOCABULARY.names.to_pylist())
-
-
-def delta_of(generator: MarkovVariants) -> Fraction:
-    return Fraction(0) if generator.is_pure else DELTA
 
 
 def variants_of(made: ReleasedVariants) -> Counter[Variant]:
@@ -110,20 +102,6 @@ def test_sums_are_those_of_the_cases_one_by_one(
     assert (flows.sums(cells, 1 << 19, 8) == 8 * sums).all()
 
 
-@pytest.mark.parametrize("length", [1, 2, 12, 13, 40, 300])
-@pytest.mark.parametrize("max_cells", [30, 200, 100_000])
-def test_every_position_has_one_bin_and_bins_fit(length: int, max_cells: int) -> None:
-    cells = FlowCells.of(3, length, max_cells)
-    assert len(cells.blocks) == length + 1
-    assert cells.blocks[0] == 1 and (cells.blocks[1:] >= 2).all()
-    assert set(np.diff(cells.blocks)) <= {0, 1}
-    assert len(cells.possible) == cells.n_possible
-    # One bin takes 3 * 4 cells; with START's, whole cases' and the count there are 28 at least.
-    assert cells.n_possible <= max_cells
-    if max_cells == 100_000:
-        assert len(set(cells.blocks[: min(length, 12) + 1])) == min(length, 12) + 1
-
-
 def all_variants(length: int) -> list[Variant]:
     return [v for n in range(1, length + 1) for v in itertools.product(NAMES, repeat=n)]
 
@@ -151,25 +129,6 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
 
 
 # --- noise and budget -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_units", [1, 2, 7])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
-@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
-def test_the_parts_add_up_to_the_budget(
-    generator: MarkovVariants, epsilon: Fraction, max_units: int
-) -> None:
-    delta = delta_of(generator)
-    parts = spends_of(generator, epsilon, delta, max_units, 5)
-    assert total(parts) == (epsilon, delta)
-    names = [name for part in parts for name, _ in (*part.choices, (part.what, 0))]
-    names += [block.what for part in parts for block in part.blocks]
-    assert all(name.startswith(generator.name) for name in names if name != "all")
-    if not generator.is_pure:
-        assert names == ["all", "markov-log clip", "markov-log sums"]
-        means = budget(generator, epsilon, delta, max_units).means
-        assert means["markov-log clip"].share == Fraction(1, 20)
-    assert explanation_of(generator, epsilon, delta, max_units, 5)
 
 
 @pytest.mark.parametrize("max_units", [1, 3])
@@ -209,43 +168,6 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     deviation = Fraction(math.sqrt(of_sums) / largest)  # of all, if the sums have their share
     assert delta_at(deviation).is_at_most(DELTA) is True
     assert delta_at(deviation * Fraction(99, 100)).is_at_most(DELTA) is False
-
-
-def test_noise_has_its_law_and_depends_on_the_cell_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """N = 125 cells x 60 keys, in 50 bins; control: half the deviation."""
-    monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 100)  # beyond every norm here
-    where = domain()
-    cells = cells_of(where)
-    assert cells.n_possible == 1 + 4 + 6 * 4 * 5
-    values, means = [], budget(MARKOV, 1, DELTA).means
-    for number in range(60):
-        drawn = []
-        logs: list[dict[Variant, int]] = [{("A", "B"): 40}, {("A", "B"): 41, ("C", "B"): 9}]
-        for log in logs:
-            flows = VariantFlows.of(counted(log), cells)
-            noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, randomness(number))
-            drawn.append(noisy - flows.whole_sums(cells) * noise.units)
-        assert (drawn[0] == drawn[1]).all()
-        values.append(drawn[0] / noise.width)
-    sample = np.concatenate(values)
-
-    def p_of(deviation: float) -> float:
-        edges = stats.norm.ppf(np.arange(1, 50) / 50, scale=deviation)
-        observed = np.bincount(np.searchsorted(edges, sample), minlength=50)
-        return p_value(observed, np.full(50, len(sample) / 50))
-
-    assert p_of(1.0) > ALPHA
-    assert p_of(0.5) < ALPHA
-
-
-@pytest.mark.parametrize("delta", [Fraction(0), DELTA])
-def test_pure_noise_has_the_scale_of_the_longest_case(delta: Fraction) -> None:
-    """With a delta too, which it has no use for."""
-    silence, half = Silence(), Fraction(1, 2)
-    quiet = randomness().with_noise(silence)
-    answer_of(PURE, counted({("A",): 3}), domain(9, 2), half, delta, quiet)
-    [(law, _, scale)] = silence.draws
-    assert (law, scale) == ("laplace", Fraction(*laplace_scale(half, of_count((9 + 2) * 2))))
 
 
 def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:
@@ -326,11 +248,6 @@ def test_arcs_that_noise_hides_are_taken_where_they_are_known_otherwise() -> Non
     assert shown.steps[1, a, n] > 0.05
 
 
-def test_nothing_but_negative_starts_is_no_chain() -> None:
-    cells = cells_of(domain())
-    assert chain_of(np.full(cells.n_possible, -5), cells, SumNoise((3, 1), 1, False)) is None
-
-
 # --- walks ----------------------------------------------------------------------------------------
 
 
@@ -393,52 +310,7 @@ def test_counts_are_near_what_the_chain_expects(n: int, number: int) -> None:
         assert chance > 0 or not found[walk]
 
 
-def test_more_cases_than_walks_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markov_chain, "_MAX_WALKS", 100)
-    made = walks(a_chain(), 10**15 + 7)
-    assert made.total() == 1 << 40
-    assert len(made) > 5
-    assert walks(a_chain(), 12_345).total() == 12_345
-    assert not walks(a_chain(), -3)
-
-
 # --- releases -------------------------------------------------------------------------------------
-
-LOGS: dict[str, dict[Variant, int]] = {
-    "empty": {},
-    "one case": {("A",): 1},
-    "other": {(OTHER, "A"): 30, (OTHER,): 20},
-    "loops": {("A",) * 5: 500, ("A", "B", "C"): 3},
-    "many": {variant: 1 + 7 * i % 5 for i, variant in enumerate(all_variants(4))},
-}
-
-
-@pytest.mark.parametrize("max_units", [1, 3])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
-@pytest.mark.parametrize("log", LOGS)
-@pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
-def test_every_release_stays_within_the_domain(
-    generator: MarkovVariants, log: str, epsilon: Fraction, max_units: int
-) -> None:
-    where, variants = domain(max_units=max_units), counted(LOGS[log])
-    for number in range(2):
-        made = answer_of(
-            generator, variants, where, epsilon, delta_of(generator), randomness(number)
-        )
-        found = variants_of(made)
-        assert all(1 <= len(variant) <= 5 for variant in found)
-        assert set(itertools.chain(*found)) <= {*NAMES, OTHER}
-        assert made.names.to_pylist() == sorted(set(itertools.chain(*found)))
-        assert (made.counts > 0).all() and (np.diff(made.counts) <= 0).all()
-        assert made.lows is None and made.highs is None
-
-
-def test_with_much_budget_the_log_comes_back() -> None:
-    """All cases have one norm, so none weighs less."""
-    counts: dict[Variant, int] = {("A", "B"): 600, ("C", "A"): 300, ("B", "C"): 100}
-    found = variants_of(answer_of(MARKOV, counted(counts), domain(), 100, DELTA, randomness()))
-    for variant, n in counts.items():
-        assert found[variant] == pytest.approx(n, rel=0.05, abs=10)
 
 
 def test_a_long_case_weighs_less_by_its_norm_over_the_clip() -> None:
@@ -489,13 +361,6 @@ def test_visits_have_the_bits_of_a_product_of_all_rows(
     assert (visits.tobytes(), after.tobytes()) == (total.tobytes(), at.tobytes())
 
 
-def test_the_mean_of_walks_is_that_of_their_law() -> None:
-    """To the last digits, as their law is summed up over all walks."""
-    chain = a_chain()
-    exact = sum(chance * len(walk) for walk, chance in law_of(chain).items())
-    assert mean_events(chain) == pytest.approx(exact)
-
-
 def test_walks_see_activities_whose_arcs_noise_hides():
     """Of twenty activities in any order no arc stands out; how often each occurs does."""
     n, n_cases = 20, 100.0
@@ -511,15 +376,3 @@ def test_walks_see_activities_whose_arcs_noise_hides():
     assert mean_events(hidden) == pytest.approx(1)
     assert mean_events(shown) == pytest.approx(20, rel=0.3)
     assert (shown.steps[0, :, 1:n].sum(axis=0) > 0).all()
-
-
-def test_walks_that_lack_little_are_left_as_they_are():
-    cells = cells_of(domain())
-    sums = VariantFlows.of(counted({("A", "B"): 50, ("C", "A"): 50}), cells).whole_sums(cells)
-    noise, n = SumNoise((1, 1), 1, False), cells.n_names
-    nothing, occur = (np.zeros(n), np.zeros((n, n + 1))), np.zeros(n)
-    occur[:3] = 110, 50, 60
-    alone = chain_of(sums, cells, noise)
-    beside = chain_of(sums, cells, noise, KnownEnds(*nothing, occur, 100.0))
-    assert alone is not None and beside is not None
-    assert (alone.steps == beside.steps).all() and (alone.starts == beside.starts).all()

@@ -68,14 +68,6 @@ def test_a_variant_below_the_threshold_is_never_noted() -> None:
     assert ("C",) not in {row.of for row in sums.rows(measures.VARIANT)}
 
 
-def test_what_is_noted_changes_nothing_of_what_is_drawn() -> None:
-    exact = histogram(LOG, VOCABULARY.names.to_pylist())
-    where = Domain(VOCABULARY, 5, 1)
-    plain = answer_of(JointVariants(), exact, where, Fraction(2), Fraction(1, 10**6), randomness(1))
-    made, _ = noted(Noise())
-    assert plain.to_json() == made.to_json()
-
-
 @pytest.mark.parametrize("epsilon", [1, 4])
 def test_the_noise_has_the_deviation_that_is_noted(epsilon: int) -> None:
     """Of sums without noise and with it: their differences, in deviations, are standard normal."""

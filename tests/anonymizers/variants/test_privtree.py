@@ -6,33 +6,24 @@ Statistical tests reject at ALPHA = 1e-9 each and name their n and their control
 from __future__ import annotations
 
 import functools
-import math
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import mpmath
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import libmp
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.generators import answer_of, explanation_of, spends_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch, variant_counts
-from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.contract.in_memory import anonymise
+from tests.support.generators import answer_of, spends_of
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram, variant_counts
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.privtree import PrivTree, complete
 from tracecloak.anonymizers.variants.split_tree import SplitRule, SplitTree, grow
-from tracecloak.examination.demo.hospital import ACTIVITIES, MAX_EVENTS_PER_CASE, hospital_log
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -163,15 +154,6 @@ def test_a_path_of_200_decisions_loses_no_more_than_epsilon(
     assert loss(1, None) > 20 * most
 
 
-def test_the_code_clamps_as_the_proof_does() -> None:
-    rule = SplitRule((4, 1), 10)
-    counts = np.array([0, 1, 9, 10, 11, 500])
-    assert rule.biased(counts, 0).tolist() == [0, 1, 9, 10, 11, 500]
-    assert rule.biased(counts, 1).tolist() == [-10, -9, -1, 0, 1, 490]
-    assert rule.biased(counts, 2).tolist() == [-10, -10, -10, -10, -9, 480]
-    assert rule.biased(counts, 10_000).tolist() == [-10] * 6
-
-
 Tree = frozenset[Variant]  # the split prefixes
 
 
@@ -271,34 +253,6 @@ def test_trees_are_as_likely_as_enumerated() -> None:
     assert p_value_of_law(sample, law(counts, floor=False)) < ALPHA
 
 
-def test_every_leaf_has_noise_of_its_scale_also_where_no_case_is() -> None:
-    """Chi-square of about 10,000 leaves. Control: twice the scale."""
-    domain = Domain(ActivityVocabulary.public([f"{i:03}" for i in range(100)]), 4, 1)
-    counts = {(f"{i:03}", f"{j:03}"): 50 for i in range(10) for j in range(10)}
-    rule = SplitRule.of(Fraction(1), 102, 1)
-    noise: Counter[int] = Counter()
-    for number in range(10):
-        tree = grow(counted(counts, domain), domain, rule, (5, 2), randomness(number))
-        is_leaf = tree.is_leaf
-        assert not is_leaf[0, -1] and (tree.counts[~is_leaf] == 0).all()
-        empty = is_leaf[:, -2]  # OTHER, the last name: no case has it
-        noise.update(tree.counts[empty, -2].tolist())
-        noise.update(tree.counts[0, 20:-2][is_leaf[0, 20:-2]].tolist())
-        for row, prefix in enumerate(split_prefixes(tree, domain)):
-            if len(prefix) == 1 and prefix[0] < "010":
-                columns = np.flatnonzero(is_leaf[row, :10])
-                noise.update((tree.counts[row, columns] - 50).tolist())
-    n = sum(noise.values())
-    assert n > 1000
-
-    def law(scale: float) -> dict[int, float]:
-        weights = {x: math.exp(-abs(x) / scale) for x in range(-200, 201)}
-        return {x: w / sum(weights.values()) for x, w in weights.items()}
-
-    assert p_value_of_law(noise, law(2.5)) > ALPHA
-    assert p_value_of_law(noise, law(5)) < ALPHA
-
-
 def test_noise_belongs_to_the_prefix_and_not_to_the_log() -> None:
     """Cases elsewhere, or in another place of the histogram, move no other leaf's noise."""
     domain = domain_of("ABCD", 4)
@@ -390,40 +344,9 @@ def test_the_last_activity_decides_where_no_prefix_has_the_same_activities() -> 
     assert completed(tree, THREE) == {(0, 1): 50, (0, 2, 1): 20, (2, 1): 30}
 
 
-def test_a_walk_that_finds_no_end_is_undone() -> None:
-    tree = small_tree([(-1, -1, [40, 0, 2, 0])])
-    assert completed(tree, THREE) == {(0,): 40, (2,): 2}
-
-
 def test_a_prefix_of_full_length_is_a_variant() -> None:
     tree = small_tree([(-1, -1, [-1, 0, 0, 0]), (0, 0, [8, 0, 0, 9])])
     assert completed(tree, Domain(THREE.vocabulary, 2, 1)) == {(0, 0): 8, (0,): 9}
-
-
-def test_walks_follow_the_trees_proportions() -> None:
-    """Of 4,000 cases about 3 in 4 end, one in 4 goes on: within 8 standard deviations.
-
-    Under the law the chance to fail is below 1e-14. Control: two in four would be far outside.
-    """
-    spread = 8 * math.sqrt(4000 * 0.25 * 0.75)
-    tree = small_tree(
-        [
-            (-1, -1, [-1, -1, 0, 0]),
-            (0, 0, [0, 0, -1, 300]),
-            (0, 1, [4000, 0, 0, 0]),
-            (1, 2, [0, 0, 0, 100]),  # A C ends
-        ]
-    )
-    found = completed(tree, Domain(THREE.vocabulary, 3, 1))
-    assert abs(found[1, 0] - 3000) < spread < abs(found[1, 0] - 2000)
-    assert found[1, 0] + found[1, 0, 2] == 4000
-
-
-def test_no_case_is_lost_where_walks_stand_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = small_tree([(-1, -1, [-1, 1001, 77, 0]), (0, 0, [0, 0, 0, 90])])
-    whole = completed(tree, THREE)
-    monkeypatch.setattr("tracecloak.anonymizers.variants.privtree._MAX_WALKED", 50)
-    assert sum(completed(tree, THREE).values()) == sum(whole.values()) == 1168
 
 
 # --- the release ----------------------------------------------------------------------------------
@@ -445,84 +368,6 @@ def test_a_release_is_of_the_domain(
         assert set(variant) <= {"A", "B", "C", OTHER}
 
 
-def test_frequent_variants_are_kept_at_a_large_epsilon() -> None:
-    counts = {("A", "B"): 500, ("A", "B", OTHER): 400, ("C",): 300, ("B", "B", "B", "A"): 300}
-    assert released(counts, 100) == counts
-    assert released(counts, 100, domain_of(max_units=2)) == counts
-
-
-def test_the_shares_of_the_budget_suit_a_synthetic_log() -> None:
-    """Earth mover's distance to 1,000 cases of the synthetic hospital, median of 3, at epsilon 1.
-
-    Much less for the decisions makes the tree too shallow, much more makes its leaves noise.
-    """
-    table = pa.Table.from_batches(hospital_log(1000)).combine_chunks()
-    vocabulary = ActivityVocabulary.public(ACTIVITIES)
-    codes = vocabulary.codes(table["activity"].combine_chunks())
-    starts = np.unique(np.asarray(table["case_id"].to_pylist()), return_index=True)[1]
-    offsets = np.append(np.sort(starts), len(codes)).astype(np.int64)
-    domain = Domain(vocabulary, MAX_EVENTS_PER_CASE, 1)
-    log = VariantHistogram.from_sequences(
-        encode_sequences(offsets, codes), np.ones(len(offsets) - 1, np.int64)
-    )
-    true = VariantDistribution(log.offsets, log.codes, log.counts)
-
-    def distance(generator: PrivTree) -> float:
-        found = []
-        for number in range(3):
-            made = answer_of(generator, log, domain, 1, 0, randomness(number))
-            own = vocabulary.codes(made.names)[made.codes]
-            found.append(
-                variant_emd(true, VariantDistribution(made.offsets, own, made.counts)) or 0
-            )
-        return float(np.median(found))
-
-    chosen = distance(PrivTree())
-    assert 0.1 < chosen < 0.45
-    assert chosen < distance(PrivTree(Fraction(1, 5)))
-    assert chosen < distance(PrivTree(Fraction(9, 10)))
-
-
-@pytest.mark.parametrize("epsilon", ["0.001", "1", "100"])
-@pytest.mark.parametrize("counts", [{}, {("A",): 1}], ids=["no case", "one case"])
-def test_a_log_of_hardly_anything_is_no_trouble(counts: dict[Variant, int], epsilon: str) -> None:
-    """With hardly any noise it is the log, and else what the domain has room for, or nothing."""
-    alone = Domain(ActivityVocabulary.of(["A"]), 9, 1)
-    for domain in (domain_of(max_length=1), domain_of(max_length=50), alone):
-        names = set(domain.vocabulary.names.to_pylist())
-        # One in seven releases has a variant, at least.
-        made = [released(counts, epsilon, domain, number) for number in range(60)]
-        for variants in made:
-            assert all(1 <= len(v) <= domain.max_length and names.issuperset(v) for v in variants)
-        if epsilon == "100":
-            assert made == [counts] * 60
-        else:
-            assert any(made) and not all(made)
-
-
-def test_a_release_is_a_function_of_the_counts_and_the_key() -> None:
-    counts = {("A", "B"): 60, ("A", "C"): 40, ("B", "C", "A"): 50, (OTHER,): 30, ("C",): 9}
-    backwards = dict(reversed(counts.items()))
-    assert released(counts) == released(backwards)
-    assert list(released(counts)) == list(released(backwards))
-    assert len({tuple(released(counts, number=n).items()) for n in range(5)}) > 1
-
-
-@pytest.mark.parametrize("epsilon", ["1", "0.001", "100", "0.7"])
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
-@pytest.mark.parametrize("max_units", [1, 3])
-def test_parts_add_up(epsilon: str, delta: str, max_units: int) -> None:
-    budget = Fraction(epsilon), Fraction(delta)
-    for generator in (PrivTree(), PrivTree(Fraction(3, 10))):
-        spends = spends_of(generator, *budget, max_units)
-        assert total(spends) == budget
-        prefixes, leaves = spends
-        assert prefixes.mechanism == "pure" and prefixes.delta == 0
-        assert leaves.sensitivity == max_units
-        assert Fraction(*leaves.scale or (0, 1)) == max_units / leaves.epsilon
-        assert explanation_of(generator, *budget, max_units)
-
-
 def test_noise_too_wide_is_refused_beforehand() -> None:
     with pytest.raises(UsageError, match="raise epsilon"):
         spends_of(PrivTree(), Fraction(1, 10**13), 0)
@@ -532,15 +377,3 @@ def test_noise_too_wide_is_refused_beforehand() -> None:
 def test_a_share_is_exact_and_inside(share: Fraction) -> None:
     with pytest.raises(UsageError, match="structure_share"):
         PrivTree(share)
-
-
-def test_it_runs_as_a_method() -> None:
-    method = VariantLog(PrivTree())
-    given_: dict[str, Any] = {"epsilon": "4", "delta": "0", "vocabulary": ("A", "B")}
-    params = VariantLogParams(**given_, max_trace_length=3)
-    traces = trace_batch({f"c{i}": "A B A B" if i % 3 else "B Z" for i in range(300)})
-    made = anonymise([traces], method, params, release_key(0), "release", "configuration")
-    variants = as_dict(made.products.by_name["variants"])
-    assert abs(variants["A", "B", "A"] - 200) < 40 and abs(variants["B", OTHER] - 100) < 40
-    assert sum(batch.n_cases for batch in made.traces) == sum(variants.values())
-    assert sum(spend.epsilon for spend in method.spends(params)) == 4

@@ -54,13 +54,6 @@ def test_exact_counts_decide_and_what_they_leave_open_stays_as_it_was() -> None:
     assert found == pytest.approx([0.2, 0.6, 0.2], abs=1e-3)
 
 
-def test_counts_of_nothing_but_noise_change_nothing() -> None:
-    rows = sparse.csr_matrix(np.eye(3))
-    prior = np.array([0.2, 0.3, 0.5])
-    found = agreeing_weights(rows, np.array([900.0, 0.0, 100.0]), np.full(3, 1e9), prior, 1000.0)
-    assert found == pytest.approx(prior)
-
-
 def test_the_order_of_proposals_and_cells_does_not_matter() -> None:
     generator = np.random.default_rng(3)
     rows = generator.integers(0, 2, (20, 9)).astype(float)

@@ -17,26 +17,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.generators import answer_of, explanation_of, spends_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, trace_batch, variant_counts
+from tests.support.keys import randomness
+from tests.support.logs import Variant, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between, discrete_laplace
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.method import VariantLog, VariantLogParams
 from tracecloak.anonymizers.variants.sparse_histogram import (
     SparseHistogram,
     Thresholds,
     _invert,
     _numbers,
-    _sequence,
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
@@ -208,38 +204,6 @@ def test_a_number_on_the_edge_is_told_by_further_words(k: int) -> None:
         assert not stream.rest
 
 
-def test_no_more_pass_than_there_are() -> None:
-    thresholds = Thresholds(2, 1, (1, 1), Fraction(2))
-    assert _invert(thresholds, 1, Words(), 0, 2**64 - 1) == 2
-
-
-N_NUMBERS = 2000
-
-
-def test_numbers_follow_the_binomial() -> None:
-    """2,000 draws of Binomial(9, p), p near 0.3. Control: Poisson of the same mean."""
-    thresholds = Thresholds(3, 2, (5, 2), Fraction(6))
-    decay = np.exp(-0.4)
-    p = decay ** thresholds.of(2) / (1 + decay)
-    assert 0.2 < p < 0.35
-    stream = CellStream(randomness(), "test", cell_numbers(np.arange(N_NUMBERS)))
-    heads = stream.words(np.arange(N_NUMBERS))[:, 0].tolist()
-    drawn = [_invert(thresholds, 2, stream, row, head) for row, head in enumerate(heads)]
-    observed = np.bincount(drawn, minlength=10)
-    assert p_value(observed, N_NUMBERS * stats.binom.pmf(np.arange(10), 9, p)) > ALPHA
-    poisson = stats.poisson.pmf(np.arange(10), 9 * p)
-    assert p_value(observed, N_NUMBERS * poisson / poisson.sum()) < ALPHA
-
-
-def test_sequences_are_uniform() -> None:
-    """4,000 sequences of length 2 over 5 activities. Control: a bias of the last activity."""
-    drawn = Counter(_sequence(5, 2, i, randomness()).as_py() for i in range(4000))
-    cells = [bytes(pair) for pair in itertools.product(range(5), repeat=2)]
-    assert p_value_of_law(drawn, dict.fromkeys(cells, 1 / 25)) > ALPHA
-    biased = {cell: (0.6 if cell[-1] == 4 else 1.1) / 25 for cell in cells}
-    assert p_value_of_law(drawn, biased) < ALPHA
-
-
 # --- the law of a release -------------------------------------------------------------------------
 
 # Two sequences, A and OTHER, and a threshold of 1.
@@ -336,50 +300,6 @@ def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], n
     assert list(made) == list(released(counts, of, Fraction(1, 5), number, 20))
 
 
-def test_the_noise_of_a_variant_is_its_own() -> None:
-    of = domain()
-    few = released({("A",): 100, ("B", "A"): 200}, of)
-    more = released({("A",): 100, ("A", "B"): 5, ("B", "A"): 300, (OTHER,): 50}, of)
-    assert few[("A",)] == more[("A",)]
-    assert few[("B", "A")] + 100 == more[("B", "A")]
-    others = [released({("A",): 100, ("B", "A"): 200}, of, 1, number) for number in range(1, 5)]
-    assert any(other != few for other in others)  # one other is the same under one key in twenty
-    assert all(other.keys() >= {("A",), ("B", "A")} for other in others)
-
-
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), 1, 100])
-@pytest.mark.parametrize("counts", [{}, {("A",): 1}, {(OTHER, "A"): 10**6}])
-def test_every_histogram_and_epsilon_is_answered(
-    counts: dict[Variant, int], epsilon: Fraction | int
-) -> None:
-    made = released(counts, domain(max_units=3), epsilon)
-    if epsilon == 100:
-        assert made == counts  # noise of scale 0.03, and a threshold of 1
-    if (OTHER, "A") in counts:
-        assert abs(made[(OTHER, "A")] - 10**6) < 10**6 / 10
-
-
-def test_nothing_is_lost_of_a_vocabulary_without_a_name_but_other() -> None:
-    assert released({(OTHER,): 50, (OTHER,) * 3: 70}, domain("")).keys() == {
-        (OTHER,),
-        (OTHER,) * 3,
-    }
-
-
-def test_large_alphabets_and_lengths_are_drawn() -> None:
-    """Codes of several bytes, and as many sequences as are expected of 300: between 100 and 300.
-
-    Rounding the thresholds up leaves a share between 1 / e and 1 of them; the number is then
-    Poisson, within 5 deviations with probability 1 - 1e-6 under any key.
-    """
-    of = domain([f"name {i:03}" for i in range(300)], 60)
-    made = released({}, of, 1, 0, 300)
-    assert 300 / np.e - 55 < len(made) < 300 + 90
-    lengths = [len(variant) for variant in made]
-    assert min(lengths) <= 5 and max(lengths) >= 55
-    assert sum(name > "name 150" for variant in made for name in variant) > 100
-
-
 def test_a_junk_sequence_that_some_case_has_is_dropped() -> None:
     """With threshold 1 and many draws, an observed variant below it stays out."""
     of = domain("A", 1)
@@ -404,21 +324,3 @@ def test_sequences_are_without_replacement() -> None:
         assert Counter(map(len, made)) == drawn
         most = max(most, drawn.get(1, 0))
     assert most == 3
-
-
-# --- as a method ----------------------------------------------------------------------------------
-
-
-def test_as_a_method_it_releases_the_log_of_its_histogram() -> None:
-    log = {f"case {i}": "A B" if i % 3 else "A X" for i in range(300)}
-    params = VariantLogParams(epsilon="1", delta="0", vocabulary=("A", "B"), max_trace_length=2)
-    method = VariantLog(SparseHistogram())
-    made = anonymise([trace_batch(log)], method, params, release_key(), "release", "config")
-    variants = read(made.products.by_name["variants"])
-    junk = variants.keys() - {("A", "B"), ("A", OTHER)}  # which passes the threshold seldom
-    assert len(variants) - len(junk) == 2 and len(junk) <= 1
-    assert abs(variants["A", "B"] - 200) < 30
-    assert made.traces[0].n_cases == sum(variants.values())
-    guarantee = method.guarantee(params)
-    assert (guarantee.epsilon, guarantee.delta) == (1.0, 0.0)
-    assert method.explain(params)[0].startswith("variants: adds discrete Laplace noise")
