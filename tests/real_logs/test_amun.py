@@ -39,12 +39,6 @@ def variants(traces: TraceBatch) -> set[bytes]:
     return set(VariantHistogram.from_traces(traces).sequences.to_pylist())
 
 
-@pytest.mark.parametrize("name", LOGS)
-def test_a_log_is_read_as_it_is_documented(logs_folder: Path, name: str) -> None:
-    traces = real_log(logs_folder, name)
-    assert (traces.n_cases, traces.n_events, len(variants(traces))) == LOGS[name]
-
-
 @pytest.mark.parametrize("mode", ["sampling", "filtering", "oversampling"])
 @pytest.mark.parametrize("name", [at_night(name) if name == BPIC else name for name in LOGS])
 def test_every_mode_and_advantage_releases_variants_of_the_log_only(

@@ -113,17 +113,6 @@ def test_at_epsilon_1_25_trees_fit_and_say_more_than_the_flower(
         assert run.fitness == pytest.approx(one.share, abs=0.2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [COSELOG, SEPSIS])
-def test_without_a_delta_and_without_questions(logs_folder: Path, name: str) -> None:
-    everything = quality(logs_folder, name, "flower")
-    for given in ({"delta": "0"}, {"ends_share": "0"}):
-        trees = [mined(logs_folder, name, i, **given).tree for i in range(2)]
-        found = [measures(quality(logs_folder, name, tree)) for tree in trees]
-        fitness, precision, *_ = np.median(found, axis=0)
-        assert fitness >= 0.9 and precision >= 1.4 * everything.precision, given
-
-
 # --- without noise ----------------------------------------------------------------------------
 
 # The paper finds nearly all deviations from the inductive miner within 0.10. One is not.

@@ -68,13 +68,3 @@ def test_tlkc_keeps_its_promise_against_the_attacks_it_names(logs_folder: Path) 
             assert value is not None and value.largest is not None and value.largest <= 0.5
         assert sampled.values == (None,)
     assert found["AT", 2].after[1].singled_out.low > 0.01
-
-
-def test_a_noisy_histogram_singles_out_nobody_and_has_no_times(logs_folder: Path) -> None:
-    """At epsilon 1 a variant of one case comes out with probability at most delta."""
-    log = sepsis(logs_folder)
-    noisy = released(log, "variant-histogram", epsilon=1, delta="1e-5")
-    found = attacks(log, noisy, has_times=False)
-    timed = found["AT", 2]
-    assert timed.after[0].known_as == "sequence of activity"
-    assert timed.after[0].singled_out.high < 0.02 < timed.before.singled_out.low

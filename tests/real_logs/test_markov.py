@@ -157,17 +157,6 @@ def test_auto_is_nearly_as_near_as_the_best_way(logs_folder: Path, name: str, ep
     assert found <= most * min(ways) + 0.001
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [StableVariants, MarkovVariants, PrivTree])
-def test_no_single_way_is_always_that_near(logs_folder: Path, kind: type) -> None:
-    """Control: each is farther than `auto-variants` by more than a quarter somewhere."""
-    assert any(
-        measured(logs_folder, name, kind, epsilon)[1]
-        > 1.25 * measured(logs_folder, name, AutoVariants, epsilon)[1]
-        for name, epsilon in CHOICES
-    )
-
-
 def test_the_method_with_bought_names_and_length_works_on_a_log(logs_folder: Path) -> None:
     """Nothing is public but what is bought: nearly the same distance of CoSeLoG at epsilon 4."""
     traces = public_log(logs_folder, COSELOG)

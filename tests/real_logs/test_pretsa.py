@@ -21,7 +21,6 @@ import pytest
 
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
 from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
@@ -127,37 +126,3 @@ def test_utility_is_at_least_that_of_the_authors_code(
     assert (medians(logs_folder, name, k=k, **params) <= most).all()
     weak = released(logs_folder, name, k=4 * k, **params)
     assert weak.total_variation > authors[0]
-
-
-# The same with the ends protected, a few per cent above what was measured.
-PROTECTED = {
-    (SEPSIS, 4, 1.0, "levenshtein"): (0.72, 0.165, 0.32),
-    (SEPSIS, 16, 0.5, "levenshtein"): (0.88, 0.265, 0.40),
-    (COSELOG, 4, 1.0, "levenshtein"): (0.071, 0.0204, 0.06),
-    (COSELOG, 16, 0.5, "levenshtein"): (0.131, 0.046, 0.18),
-    (SEPSIS, 4, 1.0, "embedding"): (0.71, 0.183, 0.08),
-    (COSELOG, 4, 1.0, "embedding"): (0.067, 0.0235, 0.04),
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "k", "t", "distance"),
-    [at_night(*case) if "embedding" in case else case for case in PROTECTED],
-)
-def test_what_protected_ends_cost(
-    logs_folder: Path, name: str, k: int, t: float, distance: str
-) -> None:
-    most = np.array(PROTECTED[name, k, t, distance])
-    assert (medians(logs_folder, name, k=k, t=t, distance=distance) <= most).all()
-
-
-@pytest.mark.slow
-def test_closer_durations_cost_variants(logs_folder: Path) -> None:
-    """Releases that the verifier accepts, down to a t that leaves but a few variants."""
-    n_variants = [released(logs_folder, SEPSIS, k=4, t=t).after.n_variants for t in (1.0, 0.2, 0.1)]
-    assert n_variants[0] > n_variants[1] > n_variants[2] > 1
-
-
-def test_ends_that_are_not_protected_are_those_of_few_cases(logs_folder: Path) -> None:
-    after = released(logs_folder, SEPSIS, k=4, t=1.0, protect_ends=False).after
-    assert 10 < (after.counts < 4).sum() < 93  # 93 of the authors' code

@@ -13,17 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.keys import randomness, release_key
+from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
-from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
-from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -168,28 +163,3 @@ def test_the_graph_of_sepsis_is_near_the_logs(
     assert np.median(errors) <= bound
     assert np.median(precisions) >= 0.9
     assert 0.7 < np.median(masses) < 1.1
-
-
-def test_honest_noise_on_untruncated_cases_is_worse_than_no_graph(logs_folder: Path) -> None:
-    """Control: discrete Laplace noise of scale 186, for cases of up to 185 events, on every pair.
-
-    Its relative error is above 1, which is that of a graph without any edge; about 1.79.
-    """
-    traces = real_log(logs_folder, SEPSIS)
-    true = true_edges(traces)
-    n_codes = traces.vocabulary.end + 1
-    domain = possible_pairs(traces.vocabulary, 1)
-    labels = traces.vocabulary.labels
-    pairs = [(labels[cell // n_codes], labels[cell % n_codes]) for cell in domain.tolist()]
-    assert true.keys() <= set(pairs)
-    assert int(traces.lengths.max()) == 185
-    errors = []
-    for number in range(N_KEYS):
-        stream = CellStream(randomness(number), "honest", cell_numbers(domain))
-        noise = discrete_laplace(stream, *laplace_scale(1, of_count(185 + 1))).tolist()
-        noisy = {
-            pair: max(0, true.get(pair, 0) + more) for pair, more in zip(pairs, noise, strict=True)
-        }
-        errors.append(relative_l1(true, noisy))
-    print(f"sepsis, honest Laplace noise: L1 {np.median(errors):.3f}")  # noqa: T201
-    assert 1 < np.median(errors) < 4

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.real_logs import real_log, sepsis
-from tests.support.tiers import at_night
+from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import (
-    RESOURCE,
     release_of,
     values_of,
 )
@@ -23,14 +21,12 @@ from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import examine_tlkc
 from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
-from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs
 
 DIAGNOSE = "case:Diagnose"
-COSELOG, BPIC_2012 = "coselog_receipt.xes.gz", "bpic2012.xes.gz"
 
 
 def params(log: TraceBatch, **more: Any) -> TlkcParams:
@@ -84,36 +80,3 @@ def log_as_released(log: TraceBatch) -> TraceBatch:
     return TraceBatch(
         log.case_ids, log.offsets, log.activities, log.times, log.vocabulary, attributes=plain
     )
-
-
-def test_no_release_of_sepsis_can_meet_half_for_age_in_quartiles(logs_folder: Path) -> None:
-    """More than half of the cases are within the quartiles, those at them included."""
-    log = sepsis(logs_folder)
-    ages = {"case:Age": {"bounds": [0, 119], "n_bins": 120, "whole": True}}
-    with pytest.raises(GuaranteeError, match="a value of 'case:Age' is above it") as raised:
-        release_of([log], Tlkc(), params(log, sensitive=ages))
-    assert raised.value.exit_code == 5
-    [released] = release_of([log], Tlkc(), params(log, sensitive=ages, confidence=0.7))
-    Tlkc().verify([released], params(log, sensitive=ages, confidence=0.7))
-
-
-@pytest.mark.parametrize("file", [COSELOG, at_night(BPIC_2012)])
-@pytest.mark.parametrize(
-    ("kind", "perspective"),
-    [("set", "resource"), ("sequence", "activity"), ("relative", "activity_resource")],
-)
-def test_logs_with_resources_are_verified(
-    logs_folder: Path, file: str, kind: str, perspective: str
-) -> None:
-    log = real_log(logs_folder, file, ((RESOURCE, RESOURCE),))
-    resource = {} if perspective == "activity" else {RESOURCE: {"values": values_of(log, RESOURCE)}}
-    given = params(log, knowledge_kind=kind, perspective=perspective, resources=resource)
-    [released] = release_of([log], Tlkc(), given)
-    Tlkc().verify([released], given)
-    print(  # noqa: T201
-        f"{file} {kind} {perspective}: {released.n_cases} of {log.n_cases} cases, "
-        f"{released.n_events} of {log.n_events} events"
-    )
-    assert released.n_events
-    if resource:
-        assert set(values_of(released, RESOURCE)) <= set(values_of(log, RESOURCE))

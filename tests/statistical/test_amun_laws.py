@@ -23,7 +23,6 @@ from tracecloak.anonymizers.amun.guessing_advantage import (
     epsilon_of_oversampling,
 )
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
-from tracecloak.anonymizers.amun.params import Released
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.schemas.arrays.ranks import case_bytes
 from tracecloak.schemas.events.traces import TraceBatch
@@ -103,15 +102,6 @@ def test_an_oversampled_count_grows_by_the_size_of_noise_of_its_profile(
     assert p_value_of_law(grown, absolute(rounded_laplace(other))) < ALPHA
 
 
-def test_the_noise_of_two_transitions_is_independent() -> None:
-    """Correlation within 6 / sqrt(n); control: a column with itself."""
-    gains, losses = net_moves(AmunParams(guessing_advantage=G))
-    noise = gains - losses
-    assert abs(np.corrcoef(noise.T)[0, 1]) < 6 / np.sqrt(N_RELEASES)
-    assert np.corrcoef(noise[:, 0], noise[:, 0])[0, 1] > 6 / np.sqrt(N_RELEASES)
-    assert (noise[:, 0] != noise[:, 1]).mean() > 0.5
-
-
 # --- noise on times, n = 100,000 cases ------------------------------------------------------------
 
 N_CASES = 100_000
@@ -173,37 +163,6 @@ def test_a_time_is_noised_by_the_range_of_its_group_over_epsilon() -> None:
         assert mixture_p_value(values, scale, (low, high)) > ALPHA, name
         assert mixture_p_value(values, scale * 0.93, (low, high)) < ALPHA, name
         assert mixture_p_value(values, scale * 1.07, (low, high)) < ALPHA, name
-
-
-def test_a_duration_that_noise_makes_negative_becomes_0() -> None:
-    """And not its mirror image, nor drawn again. Durations 0 and WIDTH, epsilon = 1.3863, n = 1e5.
-
-    Negative is half of the first and e^-epsilon / 2 of the others: 5/16. Control: the first only.
-    """
-    params = AmunParams(
-        guessing_advantage=G, profile="paper", compression="none", start_precision_days=0.5
-    )
-    [released] = anonymise(two_durations(0), AMUN, params, release_key(), "r", "c").traces
-    n_zero = int((released.durations[1::2] == 0).sum())
-    assert stats.binomtest(n_zero, released.n_cases, 5 / 16).pvalue > ALPHA
-    assert stats.binomtest(n_zero, released.n_cases, 1 / 4).pvalue < ALPHA
-
-
-def test_the_noise_of_different_times_is_independent() -> None:
-    """Correlation within 6 / sqrt(n), n = 100,000; control: a noise with itself."""
-    params = AmunParams(
-        guessing_advantage=G, profile="paper", compression="none", start_precision_days=0.5
-    )
-    run = run_rounds(two_durations(), AMUN, params, release_key())
-    [traces] = two_durations()
-    drawn = Released.of(traces, run.decisions, params, run.randomness)
-    starts = drawn.start_noise(run.decisions, params, run.randomness).astype(float)
-    durations = drawn.noise(run.decisions, params, run.randomness)[1::2].astype(float)
-    limit = 6 / np.sqrt(len(starts))
-    assert abs(np.corrcoef(starts, durations)[0, 1]) < limit
-    assert abs(np.corrcoef(durations[1:], durations[:-1])[0, 1]) < limit
-    assert abs(np.corrcoef(starts[1:], durations[:-1])[0, 1]) < limit
-    assert np.corrcoef(durations, durations)[0, 1] > limit
 
 
 # --- epsilon is divided by the number of copies, n > 15,000 residuals -----------------------------
@@ -310,7 +269,3 @@ def test_cases_are_copied_and_deleted_at_random(n: int, gain: int, loss: int) ->
         total = sum(skewed.values())
         skewed = {copies: chance / total for copies, chance in skewed.items()}
         assert p_value_of_law(found, skewed) < ALPHA
-
-
-def test_what_neither_gains_nor_loses_is_not_listed() -> None:
-    assert selections(3, 0, 0, 5) == {(1, 1, 1): 5}

@@ -123,36 +123,6 @@ def test_errors_follow_the_formulas_of_the_literature() -> None:
     assert windows[1][-1].std() < 0.8 * min(errors[1][-1].std(), sliding[1][-1].std())
 
 
-def test_errors_with_w_events() -> None:
-    """A w-event epsilon of 1 in each step at a w-th: w sqrt(2) a count, for w = 3."""
-    pure = noise_of(0, Participation(1, 3, per_step=True))
-    errors = errors_of_releases(pure, 10)
-    assert worst_ratio(errors[1], np.full(HORIZON, 3 * math.sqrt(2))) < TOLERANCE
-    assert worst_ratio(errors[5], pure.errors(5)) < TOLERANCE
-    gaussian = errors_of_releases(noise_of(1, Participation(1, 3, per_step=True)), 4)
-    assert worst_ratio(gaussian[1], np.full(HORIZON, 4.2247 * math.sqrt(3))) < TOLERANCE
-
-
-def test_noise_of_steps_cells_and_releases_is_independent() -> None:
-    """Correlations of 40,000 pairs are normal: of 4,560, 7.5 deviations are met once in 3e9 runs.
-
-    Control: a value in ten that is shared is noticed, by 20 deviations.
-    """
-    noise, n = noise_of(None), 40_000
-    values = np.random.default_rng(3).integers(0, 10**6, (HORIZON, n))
-    cells = cell_numbers(np.arange(n))
-    drawn = [
-        noise.add(0, values, cells, randomness(k, input_digest=""), "dfg") - values for k in (1, 2)
-    ]
-    steps = np.concatenate(drawn).astype(float)
-    steps = np.concatenate([steps, np.roll(steps, 1, axis=1)])
-    steps = (steps - steps.mean(axis=1, keepdims=True)) / steps.std(axis=1, keepdims=True)
-    correlations = steps @ steps.T / n
-    assert np.abs(np.triu(correlations, 1)).max() * math.sqrt(n) < 7.5
-    shared = np.where(np.arange(n) % 10 == 0, steps[0], steps[1])
-    assert abs(steps[0] @ shared / n) * math.sqrt(n) > 7.5
-
-
 # --- audits: one case more in the first step ------------------------------------------------------
 
 N_AUDITED = 100_000

@@ -31,9 +31,7 @@ from tracecloak.anonymizers.accounting.composition import (
     joint_sentence,
     total,
 )
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
-from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")
@@ -42,12 +40,6 @@ MILLIONTH = exact("1e-6")
 def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
     epsilon = Fraction(sensitivity, scale)
     return Spend("counts", "discrete_laplace", epsilon, exact(delta), (scale, 1), sensitivity)
-
-
-def gaussian(epsilon: str, delta: str, sensitivity: int) -> Spend:
-    e, d = exact(epsilon), exact(delta)
-    scale = gaussian_scale(e, d, of_count(sensitivity))
-    return Spend("edges", "discrete_gaussian", e, d, scale, sensitivity)
 
 
 def pure(epsilon: str) -> Spend:
@@ -71,43 +63,13 @@ def test_totals_are_exact_where_floats_are_not() -> None:
     assert total([]) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Fraction(1, 10**6), "0.000001"), (Fraction(3), "3"), (Fraction(0), "0"),
-        (Fraction(1, 8), "0.125"), (Fraction(-21, 20), "-1.05"), (Fraction(100), "100"), (5, "5"),
-    ],
-)  # fmt: skip
-def test_decimals_are_exact_and_without_exponent(value: Fraction, text: str) -> None:
-    assert decimal_text(value) == text
-
-
 @given(st.integers(-(10**12), 10**12), st.integers(0, 30))
 def test_decimals_read_back(digits: int, places: int) -> None:
     value = Fraction(digits, 10**places)
     assert exact(decimal_text(value)) == value
 
 
-def test_what_is_no_finite_decimal_is_refused() -> None:
-    with pytest.raises(UsageError, match="1/3 is no finite decimal"):
-        decimal_text(Fraction(1, 3))
-
-
 # --- a part ---------------------------------------------------------------------------------------
-
-
-def test_a_part_is_written_exactly() -> None:
-    scale = (4231, 1000)
-    part = Spend("edges", "discrete_gaussian", exact("0.4"), exact("1e-7"), scale, Fraction(3, 2))
-    assert json.loads(json.dumps(part.to_json())) == {
-        "what": "edges",
-        "mechanism": "discrete_gaussian",
-        "epsilon": "0.4",
-        "delta": "0.0000001",
-        "scale": "4231/1000",
-        "sensitivity": "3/2",
-    }
-    assert pure("1").to_json()["scale"] is None
 
 
 @pytest.mark.parametrize(
@@ -266,32 +228,6 @@ def test_fifty_laplace_releases_of_a_tenth() -> None:
     assert total([laplace(10)] * 50)[0] == 5
 
 
-LAWS = {
-    # Two parts each: the parts, and the laws of their neighbours.
-    "counts that change by 2": ([laplace(4, 2)] * 2, [(discrete_laplace, 4, 2)] * 2),
-    "unequal": (
-        [laplace(2), laplace(5, 3)],
-        [(discrete_laplace, 2, 1), (discrete_laplace, 5, 3)],
-    ),
-    "two counts behind one part": (
-        [laplace(3, 2), laplace(3)],
-        [(discrete_laplace, 3, 1), (discrete_laplace, 3, 1), (discrete_laplace, 3, 1)],
-    ),
-    "one count with Gaussian noise": (
-        [Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (2, 1), 1)] * 2,
-        [(discrete_gaussian, 2, 1)] * 2,
-    ),
-    "counts with Gaussian noise": (
-        [Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (6, 1), 2)] * 2,
-        [(discrete_gaussian, 6, 2)] * 2,
-    ),
-    "both": (
-        [laplace(3), Spend("n", "discrete_gaussian", Fraction(2), exact("0.01"), (3, 1), 1)],
-        [(discrete_laplace, 3, 1), (discrete_gaussian, 3, 1)],
-    ),
-}
-
-
 def clamped(law: Law, change: int) -> Law:
     """Laplace outcomes below 0 or above the change tell as much as 0 and the change do."""
     return law.map(lambda x: min(max(int(str(x)), 0), change))
@@ -362,19 +298,6 @@ def test_one_count_dominates_every_split_of_its_sensitivity(split_up: tuple[int,
     assert delta_between(*several, half)[1] < delta_between(*one, half)[0]
 
 
-def test_one_gaussian_part_keeps_what_it_was_calibrated_to() -> None:
-    part = gaussian("1", "1e-7", 1000)
-    assert composed_epsilon([part], exact("1e-7")) == pytest.approx(1, abs=1e-5)
-    assert composed_epsilon([part], exact("1e-7")) <= 1
-    # Of the analytic formula at the same sigma.
-    found = composed_epsilon([part], exact("1e-5"))
-    s = mpmath.mpf(part.scale[0]) / part.scale[1] / 1000 if part.scale else mpmath.nan
-    reached = mpmath.ncdf(1 / (2 * s) - found * s) - mpmath.exp(found) * mpmath.ncdf(
-        -1 / (2 * s) - found * s
-    )
-    assert float(reached) == pytest.approx(1e-5, rel=1e-3)
-
-
 def test_one_pure_part_is_a_randomised_response_at_worst() -> None:
     """(e, 0)-DP at e = 0.5 keeps x with delta = (e^0.5 - e^x) / (1 + e^0.5)."""
     found = composed_epsilon([pure("0.5")], exact("0.01"))
@@ -391,30 +314,6 @@ def test_a_threshold_beside_laplace_noise_costs_its_delta() -> None:
     assert composed_epsilon([laplace(10)] * 50, MILLIONTH) < found < 5
     assert found == pytest.approx(composed_epsilon([laplace(10)] * 50, exact("5e-7")), abs=1e-3)
     assert composed_epsilon(many, exact("4e-7")) == math.inf
-
-
-def test_gaussian_parts_compose_like_one_of_the_summed_square() -> None:
-    """Four at sensitivity 1000 are one at 2000, whose epsilon has a closed form."""
-    part = gaussian("1", "1e-7", 1000)
-    four = composed_epsilon([part] * 4, MILLIONTH)
-    as_one = Spend("one", "discrete_gaussian", Fraction(4), MILLIONTH, part.scale, 2000)
-    assert composed_epsilon([as_one], MILLIONTH) <= four
-    assert four == pytest.approx(composed_epsilon([as_one], MILLIONTH), abs=1e-3)
-
-
-def test_a_mixture_is_below_the_sum_and_above_each_part() -> None:
-    one_count = (2343, 500)  # enough for it, by `discrete_gaussian_delta`
-    parts = [
-        laplace(2, delta="1e-7"),
-        gaussian("1", "1e-7", 1000),
-        Spend("n", "discrete_gaussian", Fraction(1), exact("1e-7"), one_count, 1),
-        approximate("0.1", "1e-8"),
-        pure("0.05"),
-    ]
-    found = composed_epsilon(parts, MILLIONTH)
-    assert max(composed_epsilon([part], MILLIONTH) for part in parts) < found
-    assert found < float(total(parts)[0])
-    assert composed_epsilon(parts[::-1], MILLIONTH) == pytest.approx(found, abs=1e-9)
 
 
 # --- parts that pay together ----------------------------------------------------------------------
@@ -492,46 +391,10 @@ def test_what_a_threshold_lets_pass_is_charged_beside_all_blocks() -> None:
     assert composed_epsilon([closed], exact("1e-8")) < 2
 
 
-def test_joint_parts_compose_with_others() -> None:
-    """Two releases of a day: below the sum, above what one Gaussian of both would be."""
-    part = joint_part("0.5", "1e-6", 2, ("0.01",))
-    both = composed_epsilon([part, part], 2 * MILLIONTH)
-    assert composed_epsilon([part], 2 * MILLIONTH) < both < 0.85
-    more = composed_epsilon([part, part, pure("0.1")], 2 * MILLIONTH)
-    assert both < more < both + 0.1
-    assert composed_epsilon([part, pure("0.1")], Fraction(0)) == math.inf
-
-
 def test_losses_of_a_joint_part_too_many_to_list_leave_the_sum() -> None:
     part = joint_part("600", "1e-6", 2, ("10",))
     assert composed_epsilon([part], MILLIONTH) == 600
     assert composed_epsilon([part], exact("1e-7")) == math.inf
-
-
-def test_where_floats_say_nothing_the_sum_is_left() -> None:
-    assert composed_epsilon([laplace(10)] * 50, exact("1e-14")) == 5
-    assert composed_epsilon([laplace(10)] * 50, Fraction(0)) == 5
-    assert composed_epsilon([pure("1000")] * 2, MILLIONTH) == 2000
-    assert composed_epsilon([], MILLIONTH) == 0
-
-
-def test_the_sum_is_rounded_up() -> None:
-    parts = [laplace(3)] * 2
-    found = composed_epsilon(parts, Fraction(0))
-    assert Fraction(found) >= Fraction(2, 3)
-    assert found == pytest.approx(2 / 3, abs=1e-15)
-
-
-def test_a_sensitivity_of_many_lattice_units_is_not_listed() -> None:
-    part = Spend("x", "discrete_laplace", Fraction(1, 10), Fraction(0), (10**7, 1), 10**6)
-    found = composed_epsilon([part] * 50, MILLIONTH)
-    assert found == pytest.approx(composed_epsilon([pure("0.1")] * 50, MILLIONTH))
-
-
-@pytest.mark.parametrize("delta", [-1, 1, 1e-6])
-def test_a_delta_out_of_range_is_refused(delta: Fraction) -> None:
-    with pytest.raises(UsageError, match="delta must be an exact number"):
-        composed_epsilon([pure("1")], delta)
 
 
 def test_dp_accounting_is_loaded_only_to_compose() -> None:

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tests.support.privacy_loss import (
     ONE,
@@ -17,18 +15,14 @@ from tests.support.privacy_loss import (
     discrete_gaussian,
     power_of_e,
 )
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,
     block_scale,
-    delta_for_unseen,
     joint_delta,
     joint_deviation,
 )
-from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
 
 HALF, FIFTH = Fraction(1, 2), Fraction(1, 5)
@@ -158,16 +152,6 @@ def test_the_corners_tell_of_any_number_of_new_cells(
                 assert (found + Interval.of(added)).is_at_most(delta) is True
 
 
-@pytest.mark.parametrize("share", [exact("0.01"), FIFTH, exact("0.9")])
-def test_thresholds_have_what_would_be_unused(share: Fraction) -> None:
-    epsilon, delta = Fraction(1), exact("1e-6")
-    passing = delta_for_unseen(epsilon, delta, (), (share, exact("0.05")))
-    unseen = (Unseen(share, passing[0]), Unseen(exact("0.05"), passing[1]))
-    more = joint_deviation(epsilon, delta, (), unseen) / joint_deviation(epsilon, delta)
-    assert 1 <= more < 1.0001
-    assert 0 < sum(passing) < delta
-
-
 def test_of_two_cells_of_a_unit_one_or_both_can_be_new() -> None:
     unseen = Unseen(Fraction(1), DELTA / 2)
     deviation = joint_deviation(EPSILON, DELTA, (), (unseen,))
@@ -187,55 +171,6 @@ def test_a_threshold_whose_delta_nobody_pays_is_caught() -> None:
 # --- larger ones, by an accountant of others ------------------------------------------------------
 
 
-def accounted(
-    deviation: Fraction, choices: Sequence[Fraction], left: Fraction, delta: float
-) -> float:
-    """Epsilon at a delta, by privacy loss distributions that are rounded up."""
-    interval = 1e-4
-    made = pld.from_gaussian_mechanism(
-        float(deviation) / math.sqrt(left), value_discretization_interval=interval
-    )
-    for epsilon in choices:
-        # Keeps the truth with probability 1 - p / 2.
-        p = 2 / (math.exp(epsilon) + 1)
-        made = made.compose(
-            pld.from_randomized_response(p, 2, value_discretization_interval=interval)
-        )
-    return made.get_epsilon_for_delta(delta)
-
-
-def configurations(n: int) -> list[tuple[Fraction, Fraction, tuple[Fraction, ...]]]:
-    generator = np.random.default_rng(7)
-    found = []
-    for _ in range(n):
-        epsilon = exact(f"{10 ** generator.uniform(-1, 1):.4f}")
-        delta = exact(f"{10 ** generator.uniform(-9, -3):.3e}")
-        n_choices = int(generator.integers(0, 4))
-        choices = tuple(
-            epsilon * exact(f"{x:.4f}") for x in generator.uniform(0.005, 0.05, n_choices)
-        )
-        found.append((epsilon, delta, choices))
-    return found
-
-
-@pytest.mark.parametrize("n", [12, at_night(100)])
-def test_an_accountant_finds_nearly_all_of_the_claim_used(n: int) -> None:
-    """The accountant rounds losses up to multiples of 1e-4, once a mechanism."""
-    for epsilon, delta, choices in configurations(n):
-        deviation = joint_deviation(epsilon, delta, choices)
-        found = accounted(deviation, choices, Fraction(1), float(delta))
-        slack = 1e-4 * (1 + len(choices))
-        assert 0.999 * epsilon - slack <= found <= 1.001 * epsilon + slack
-
-
-def test_together_it_is_about_half_the_noise_of_shares_of_epsilon() -> None:
-    """Four parts of a quarter each, at epsilon 1 and delta 1e-6."""
-    quarter, delta = Fraction(1, 4), exact("1e-6")
-    apart = Fraction(*gaussian_scale(quarter, delta * quarter, of_count(1000)))
-    together = Fraction(*block_scale(joint_deviation(Fraction(1), delta), quarter, 1000))
-    assert 0.45 < together / apart < 0.55
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -252,11 +187,3 @@ def test_what_cannot_be_kept_is_refused(change: dict[str, object], told: str) ->
     given = {"epsilon": Fraction(1), "delta": DELTA, "choices": (), "unseen": ()}
     with pytest.raises(UsageError, match=told):
         joint_deviation(**{**given, **change})  # type: ignore[arg-type]
-
-
-def test_a_share_that_is_none_is_refused() -> None:
-    for share in (Fraction(0), Fraction(11, 10)):
-        with pytest.raises(UsageError, match="share of a block"):
-            block_scale(Fraction(4), share, 1)
-    with pytest.raises(UsageError, match="an unseen block has"):
-        Unseen(HALF, Fraction(0))

@@ -355,12 +355,6 @@ def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, l
         assert by_cases(kernel, ContributionBounds(), every, 2) == found
 
 
-def test_a_long_repetition_attains_the_largest_cell_of_a_large_clip():
-    for clip in (10, 100, 1000):
-        cells = clipped_flows(clip, 64)(batch_of([(None, "A" * 5 * clip)]))
-        assert max(cells.values()) == sensitivity.of_clipped_flows(clip).linf == clip - 1
-
-
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize(
     ("kernel", "letters", "length", "of"),
@@ -389,12 +383,6 @@ def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, lengt
     every = sequences(letters, length)
     n_cases = 3 if len(every) < 10 else 2
     assert by_individuals(kernel, bounds, every, n_cases) == of(most)
-
-
-def test_without_the_cap_an_individual_goes_farther():
-    # The control of the test before: three cases count where two are stated.
-    found = by_individuals(variants, ContributionBounds(), sequences("AB", 2), 3)
-    assert found == sensitivity.of_one_cell(3) != sensitivity.of_one_cell(2)
 
 
 # What no small log attains, as it takes 1,024 pairs or more, or is rounded up.

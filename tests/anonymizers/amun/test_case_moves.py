@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,11 +32,6 @@ def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
     codes = np.array([ord(letter) - ord("A") for word in variants for letter in word], np.int32)
     sequences = encode_sequences(offsets, codes)
     return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.array(counts)))
-
-
-def words_of(dafsa: Dafsa) -> list[str]:
-    bounds = itertools.pairwise(dafsa.variants.offsets.tolist())
-    return ["".join(chr(65 + code) for code in dafsa.variants.codes[a:b]) for a, b in bounds]
 
 
 def paths_of(dafsa: Dafsa) -> list[list[int]]:
@@ -84,38 +78,7 @@ def test_every_need_is_met_and_no_more_is_picked_than_needed(
     assert needs.max(initial=0) <= picks.sum() <= needs.sum()
 
 
-@given(automata_and_needs())
-def test_no_need_no_move(case: tuple[Dafsa, np.ndarray, np.ndarray]) -> None:
-    dafsa, counts, needs = case
-    picks = draw_moves(dafsa, counts, np.zeros_like(needs), randomness(), "moves")
-    assert not picks.any()
-
-
-def test_a_transition_that_only_one_variant_takes_moves_that_variant() -> None:
-    dafsa = dafsa_of(["AB", "C"], [3, 90])
-    needs = np.zeros(dafsa.n_transitions, np.int64)
-    needs[paths_of(dafsa)[0][1]] = 7
-    picks = moves(dafsa, needs)
-    assert dict(zip(words_of(dafsa), picks, strict=True)) == {"AB": 7, "C": 0}
-
-
-def test_needs_of_more_transitions_than_a_block_of_draws_are_met() -> None:
-    dafsa = dafsa_of([chr(65 + i) + chr(65 + i % 7) for i in range(400)], range(1, 401))
-    needs = np.arange(dafsa.n_transitions) % 5
-    credited = dafsa.contingency_table_of(np.array(moves(dafsa, needs.tolist())))
-    assert dafsa.n_transitions > 400
-    assert (credited >= needs).all()
-
-
 # --- what the picks depend on ---------------------------------------------------------------------
-
-
-def test_moves_are_a_function_of_key_and_purpose() -> None:
-    needs = [30] * PAPER.n_transitions
-    first = moves(PAPER, needs)
-    assert moves(PAPER, needs) == first
-    assert moves(PAPER, needs, purpose="losses") != first
-    assert moves(PAPER, needs, number=1) != first
 
 
 def test_every_draw_of_a_pass_has_a_cell_of_its_own() -> None:
@@ -214,38 +177,6 @@ def sample(dafsa: Dafsa, needs: Sequence[int], n: int) -> Counter[tuple[int, ...
     return Counter(moves(dafsa, needs, f"trial {i % 10}", i // 10) for i in range(n))
 
 
-def test_one_pick_is_by_the_number_of_cases() -> None:
-    """With n = 3,000; control: variants picked evenly."""
-    path = paths_of(PAPER)
-    [last] = set.intersection(*(set(p) for p in path))
-    needs = [int(t == last) for t in range(PAPER.n_transitions)]
-    law = exact_law(PAPER, needs)
-    assert law == pytest.approx(
-        {(1, 0, 0, 0): 20 / 28, (0, 1, 0, 0): 5 / 28, (0, 0, 1, 0): 2 / 28, (0, 0, 0, 1): 1 / 28}
-    )
-    drawn = sample(PAPER, needs, 3_000)
-    assert p_value_of_law(drawn, law) > ALPHA
-    assert p_value_of_law(drawn, exact_law(PAPER, needs, variant_weights=evenly)) < ALPHA
-
-
-def test_the_first_transition_is_by_its_frequency() -> None:
-    """With n = 3,000; control: transitions picked evenly.
-
-    Whether the rare variant AB or the common AC is picked for A's one need depends on which of A
-    and B comes first: B's need alone takes AB, and meets A's too.
-    """
-    dafsa = dafsa_of(["AB", "AC"], [1, 9])
-    assert words_of(dafsa) == ["AB", "AC"]
-    (a, b), _ = paths_of(dafsa)
-    needs = [int(t in (a, b)) for t in range(dafsa.n_transitions)]
-    law = exact_law(dafsa, needs)
-    # A first (10 of 11): AC in 9 of 10, and then AB for B; otherwise AB meets both.
-    assert law == pytest.approx({(1, 1): 10 / 11 * 0.9, (1, 0): 1 - 10 / 11 * 0.9})
-    drawn = sample(dafsa, needs, 3_000)
-    assert p_value_of_law(drawn, law) > ALPHA
-    assert p_value_of_law(drawn, exact_law(dafsa, needs, transition_weights=evenly)) < ALPHA
-
-
 @pytest.mark.parametrize("needs", [[1, 1, 2, 1, 0, 1], [0, 2, 1, 0, 2, 1], [2, 0, 0, 2, 1, 1]])
 def test_all_picks_of_a_pass_follow_algorithm_1(needs: list[int]) -> None:
     """With n = 3,000; controls: transitions picked evenly, variants picked evenly."""
@@ -257,13 +188,6 @@ def test_all_picks_of_a_pass_follow_algorithm_1(needs: list[int]) -> None:
     assert p_value_of_law(drawn, exact_law(PAPER, needs, transition_weights=evenly)) < ALPHA
 
 
-def test_a_pick_counts_for_all_transitions_of_its_variant() -> None:
-    """Or else every one of ABCD's four needs would take a pick of its own."""
-    dafsa = dafsa_of(["ABCD"], [3])
-    assert moves(dafsa, [2, 2, 2, 2]) == (2,)
-    assert moves(dafsa, [1, 5, 2, 0]) in {(5,), (6,), (7,), (8,)}
-
-
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(0, 1000))
 def test_one_variant_alone_takes_its_largest_need_in_the_order_of_the_picks(
@@ -271,8 +195,3 @@ def test_one_variant_alone_takes_its_largest_need_in_the_order_of_the_picks(
 ) -> None:
     dafsa = dafsa_of(["A"], [5])
     assert moves(dafsa, [need], number=number) == (need,)
-
-
-def test_the_vocabulary_of_codes_is_that_of_the_words() -> None:
-    assert words_of(PAPER) == ["ABC", "AEC", "DABC", "DAEC"]
-    assert isinstance(PAPER.variants.sequences, pa.LargeBinaryArray)

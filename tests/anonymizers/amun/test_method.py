@@ -31,7 +31,6 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_trac
 from tracecloak.anonymizers.noise.randomness import hex_ids
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
 
 MODES = ("sampling", "filtering", "oversampling")
@@ -165,28 +164,6 @@ def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
         assert release(batches, params) == expected
 
 
-def test_key_release_and_configuration_each_change_the_release() -> None:
-    traces, params = table_1(), AmunParams()
-    made = [
-        rows_of(anonymise(traces, Amun(), params, release_key(key), name, config).traces)
-        for key, name, config in [(0, "r", "c"), (1, "r", "c"), (0, "s", "c"), (0, "r", "d")]
-    ]
-    again = rows_of(anonymise(traces, Amun(), params, release_key(0), "r", "c").traces)
-    assert again == made[0]
-    for one, other in itertools.combinations(made, 2):
-        assert not {case for case, _ in one} & {case for case, _ in other}
-
-
-def test_one_event_more_changes_every_id() -> None:
-    """All noise depends on the input, so it never meets two inputs."""
-    params = AmunParams()
-    rows = [(str(i), "A", i * DAY_US) for i in range(20)]
-    ids = {case for case, _ in release(traces_of(rows), params)}
-    others = {case for case, _ in release(traces_of([*rows, ("20", "A", 0)]), params)}
-    assert len(ids) > 5
-    assert not ids & others
-
-
 # --- logs at the edges ----------------------------------------------------------------------------
 
 
@@ -206,48 +183,6 @@ def test_a_log_that_the_filter_empties_is_refused() -> None:
         release(traces_of(rows), params)
     assert raised.value.exit_code == 5
     assert release(traces_of(rows), AmunParams(mode="oversampling", guessing_advantage=0.6))
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_one_event_alone_keeps_its_time(mode: str, compression: str) -> None:
-    """Its group is constant, so it gets no noise, as `not_covered` says."""
-    params = AmunParams(mode=mode, compression=compression)
-    times = [
-        time
-        for number in range(20)
-        for _, events in release(traces_of([("1", "A", 5)]), params, number)
-        for _, time in events
-    ]
-    assert set(times) == {5}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("compression", ["starts", "noise", "none"])
-def test_cases_that_are_all_equal_stay_equal(mode: str, compression: str) -> None:
-    one = [("A", 7), ("B", 7 + MINUTE_US), ("B", 7 + DAY_US)]
-    rows = [(str(case), *event) for case in range(30) for event in one]
-    cases = release(traces_of(rows), AmunParams(mode=mode, compression=compression))
-    assert len(cases) > 10
-    assert {events for _, events in cases} == {tuple(one)}
-
-
-def test_a_case_can_vanish_and_leave_nothing() -> None:
-    """One case, few of whose releases delete it; the release is then empty, and no error."""
-    params = AmunParams(guessing_advantage=0.05)
-    sizes = [len(release(traces_of([("1", "A", 0)]), params, number)) for number in range(40)]
-    assert 0 in sizes
-    assert max(sizes) > 1
-
-
-@pytest.mark.parametrize("profile", ["paper", "reference"])
-def test_a_very_long_case_is_released_whole(profile: str) -> None:
-    letters = ("ABCAACB" * 1000)[:5_000]
-    rows = [("long", letter, i * MINUTE_US) for i, letter in enumerate(letters)]
-    rows += [(str(i), letter, i * DAY_US) for i in range(5) for letter in "ABC"]
-    params = AmunParams(mode="oversampling", profile=profile)
-    cases = release(traces_of(rows), params)
-    assert set(variants(cases)) == {letters, "ABC"}
 
 
 EDGE_ROWS = [
@@ -274,22 +209,6 @@ def test_stamps_stay_inside_the_calendar(mode: str, compression: str, profile: s
         assert all(MIN_TIME_US <= time <= MAX_TIME_US for own in times for time in own)
         for batch in anonymise(traces, Amun(), params, release_key(number), "r", "c").traces:
             batch.to_rows().validate(full=True)
-
-
-@pytest.mark.parametrize("start", [MIN_TIME_US, 0, MAX_TIME_US - 5])
-def test_durations_past_the_calendar_stop_at_its_end(start: int) -> None:
-    [traces] = traces_of([("1", letter, 0) for letter in "ABCABC"] + [("2", "A", 0)])
-    step = 2**62
-    durations = np.array([9, 3, step, step, step, 1, 0])
-    stamps = cumulated_stamps(np.array([start, 7]), durations, traces)
-    near = min(start + 3, MAX_TIME_US)
-    assert stamps.tolist() == [start, near, *[MAX_TIME_US] * 4, 7]
-
-
-def test_new_ids_are_96_bits_in_hex() -> None:
-    words = np.array([[0x0706050403020100, 0x0F0E0D0C0B0A0908], [0, 2**64 - 1]], np.uint64)
-    assert hex_ids(words).to_pylist() == ["000102030405060708090a0b", "0" * 16 + "f" * 8]
-    assert hex_ids(words[:0]).to_pylist() == []
 
 
 # --- compression (section 3.7) --------------------------------------------------------------------
@@ -440,23 +359,6 @@ def test_moves_of_the_authors_are_rounded_up_and_need_both_kinds(mode: str) -> N
     assert len(seen) == 2
 
 
-def test_moves_of_the_authors_delete_one_case_of_a_variant_at_most() -> None:
-    rows = [
-        (f"{i}", letter, 0)
-        for i, word in enumerate(["ABC", "ABB", "CBC", "CAB", "CC", "AC"] * 30)
-        for letter in word
-    ]
-    traces = with_all_letters(rows)
-    gains, losses = [], []
-    for number in range(30):
-        params = AmunParams(guessing_advantage=0.05, moves="authors")
-        decided = run_rounds(traces, Amun(), params, release_key(number)).decisions["sampling"]
-        assert not ((decided.gains > 0) & (decided.losses > 0)).any()
-        gains.extend(decided.gains.tolist())
-        losses.extend(decided.losses.tolist())
-    assert set(losses) == {0, 1} and max(gains) > 1
-
-
 stamps = st.integers(-(10**5), 10**5).map(lambda hours: EPOCH + timedelta(hours=hours))
 
 
@@ -475,18 +377,6 @@ def test_compressed_starts_are_inside_the_public_range(
     low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
     for _, events in release(traces_of(rows), params, number):
         assert low <= events[0][1] <= high
-
-
-def test_starts_stay_inside_a_public_range_of_millennia() -> None:
-    """Microseconds of 285 years and more no longer fit the 53 bits of a float."""
-    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-    low, high = ((stamp - EPOCH) // timedelta(microseconds=1) for stamp in (first, last))
-    rows = [(str(i), "A", low + i * (high - low) // 7) for i in range(8)]
-    params = AmunParams(mode="oversampling", compression="starts", log_start=first, log_end=last)
-    for number in range(60):
-        starts = [events[0][1] for _, events in release(traces_of(rows), params, number)]
-        assert low <= min(starts)
-        assert max(starts) <= high
 
 
 def test_public_ends_take_the_place_of_those_of_the_log() -> None:
@@ -600,31 +490,6 @@ def test_counts_are_noised_for_the_transitions_that_are_left_and_only_once() -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_two_draws_of_the_decisions_share_a_cell(mode: str) -> None:
-    """Gains and losses, copies and deletions: each from words of its own."""
-    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference", compression="none")
-    asked = run_rounds(table_1(), Amun(), params, release_key(), kind=Recording).randomness.asked
-    passes = {"gain"} if mode == "oversampling" else {"gain", "loss"}
-    drawn = {purpose.split("/")[1] for purpose, cells in asked.items() if cells}
-    assert drawn == {"count", "copy", "delete", *passes}
-    for purpose, cells in asked.items():
-        assert len(set(cells)) == len(cells), purpose
-
-
-def test_a_deletion_may_take_a_copy() -> None:
-    """A variant of one case that gains and loses can vanish: losses reach 1 + gains, never more."""
-    traces = traces_of([("1", "A", 0), ("1", "B", 0)])
-    params = AmunParams(guessing_advantage=0.1)
-    moves = []
-    for number in range(100):
-        sampling = run_rounds(traces, Amun(), params, release_key(number)).decisions["sampling"]
-        moves.append((int(sampling.gains[0]), int(sampling.losses[0])))
-    assert all(loss <= 1 + gain for gain, loss in moves)
-    assert any(gain > 0 and loss == 1 + gain for gain, loss in moves)
-    assert any(gain > 0 and 0 < loss < 1 + gain for gain, loss in moves)
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_no_two_draws_share_a_cell(mode: str) -> None:
     """Times and ids of one release: every (case, replica, event) has words of its own."""
     params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
@@ -661,12 +526,6 @@ def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
         anonymise(traces, Amun(), AmunParams(guessing_advantage=1e-5), release_key(), "r", "c")
     with pytest.raises(ValueError, match="guessing_advantage"):
         AmunParams(guessing_advantage=1e-7)
-
-
-@pytest.mark.parametrize("name", ["time_precision_us", "time_unit_us"])
-def test_times_longer_than_the_calendar_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        AmunParams(**{name: 2**63})
 
 
 @given(

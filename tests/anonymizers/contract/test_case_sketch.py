@@ -94,11 +94,6 @@ def test_where_times_are_dates_the_end_and_the_length_count_too(zone_us: int) ->
     assert whole.shared_with(sketch(traces_of(later))) == 0.0
 
 
-def test_under_another_key_it_is_another_and_tells_nothing() -> None:
-    one, two = (sketch(traces_of(BASE), number) for number in (0, 1))
-    assert one.shared_with(two) == 0.0
-
-
 @given(
     n=st.integers(0, 3000),
     pieces=st.integers(1, 4),
@@ -148,14 +143,6 @@ def test_shares_and_sizes_are_told_within_a_twentieth(n: int, share: float) -> N
     two = sketch([numbered(n, starts[begin : begin + n], 1 + begin)])
     assert one.shared_with(two) == pytest.approx(share, abs=0.05)
     assert one.n_cases == pytest.approx(n, rel=0.1)
-
-
-@pytest.mark.parametrize(("times", "is_told"), [(10, True), (30, True), (300, False)])
-def test_a_much_larger_log_is_compared_as_long_as_enough_is_left(times: int, is_told: bool) -> None:
-    n = 1_000
-    starts = seconds_of_a_year(n * times, 2)
-    part, whole = sketch([numbered(n, starts[:n])]), sketch([numbered(n * times, starts)])
-    assert part.shared_with(whole) == (1.0 if is_told else None)
 
 
 def other_people(n: int, unit_us: int, by_day: bool, seed: int) -> TraceBatch:

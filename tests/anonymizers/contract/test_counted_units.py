@@ -50,15 +50,6 @@ def test_parts_merge_to_the_whole_in_any_order_and_grouping(by_individual, log, 
     assert whole.weight == len({e[0] for e in log}) == len(whole.digests)
 
 
-def test_of_no_cases_all_sets_are_one():
-    nothing = CountedUnits.merge(())
-    for empty in (units([]), units([], WHOSE), CountedUnits.merge([nothing, nothing])):
-        assert plain(empty) == plain(nothing)
-    assert nothing.weight == 0 and CountedUnits.from_bytes(nothing.to_bytes()).weight == 0
-    kept = nothing.kept(batch(["c1"]), KEY)
-    assert kept.n_cases == 0
-
-
 @both_kinds
 def test_what_is_kept_are_the_cases_of_the_set_in_their_order(by_individual):
     some = units(["c4", "c1"], whose(by_individual))
@@ -75,13 +66,6 @@ def test_one_case_id_of_two_individuals_is_two_units():
     assert CountedUnits.merge([of_p, of_q]).weight == 2
     assert not of_p.holds(of_q.digests).any()
     assert of_p.kept(batch(["c"], {"c": "q"}), KEY).n_cases == 0
-
-
-def test_cases_of_an_individual_are_found_by_it():
-    some = units(["c1", "c2", "c3"], WHOSE)
-    found = units(WHOSE, WHOSE).digests
-    n_of = dict(zip(map(tuple, found[:, :2].tolist()), some.cases_of(found[:, :2]), strict=True))
-    assert sorted(n_of.values()) == [0, 1, 2]
 
 
 def test_nothing_but_the_id_enters():

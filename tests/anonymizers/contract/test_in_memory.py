@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import release_key
-from tests.support.paper_log import canonical_events, table_1, table_1_rows
+from tests.support.paper_log import canonical_events, table_1
 from tests.support.rounds import rows_of
-from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.contract.method import Products
@@ -47,17 +46,6 @@ def test_grouping_makes_the_cases_of_the_document(
     assert len(traces) <= min(n_shards, len({row[0] for row in log}))
     assert all(each.vocabulary == traces[0].vocabulary for each in traces)
     assert not traces or set(traces[0].vocabulary.names.to_pylist()) == {row[1] for row in log}
-
-
-def test_nothing_is_grouped_into_nothing() -> None:
-    assert group_into_traces([]) == []
-    assert group_into_traces([canonical_events([])], 7) == []
-
-
-def test_the_events_of_a_case_may_be_anywhere() -> None:
-    log = table_1_rows()
-    single = [canonical_events(log).slice(i, 1) for i in range(len(log))]
-    assert rows_of(group_into_traces(single[::-1], 3)) == rows_of(table_1())
 
 
 class Noting:
@@ -152,18 +140,3 @@ def test_statistics_of_no_batches_are_those_of_an_empty_log() -> None:
     ]
     assert method.calls[-1][0] == "products"
     assert made.input_digest == "0" * 48
-
-
-def test_the_digest_is_of_the_input_and_keyed() -> None:
-    params = AmunParams()
-    made = [
-        anonymise(traces, Amun(), params, release_key(number), "r", "c").input_digest
-        for traces, number in [
-            (table_1(), 0),
-            (table_1(n_shards=5), 0),
-            (table_1(), 1),
-            (table_1(without={"6"}), 0),
-        ]
-    ]
-    assert made[0] == made[1]
-    assert len(set(made)) == 3

@@ -25,11 +25,6 @@ def noise(size: int, sign: int, scale: float) -> int:
     return int(drawn[0])
 
 
-def word_of(number: float) -> int:
-    """The middle of the words whose `uniform` is nearest to a number."""
-    return int(number * 2**52) << 12
-
-
 @given(words, words, scales)
 def test_noise_is_the_inverse_distribution_function_rounded_to_the_nearest_integer(
     size: int, sign: int, scale: float
@@ -41,30 +36,9 @@ def test_noise_is_the_inverse_distribution_function_rounded_to_the_nearest_integ
     )
 
 
-@pytest.mark.parametrize(
-    ("exact", "nearest"), [(0.4, 0), (0.6, 1), (1.4, 1), (1.6, 2), (9.9, 10), (2.4999, 2)]
-)
-def test_noise_is_neither_cut_off_nor_raised(exact: float, nearest: int) -> None:
-    size = word_of(math.exp(-exact))
-    assert noise(size, PLUS, 1.0) == nearest
-    assert noise(size, MINUS, 1.0) == -nearest
-
-
 @given(words, st.integers(0, 2**63 - 1), scales)
 def test_the_sign_is_a_bit_of_its_own(size: int, rest: int, scale: float) -> None:
     assert noise(size, PLUS | rest, scale) == -noise(size, MINUS | rest, scale)
-
-
-@given(words, words)
-def test_a_scale_of_0_is_no_noise(size: int, sign: int) -> None:
-    assert noise(size, sign, 0.0) == 0
-
-
-@given(st.lists(st.tuples(words, words, scales), max_size=10))
-def test_every_row_has_its_own_scale(rows: list[tuple[int, int, float]]) -> None:
-    pairs = np.array([row[:2] for row in rows], np.uint64).reshape(-1, 2)
-    drawn = laplace_by_inversion(pairs, np.array([row[2] for row in rows]))
-    assert drawn.tolist() == [noise(*row) for row in rows]
 
 
 @pytest.mark.parametrize("scale", [1e18, 1e30, 1e300, math.inf])

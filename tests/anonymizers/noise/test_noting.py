@@ -8,20 +8,7 @@ import numpy as np
 
 from tests.support.keys import randomness
 from tracecloak.anonymizers.noise.noting import Noting, note
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.schemas.published.measures import Measure
-
-NOISE = SumNoise((80, 1), 4, False)
-CELLS = np.arange(50)
-
-
-def test_the_noise_is_that_of_what_draws() -> None:
-    plain, noting = randomness(3), Noting()
-    sums = np.arange(50) * NOISE.units
-    expected = noisy_sums(sums, NOISE, "test", CELLS, plain)
-    listened = noisy_sums(sums, NOISE, "test", CELLS, plain.with_noise(noting))
-    assert np.array_equal(expected, listened)
-    assert not noting.noted  # nobody said that these may be seen
 
 
 def test_what_is_noted_comes_out_in_its_order() -> None:

@@ -130,12 +130,3 @@ def test_harmful_ones_are_chosen_with_the_law_of_their_number_and_any_is_as_like
     which = np.bincount(np.concatenate(chosen), minlength=5)
     assert p_value(which, np.full(5, which.sum() / 5)) > ALPHA
     assert p_value(which, which.sum() * np.array([0.24, 0.16, 0.2, 0.2, 0.2])) < ALPHA
-
-
-def test_many_harmful_ones_overflow_nothing() -> None:
-    """exp(epsilon n / 2) is no float where epsilon n is above 1418; three million times as much."""
-    chosen = choose_harmful(randomness(), "many", cells_of(3_000_000), 2, 1500)
-    assert len(chosen) == 0
-    assert len(choose_harmful(randomness(), "none", cells_of(0), 2, 1)) == 0
-    every = choose_harmful(randomness(), "wide", cells_of(3), 2**40, 1)
-    assert set(every.tolist()) <= {0, 1, 2}

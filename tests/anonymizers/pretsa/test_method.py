@@ -18,7 +18,7 @@ from scipy.stats import wasserstein_distance
 from tests.anonymizers.pretsa.test_tree import ENDS, logs
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
-from tests.support.paper_log import MINUTE_US, traces_of
+from tests.support.paper_log import traces_of
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa, PretsaCase
@@ -110,15 +110,6 @@ def hospital(n_cases: int = 120) -> list[tuple[str, str, int]]:
             rows.append((f"case {case}", activity, time))
             time += steps.pop() * 1000 + 1
     return rows
-
-
-@pytest.mark.parametrize("distance", ["levenshtein", "embedding"])
-def test_no_step_of_the_input_is_released(distance: str) -> None:
-    [traces] = traces_of(hospital())
-    released = release([traces], k=5, t=0.9, distance=distance, epochs=5)
-    steps = [set(batch.durations.tolist()) - {0} for batch in ([traces, *released])]
-    assert len(steps[0]) > 400
-    assert not steps[0] & steps[1]
 
 
 def test_pretsa_case_does_not_look_at_durations() -> None:
@@ -232,12 +223,6 @@ def both(batch: TraceBatch) -> tuple[list[str], list[int]]:
     return rows.column("case_id").to_pylist(), rows.column(COST).fill_null(-1).to_pylist()
 
 
-def test_without_the_column_no_event_has_a_number() -> None:
-    [released] = release(traces_of(hospital()), k=5, t=0.6, duration=UNITS)
-    assert released.n_cases == 120
-    assert released.attributes[COST].null_count == released.n_events
-
-
 def test_the_closeness_of_a_declared_column_is_verified() -> None:
     traces = with_costs(hospital())
     [released] = release([traces], k=5, t=0.6, duration=UNITS)
@@ -260,15 +245,6 @@ def sound() -> TraceBatch:
     log = {f"c{i}": f"A B@{1 + i % 2} C@9" for i in range(4)}
     log |= {f"d{i}": f"A B@{1 + i % 2}" for i in range(6)} | {f"e{i}": "B" for i in range(5)}
     return trace_batch(log)
-
-
-def test_a_sound_release_is_accepted_in_any_batches() -> None:
-    traces = sound()
-    parts = [traces.take(np.arange(i, traces.n_cases, 3)) for i in range(3)]
-    verify_released([traces], 4, 0.7)
-    verify_released(parts, 4, 0.7)
-    verify_released([], 4, 0.7)
-    verify_released([traces.take(np.zeros(0, np.int64))], 4, 0.7)
 
 
 def without(case: int) -> TraceBatch:
@@ -323,20 +299,6 @@ def test_durations_that_are_not_close_are_rejected() -> None:
         verify_released([traces], 4, 0.666)
 
 
-def test_a_distance_of_t_is_too_far() -> None:
-    log = {f"a{i}": "A B@10" for i in range(2)} | {f"c{i}": "C@0 B@0" for i in range(2)}
-    verify_released([trace_batch(log)], 2, 0.5000001)
-    with pytest.raises(GuaranteeError, match=r"t=0\.5 or more"):
-        verify_released([trace_batch(log)], 2, 0.5)
-
-
-def test_the_verifier_sees_that_ends_were_not_protected_by_the_method() -> None:
-    traces = trace_batch(ENDS)
-    released = release([traces], k=3, protect_ends=False)
-    with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
-        PretsaCase().verify(released, PretsaCase.Params(k=3))
-
-
 # --- parameters -----------------------------------------------------------------------------------
 
 
@@ -356,26 +318,3 @@ def test_the_verifier_sees_that_ends_were_not_protected_by_the_method() -> None:
 def test_parameters_out_of_range_are_refused(params: dict[str, Any], match: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=match):
         Pretsa.Params(**params)
-
-
-def test_the_guarantee_says_what_is_left_open() -> None:
-    method = Pretsa()
-    plain = method.guarantee(method.Params(k=7, t=0.25))
-    assert "Every released variant has at least 7 cases" in plain.sentence
-    assert "0.25 of their range" in plain.sentence
-    assert "verified on the released files" in plain.sentence
-    weak = method.guarantee(method.Params(protect_ends=False, starts="kept"))
-    assert "Every released prefix" in weak.sentence
-    assert set(weak.not_covered) - set(plain.not_covered) == {
-        "The end of a variant is not protected: one that other variants continue can be that of "
-        "fewer cases, down to a single one.",
-        "The start of each case is exact, and can tell whose case it is.",
-    }
-
-
-# --- Beam -----------------------------------------------------------------------------------------
-
-
-def test_minutes_are_minutes() -> None:
-    """The helper's unit, on which the figures above rest."""
-    assert trace_batch({"c": "A B@5"}).durations.tolist() == [0, 5 * MINUTE_US]

@@ -118,17 +118,6 @@ def test_merges_are_the_same_on_public_logs(logs_folder: Path, name: str) -> Non
         _compare(variants, durations, k, t, ends)
 
 
-def test_counts_beyond_a_byte_are_not_cut() -> None:
-    """A 300 times is nearer to A 290 times than to A 44 times, which is 300 less 256."""
-    lengths = np.array([44, 290, 300, 600])
-    sequences = encode_sequences(offsets_of(lengths), np.zeros(lengths.sum(), np.int32))
-    variants = VariantHistogram.from_sequences(sequences, np.ones(4, np.int64))
-    targets = targets_of(LevenshteinDistance(variants), 4)
-    order = np.diff(variants.offsets).tolist()
-    targets.remove(np.array([order.index(300)]))
-    assert order[targets.nearest(order.index(300))] == 290
-
-
 @pytest.mark.parametrize("direction", ["edits", "text", "authors_code"])
 def test_whoever_is_left_the_nearest_is_the_first_of_those_at_the_smallest_distance(
     direction: Any,

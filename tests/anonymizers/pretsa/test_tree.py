@@ -170,13 +170,6 @@ def test_a_cut_takes_all_variants_below_out_of_the_targets() -> None:
 # --- t-closeness ----------------------------------------------------------------------------------
 
 
-def test_half_of_the_range_is_half() -> None:
-    """{0} against {0, 10} over their range 10 is 0.5."""
-    every, places = ActivityDurations.of(np.zeros(2, int), np.array([0, 10]), np.ones(2, int))
-    assert every.distances(np.zeros(1, int), places[:1], np.ones(1, int), 1).tolist() == [0.5]
-    assert Spread(np.array([0.0, 10.0])).distance(np.array([0.0])) == 0.5
-
-
 @given(st.data())
 def test_distances_are_scipys(data: st.DataObject) -> None:
     """By both ways of computing them: of the method and of the verifier."""
@@ -207,19 +200,6 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
     )  # fmt: skip
     np.testing.assert_allclose(found, expected, atol=1e-9)
     np.testing.assert_allclose(by_ranks, expected, atol=1e-9)
-
-
-def test_a_log_without_any_duration_has_no_distances() -> None:
-    nothing = np.zeros(0, np.int64)
-    every, places = ActivityDurations.of(nothing, nothing, nothing)
-    assert every.distances(nothing, places, nothing, 3).tolist() == [0, 0, 0]
-
-
-def test_events_without_a_duration_do_not_count() -> None:
-    spread = Spread(np.array([0, np.nan, 10]))
-    assert spread.distance(np.array([np.nan, 0])) == 0.5
-    assert spread.distance(np.array([np.nan])) == 0
-    assert Spread(np.array([np.nan])).distance(np.array([np.nan])) == 0
 
 
 # --- durations ------------------------------------------------------------------------------------
@@ -256,16 +236,6 @@ def test_no_duration_is_one_that_a_case_had() -> None:
     released = drawn[drawn > 0].tolist()
     assert len(released) == 120
     assert not had & set(released)
-
-
-def test_a_group_keeps_its_distribution() -> None:
-    log = {f"c{i}": f"A@0 B@{i + 1}" for i in range(100)}
-    log |= {f"d{i}": f"C@0 B@{1000 + i}" for i in range(100)}
-    tree, nodes, drawn = drawn_of(log, 5)
-    for node, low in ((2, 1), (4, 1000)):
-        assert tree.trie.depths[node] == 2
-        own = np.sort(drawn[nodes == node]) / MINUTE
-        assert np.abs(own - np.arange(low, low + 100)).max() <= 1
 
 
 @pytest.mark.parametrize(("k", "n_alike", "fewest", "most"), [(3, 2, 5, 5), (4, 3, 0, 1)])

@@ -135,23 +135,6 @@ def test_times_are_those_of_the_case_or_else_of_the_log(
     assert minutes(found) == durations
 
 
-def test_a_log_without_steps_gives_steps_that_take_no_time() -> None:
-    raw = trace_batch({"1": "A@5"}, NAMES)
-    case = made(raw, {"1": "ABC"}, {}, randomness())
-    assert minutes(case.times(randomness())[1]) == [0, 0, 0]
-    assert minutes(case.retimed(1.0, True, randomness())) == [5, 5, 5]
-
-
-def test_an_activity_that_nothing_precedes_takes_a_time_of_the_whole_log() -> None:
-    raw = trace_batch({str(i): "A" for i in range(300)}, NAMES)
-    case = made(raw, {str(i): "AD" for i in range(300)}, {"AB": [1, 2, 2], "CA": [7]}, randomness())
-    _, found = case.times(randomness())
-    drawn, counts = np.unique(minutes(found[1::2]), return_counts=True)
-    assert drawn.tolist() == [1, 2, 7]
-    # Each of the four times with probability 1/4: a deviation of 0.025, six of them.
-    assert counts / 300 == pytest.approx([0.25, 0.5, 0.25], abs=0.18)
-
-
 @pytest.mark.parametrize("by_pair", [True, False])
 def test_bounds_are_those_of_the_pair_where_it_has_two_times(by_pair: bool) -> None:
     raw = trace_batch({"1": "A B C B"}, NAMES)
@@ -212,19 +195,6 @@ def test_values_are_those_of_the_matched_event_or_of_its_activity_in_the_log() -
     age = case.value(AGE, ALL_BUT_NO_NOISE, randomness())
     assert age.to_pylist() == [3] * 6 + [8] * 2
     assert (who.type, age.type) == (WHO.arrow_type, AGE.arrow_type)
-
-
-def test_values_that_fill_gaps_are_as_frequent_as_in_the_log() -> None:
-    """Shares of 3/4 and 1/4 of 2000 draws, within six deviations."""
-    n = 2000
-    raw = trace_batch({str(i): "A" for i in range(n)}, NAMES)
-    raw = with_values(raw, ["r"] * n, ["3"] * n)
-    table = DurationTable.from_events(np.array([1, 1, 1, 1]), np.array([2, 2, 0, 2]))
-    case = made(raw, {str(i): "AB" for i in range(n)}, TIMES, randomness(), {WHO.name: table})
-    who = case.value(WHO, ALL_BUT_NO_NOISE, randomness()).to_pylist()
-    assert set(who[0::2]) == {"r"}
-    assert set(who[1::2]) == {"s", None}
-    assert who[1::2].count("s") / n == pytest.approx(0.75, abs=0.06)
 
 
 def test_released_values_lie_in_the_declared_domain_and_differ() -> None:

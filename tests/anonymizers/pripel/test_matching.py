@@ -103,21 +103,6 @@ def test_equal_variants_are_matched_as_far_as_there_are_cases() -> None:
     assert found.cost == 2 + 1
 
 
-def test_more_sequences_than_cases_take_every_case_as_often_as_needed() -> None:
-    released = {("A",): 7, ("B",): 2}
-    raw = {("A",): 2, ("C",): 2}
-    found = match_variants(histogram(released), histogram(raw))  # each at most 3 times
-    check(found, released, raw)
-    assert found.cost == 1 + 2
-
-
-def test_of_no_sequences_nothing_is_matched() -> None:
-    found = match_variants(histogram({}), histogram({("A",): 2}))
-    assert len(found.raw) == len(found.released) == len(found.cases) == found.cost == 0
-    nothing = match_variants(histogram({}), histogram({}))
-    assert len(nothing.raw) == 0
-
-
 @pytest.mark.parametrize("limit", ["MAX_PAIRS", "MAX_DISTANCES"])
 def test_too_many_pairs_are_refused_without_a_number_of_the_log(
     monkeypatch: pytest.MonkeyPatch, limit: str

@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from tests.support.keys import release_key
 from tests.support.logs import event_logs, naive_durations, trace_batch
 from tests.support.paper_log import traces_of
-from tests.support.rounds import rows_of, run_rounds
+from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
-from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -63,22 +62,6 @@ def test_without_noise_on_counts_the_variants_are_those_of_the_log() -> None:
     span = np.sort(made.times[made.offsets[1:] - 1] - made.starts)
     own = np.sort(raw.times[raw.offsets[1:] - 1] - raw.starts)
     assert np.corrcoef(span, own)[0, 1] > 0.98
-
-
-def test_released_variants_are_those_of_the_query() -> None:
-    traces = hospital(62)
-    params = PripelParams(**USUAL)
-    run = run_rounds([traces], PRIPEL, params, release_key())
-    own = LaplaceVariants()
-    asked = own.Params(**USUAL, profile="paper")
-    answer = own.decide(
-        "variants", run.statistics["variants"], {}, asked, run.by_round["variants"]
-    ).variants
-    made = PRIPEL.apply(traces, run.decisions, params, run.randomness)
-    found = Counter(tuple(name for name, _ in events) for _, events in rows_of([made]))
-    expected = {tuple(row["variant"]): row["count"] for row in answer.to_table().to_pylist()}
-    assert found == expected
-    assert 40 < made.n_cases < 90 and made.n_cases != traces.n_cases
 
 
 def test_no_time_of_the_log_comes_out() -> None:
@@ -134,21 +117,6 @@ def test_every_log_is_released_in_order_and_within_its_domains(
         assert all(values.null_count == made.n_events for values in made.attributes.values())
 
 
-def test_more_released_cases_than_the_log_has_are_all_different() -> None:
-    raw = trace_batch({"1": "A@0 B@9", "2": "A@3 B@5", "3": "A@60 B@71"})
-    made = release([raw], 3, epsilon="0.02", p_harmful=1, max_prefix_length=2)
-    assert made.n_cases > 2 * raw.n_cases
-    assert len(set(made.case_ids.to_pylist())) == made.n_cases
-    assert len(set(made.times.tolist())) > 0.99 * made.n_events
-
-
-def test_a_query_that_finds_nothing_releases_nothing() -> None:
-    made = release([hospital(6)], p_harmful=1000, attributes=ATTRIBUTES)
-    assert made.n_cases == 0
-    assert made.to_rows().num_rows == 0
-    assert list(made.attributes) == list(ATTRIBUTES)
-
-
 def test_the_sacofa_query_releases_no_behaviour_that_breaks_the_rules_of_the_log() -> None:
     """At epsilon 20 about 5e-5 harmful prefixes a level are let in."""
     raw = hospital(90)
@@ -184,28 +152,3 @@ def test_a_query_that_asks_for_too_many_cases_is_refused() -> None:
 def test_parameters_that_make_no_sense_are_refused(params: dict[str, Any], told: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=told):
         PripelParams(**{**USUAL, **params})
-
-
-# --- what is said of it ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("query", ["laplace", "sacofa"])
-def test_the_guarantee_is_the_papers_claim_and_no_epsilon(query: str) -> None:
-    said = PRIPEL.guarantee(PripelParams(**USUAL, query=query))
-    assert (said.kind, said.epsilon, said.delta) == ("published", None, None)
-    assert said.claim.startswith("epsilon = 1")
-    assert said.sentence.startswith("No finite epsilon holds")
-    for told in ("matched with", "bounds", "5 levels", "add up over the events"):
-        assert told in said.reality
-    assert ("rules" in said.reality) == (query == "sacofa")
-    if query == "laplace":  # discrete Laplace noise of all of epsilon on each of five levels
-        assert "5 in all" in said.reality
-
-
-def test_the_plan_says_that_no_epsilon_holds() -> None:
-    variants, contents = PRIPEL.explain(PripelParams(**USUAL, attributes=ATTRIBUTES))
-    assert "epsilon 1" in variants and "no finite epsilon holds" in variants
-    assert "3 attributes" in contents and "no finite epsilon holds" in contents
-
-
-# --- on Beam --------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -120,13 +119,6 @@ LOG = {
 }  # fmt: skip
 
 
-def test_baseline_1_keeps_the_variants_of_k_cases_whole() -> None:
-    [released] = release_of([trace_batch(LOG)], VARIANTS, params(2))
-    assert variants(released) == {"A B C": 3, "A C": 2}
-    [released] = release_of([trace_batch(LOG)], VARIANTS, params(3))
-    assert variants(released) == {"A B C": 3}
-
-
 def test_baseline_2_takes_the_most_similar_subtrace_and_leaves_frequent_variants_alone() -> None:
     """A B Y C is nearest to A B C, A X C to A C; C A has nothing of those, and D of none."""
     [released] = release_of([trace_batch(LOG)], SUBTRACES, params(2))
@@ -220,11 +212,6 @@ def is_part(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
     return False
 
 
-def test_sets_of_knowledge_are_not_for_the_baselines() -> None:
-    with pytest.raises(pydantic.ValidationError, match="'sequence' or 'relative'"):
-        params(2, knowledge_kind="set")
-
-
 # --- groups of texts ------------------------------------------------------------------------------
 
 
@@ -284,12 +271,6 @@ def test_little_more_is_lost_than_must_be() -> None:
 def is_subsequence(part: str, text: str) -> bool:
     letters = iter(text)
     return all(letter in letters for letter in part)
-
-
-def test_a_text_goes_to_the_longest_frequent_one_that_it_has() -> None:
-    frequent = ["ab", "abc", "x"]
-    groups = grouped([Group("azbc", 1, [0]), Group("axb", 1, [1]), Group("y", 1, [2])], frequent, 9)
-    assert {group.text: group.members for group in groups} == {"abc": [0], "ab": [1]}
 
 
 def test_blocks_that_leave_texts_over_are_grouped_again(monkeypatch: pytest.MonkeyPatch) -> None:

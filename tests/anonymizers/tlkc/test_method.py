@@ -180,14 +180,6 @@ def test_what_later_choices_make_needless_is_given_back() -> None:
     assert all(chosen & set(pattern) for pattern in patterns.tolist())
 
 
-def test_with_a_repetition_that_goes_all_later_ones_go() -> None:
-    """Two cases have three B and more, and none has enough others: the third to fifth go."""
-    log = {"1": "B B B B B", "2": "B B B", "3": "B B", "4": "B B", "5": "A", "6": "A", "7": "A"}
-    given_ = params("multiset", "activity", k=3, length=3)
-    [released] = release_of([trace_batch(log)], Tlkc(), given_)
-    assert activities_of(released) == ["A", "A", "A", "BB", "BB", "BB", "BB"]
-
-
 @given(log=logs, theta=st.sampled_from([Fraction(1, 4), HALF, Fraction(1)]))
 @settings(max_examples=20, deadline=None)
 def test_maximal_frequent_traces_are_those_of_the_definition(
@@ -219,37 +211,7 @@ def test_where_too_many_are_frequent_the_shorter_ones_count() -> None:
     assert lengths == {0: [4], 6: [0, 6], 7: [0, 6], 10**9: [0, 0, 0, 1]}
 
 
-@pytest.mark.slow
-def test_frequent_traces_of_a_log_that_has_no_end_of_them_end() -> None:
-    """Twenty cases of the same thirty activities: 2^30 subtraces are frequent."""
-    names = " ".join(chr(ord("A") + i) for i in range(30))
-    log = {f"c{i}": names for i in range(20)} | {"rare": "A z", "other": "z A"}
-    vocabulary = [*names.split(), "z"]
-    given_ = params("sequence", "activity", algorithm="frequent_traces", k=2, length=2)
-    [released] = release_of([trace_batch(log, vocabulary)], Tlkc(), given_)
-    assert released.n_cases >= 20
-
-
 # --- the profile of the paper ---------------------------------------------------------------------
-
-
-def as_printed(log: Mapping[str, str], n: int = 1, **others: Any) -> list[tuple[str, ...]]:
-    """The activities that releases under different keys have."""
-    given_ = params(others.pop("kind", "sequence"), "activity", profile="paper", **others)
-    found = []
-    for number in range(n):
-        traces = trace_batch(log)
-        passes = suppression_passes(known(traces, given_), given_, randomness(number))
-        words = np.concatenate([np.zeros(0, np.int64), *passes])
-        names = traces.vocabulary.names.to_pylist()
-        found.append(tuple(sorted(names[code - 1] for code in codes_of_words(words).tolist())))
-    return found
-
-
-def test_of_equal_scores_one_is_drawn() -> None:
-    """AB and BA have one case each, and A and B are otherwise alike."""
-    log = {"1": "A B", "2": "B A", "3": "A", "4": "B", "5": "A", "6": "B"}
-    assert set(as_printed(log, 20)) == {("A",), ("B",)}
 
 
 def test_the_paper_gives_nothing_back() -> None:
@@ -305,19 +267,6 @@ def activities_of(traces: TraceBatch) -> list[str]:
         "".join(names[code] for code in traces.activities[first:last])
         for first, last in itertools.pairwise(traces.offsets.tolist())
     )
-
-
-def test_of_a_rare_repetition_only_the_later_events_go() -> None:
-    """Of a set all would stay; of a sequence all equal events go."""
-    log = {"1": "A B A A", "2": "A B A", "3": "B A A", "4": "A B"}
-    found = {}
-    for kind in ("set", "multiset", "sequence"):
-        given_ = params(kind, "activity", length=3)
-        [released] = release_of([trace_batch(log)], Tlkc(), given_)
-        found[kind] = activities_of(released)
-    assert found["set"] == ["AB", "ABA", "ABAA", "BAA"]
-    assert found["multiset"] == ["AB", "ABA", "ABA", "BAA"]
-    assert sum(map(len, found["sequence"])) < sum(map(len, found["multiset"]))
 
 
 def test_it_goes_on_where_times_that_count_anew_make_new_violations() -> None:
@@ -402,26 +351,6 @@ def test_the_attribute_of_a_value_that_is_too_frequent_in_the_whole_log_is_named
     assert "even among all cases of the log" in str(raised.value)
 
 
-def test_a_missing_value_is_no_sensitive_value_but_its_case_matches() -> None:
-    given_ = params("set", "activity", sensitive=AGE, confidence=0.5)
-    values = ["10", "20", "30", "40", "50", None]  # three of six in the middle
-    [released] = release_of([ages(values)], Tlkc(), given_)
-    assert released.n_cases == 6
-    assert released.attributes["case:age"].null_count == 1
-    with pytest.raises(GuaranteeError, match="a value of 'case:age'"):
-        release_of([ages(values[:-1])], Tlkc(), given_)
-
-
-def test_boxes_are_bounded_by_the_quartiles_of_the_cases() -> None:
-    """The quartiles of 1 to 9 are 3 and 7; those belong to the middle."""
-    given_ = params("set", "activity", sensitive=AGE, confidence=1)
-    cases = known(ages([str(v) for v in range(1, 10)] + [None]), given_)
-    cells = cases.sensitive[:, 0]
-    labels = labels_of(cases, given_.sensitive_attributes)[:, 0]
-    found = {int(cell) - 1: int(label) for cell, label in zip(cells, labels, strict=True)}
-    assert found == {-1: 0, 1: 1, 2: 1, 3: 2, 4: 2, 5: 2, 6: 2, 7: 2, 8: 3, 9: 3}
-
-
 @given(values=st.lists(st.integers(0, 12), min_size=1, max_size=12))
 def test_boxes_are_those_of_numpy(values: list[int]) -> None:
     given_ = params("set", "activity", sensitive=AGE, confidence=1)
@@ -449,16 +378,6 @@ def test_a_log_of_which_nothing_would_be_left_is_refused(
     assert raised.value.exit_code == 5
 
 
-def test_times_that_no_file_could_hold_are_refused() -> None:
-    years = [("1", "A", 0), ("1", "B", 8_000 * 365 * 24 * HOUR_US)]
-    fits = params("sequence", "activity", k=1, initial_time="1970-01-01T00:00:00Z")
-    [released] = release_of([trace_batch(years)], Tlkc(), fits)
-    assert released.n_events == 2
-    late = params("sequence", "activity", k=1, initial_time="2500-01-01T00:00:00Z")
-    with pytest.raises(GuaranteeError, match=r"initial_time=2500-01-01.* take an earlier one"):
-        release_of([trace_batch(years)], Tlkc(), late)
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -478,19 +397,3 @@ def test_times_that_no_file_could_hold_are_refused() -> None:
 def test_parameters_that_make_no_sense_are_refused(more: Mapping[str, Any], message: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=message):
         TlkcParams(**more)
-
-
-def test_the_guarantee_says_what_holds_and_what_does_not() -> None:
-    said = Tlkc().guarantee(
-        params("sequence", "resource", k=7, length=3, confidence=0.4, sensitive=DISEASE_DECLARED)
-    )
-    assert said.kind == "syntactic"
-    assert said.epsilon is None
-    assert "sequence of at most 3 resources" in said.claim
-    assert "at least 7 cases" in said.claim
-    assert "case:disease has a share above 0.4" in said.claim
-    assert "verified on the released files" in said.sentence
-    assert any("Times" in sentence for sentence in said.not_covered)
-    assert any("activities are released" in sentence for sentence in said.not_covered)
-    timed = Tlkc().guarantee(params("relative", "activity"))
-    assert not any("Times" in sentence for sentence in timed.not_covered)

@@ -37,8 +37,6 @@ from tracecloak.anonymizers.tlkc.suppression import (
     maximal_frequent,
     minimal_violations,
     scores,
-    suppressed_by_frequent_traces,
-    suppressed_by_n_scores,
 )
 from tracecloak.anonymizers.tlkc.verify import verify_tlkc
 from tracecloak.schemas.events.traces import TraceBatch
@@ -129,14 +127,6 @@ def test_table_6_follows_from_the_corrected_table_3() -> None:
     }  # fmt: skip
 
 
-def test_both_algorithms_suppress_what_the_paper_suppresses() -> None:
-    mined = Mined(CORRECTED)
-    by_traces = suppressed_by_frequent_traces(mined.violating, mined.frequent, mined.shares)
-    assert mined.named(by_traces) == ["VI5", "RE1"]
-    by_scores = suppressed_by_n_scores(mined.violating, mined.shares, 8, 0.5)
-    assert set(mined.named(by_scores)) == {"VI5", "RE1"}
-
-
 @pytest.mark.parametrize(("rows", "fewest"), [(TABLE_3, 9), (CORRECTED, 6)])
 def test_no_other_elements_cost_fewer_events(rows: Rows, fewest: int) -> None:
     """Goes through all sets of elements; the method finds one of the cheapest."""
@@ -175,6 +165,3 @@ def test_the_corrected_table_3_is_released_as_table_8() -> None:
     assert sorted(released.attributes[DISEASE].take(released.offsets[:-1]).to_pylist()) == sorted(
         disease for _, disease in CORRECTED_8.values()
     )
-
-
-# --- the attacks on Table 2 -----------------------------------------------------------------------

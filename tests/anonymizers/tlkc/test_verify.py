@@ -16,7 +16,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.logs import trace_batch
 from tests.support.tlkc_logs import (
     DISEASE,
     HOUR_US,
@@ -137,29 +136,6 @@ def dropped(traces: TraceBatch, case: int) -> TraceBatch:
     return traces.take(np.delete(np.arange(traces.n_cases), case))
 
 
-@pytest.mark.parametrize(("kind", "perspective"), TWELVE)
-def test_one_case_short_of_k_is_noticed(kind: str, perspective: str) -> None:
-    """Of the cases that match the rarest knowledge, k stay, and then one fewer."""
-    given_ = params(kind, perspective)
-    [released] = release_of([some_log()], Tlkc(), given_)
-    Tlkc().verify([released], given_)
-    known = naive(released, kind, perspective, 2).cases
-    matching = min((cases for piece, cases in known.items() if piece), key=len)
-    for n_left, match in ((3, None), (2, "k=3: some knowledge matches fewer cases")):
-        left = np.setdiff1d(np.arange(released.n_cases), matching[n_left:])
-        asked = of_any_confidence(given_)  # the shares of the values change too
-        if match is None:
-            Tlkc().verify([released.take(left)], asked)
-            continue
-        with pytest.raises(GuaranteeError, match=match) as raised:
-            Tlkc().verify([released.take(left)], asked)
-        assert raised.value.exit_code == 5
-
-
-def of_any_confidence(given_: TlkcParams) -> TlkcParams:
-    return TlkcParams(**{**given_.resolved(), "confidence": 1})
-
-
 def with_values(traces: TraceBatch, **columns: list[Any]) -> TraceBatch:
     named = {"resource": RESOURCE, "disease": DISEASE}
     changed = {named[key]: pa.array(values, pa.string()) for key, values in columns.items()}
@@ -227,14 +203,6 @@ def test_a_share_exactly_at_the_bound_holds_and_one_above_does_not() -> None:
     assert verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
     with pytest.raises(GuaranteeError, match=r"confidence=0\.3"):
         verify_tlkc([log(4)], asked)
-
-
-def test_no_cases_satisfy_everything() -> None:
-    none = trace_batch({"1": "A"}).take(np.zeros(0, np.int64))
-    for batches in ([], [none]):
-        finding = verify_tlkc(batches, requirement("relative", "activity", sensitive=()))
-        assert (finding.n_cases, finding.fewest_cases) == (0, 0)
-        verify_k_anonymity(batches, VariantRequirement("relative", "activity", "hours", 5))
 
 
 def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None:
