@@ -145,7 +145,7 @@ def missing_extra(what: str, library: str, extra: str, instead: str = "") -> Usa
     )
 
 
-def of_extra(module: str, what: str, library: str, extra: str, instead: str = "") -> Any:
+def of_extra(module: str, what: str, library: str, extra: str) -> Any:
     """Imports a module of a library of an extra, and returns it; see `missing_extra`.
 
     Raises:
@@ -154,7 +154,7 @@ def of_extra(module: str, what: str, library: str, extra: str, instead: str = ""
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise missing_extra(what, library, extra, instead) from None
+        raise missing_extra(what, library, extra) from None
 
 
 def _needs_of(extra: str) -> list[str]:

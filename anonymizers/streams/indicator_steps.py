@@ -34,7 +34,7 @@ from tracecloak.anonymizers.streams.params import StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.step_indicators import StepIndicators
+from tracecloak.schemas.published.step import StepIndicators
 
 # Numbers that are summed up have so many lattice steps between their bounds.
 _RANGE = 1 << 10

@@ -10,8 +10,7 @@ from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.published.step import StepRelease
-from tracecloak.schemas.published.step_indicators import StepIndicators
+from tracecloak.schemas.published.step import StepIndicators, StepRelease
 
 _ENDINGS = (".json", "/step.json")
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.distinct import distinct_places
 
@@ -34,12 +35,32 @@ class Mergeable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class OfArrays:
-    """A value whose fields are arrays: equal to one of its class with equal arrays."""
+    """A value whose fields are arrays: equal to one of its class with equal arrays.
+
+    Merging joins the arrays of the pieces, of which `_collapsed` makes the value.
+    """
+
+    # Of each field, the dtype or the Arrow type; none: all are int64.
+    _types: ClassVar[tuple[Any, ...]] = ()
 
     @property
     def weight(self) -> int:
         """Number of elements of its first array."""
         return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[Self]) -> Self:
+        """Returns the statistic of the union of the pieces' cases."""
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = [[getattr(piece, one.name) for piece in pieces] for one in fields(cls)]
+        types = cls._types or (np.int64,) * len(columns)
+        return cls._collapsed(*map(joined, columns, types))
+
+    @classmethod
+    def _collapsed(cls, *columns: Any, **options: Any) -> Self:
+        """Returns the value of columns in which what is counted may repeat, in any order."""
+        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and all(
@@ -54,11 +75,7 @@ class CountsByKey(OfArrays):
     """Keys, ascending, with their counts, and so on: each field of keys is followed by counts."""
 
     @classmethod
-    def merge(cls, pieces: Sequence[Self]) -> Self:
-        """Returns the counts of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        columns = [joined(getattr(piece, one.name) for piece in pieces) for one in fields(cls)]
+    def _collapsed(cls, *columns: np.ndarray) -> Self:
         pairs = zip(columns[::2], columns[1::2], strict=True)
         return cls(*(array for pair in pairs for array in sum_by_key(*pair)))
 
@@ -177,9 +194,24 @@ def sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.nda
     return distinct, sum_groups(places, values, len(distinct))
 
 
-def joined(columns: Iterable[np.ndarray], dtype: type[np.generic] = np.int64) -> np.ndarray:
-    """Returns the columns one after the other; of none, an empty one."""
-    return np.concatenate([np.zeros(0, dtype), *columns])
+def sum_by_value(values: pa.Array, counts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+    """Returns the distinct values, ascending, and int64[n], the exact sums of the counts of each.
+
+    Args:
+        values: string[m] or binary[m], without nulls.
+        counts: int64[m].
+    """
+    encoded = values.dictionary_encode()
+    totals = sum_groups(np.asarray(encoded.indices), counts, len(encoded.dictionary))
+    order = pc.sort_indices(encoded.dictionary)
+    return encoded.dictionary.take(order), totals[np.asarray(order)]
+
+
+def joined(columns: Iterable[Any], kind: Any = np.int64) -> Any:
+    """Returns arrays of a dtype or an Arrow type one after the other; of none, an empty one."""
+    if isinstance(kind, pa.DataType):
+        return pa.concat_arrays([pa.array([], kind), *columns])
+    return np.concatenate([np.zeros(0, kind), *columns])
 
 
 def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

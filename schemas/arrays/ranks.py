@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +30,7 @@ class CaseRanks(OfArrays):
     """
 
     wire_name: ClassVar[str] = "case-ranks"
+    _types = (np.int64, _BYTES)
 
     groups: np.ndarray
     cases: pa.FixedSizeBinaryArray
@@ -43,20 +43,10 @@ class CaseRanks(OfArrays):
             groups: int64[n].
             identities: uint64[n, 2].
         """
-        return cls._sorted(groups, case_bytes(identities))
+        return cls._collapsed(groups, case_bytes(identities))
 
     @classmethod
-    def _sorted(cls, groups: np.ndarray, cases: pa.FixedSizeBinaryArray) -> CaseRanks:
+    def _collapsed(cls, groups: np.ndarray, cases: pa.FixedSizeBinaryArray) -> CaseRanks:
         table = pa.table({"group": groups, "case": cases})
         order = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("case", "ascending")])
         return cls(groups[np.asarray(order)], cases.take(order))
-
-    @classmethod
-    def merge(cls, pieces: Sequence[CaseRanks]) -> CaseRanks:
-        """Returns the ranks of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return cls._sorted(
-            np.concatenate([np.zeros(0, np.int64), *(p.groups for p in pieces)]),
-            pa.concat_arrays([pa.array([], _BYTES), *(p.cases for p in pieces)]),
-        )

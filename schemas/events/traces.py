@@ -137,11 +137,15 @@ class TraceBatch:
 
         A position that repeats makes a batch whose case ids repeat, as copies of a case do.
         """
-        events = ranges(self.offsets[cases], self.lengths[cases])
+        lengths = self.lengths[cases]
+        return self._chosen(cases, lengths, ranges(self.offsets[cases], lengths))
+
+    def _chosen(self, cases: np.ndarray, lengths: np.ndarray, events: np.ndarray) -> TraceBatch:
+        """The cases at some positions, with so many events each, and those at other positions."""
         rows = pa.array(cases)
         return TraceBatch(
             self.case_ids.take(rows),
-            offsets_of(self.lengths[cases]),
+            offsets_of(lengths),
             self.activities[events],
             self.times[events],
             self.vocabulary,
@@ -231,16 +235,8 @@ class TraceBatch:
         """Returns the events of bool[n_events], and the cases that have any, in their order."""
         case = np.repeat(np.arange(self.n_cases), self.lengths)[is_kept]
         lengths = np.bincount(case, minlength=self.n_cases)
-        rows = pa.array(np.flatnonzero(lengths))
-        return TraceBatch(
-            self.case_ids.take(rows),
-            offsets_of(lengths[lengths > 0]),
-            self.activities[is_kept],
-            self.times[is_kept],
-            self.vocabulary,
-            None if self.individuals is None else self.individuals.take(rows),
-            _taken(self.attributes, np.flatnonzero(is_kept)),
-        )
+        cases = np.flatnonzero(lengths)
+        return self._chosen(cases, lengths[cases], np.flatnonzero(is_kept))
 
     @classmethod
     def from_events(

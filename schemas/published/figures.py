@@ -21,14 +21,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.published.product import ReleasedProduct
+from tracecloak.schemas.published.product import ReleasedProduct, columns_of
 from tracecloak.schemas.published.yields import Yield
 
 MEASURED = "measured"
@@ -199,6 +199,13 @@ class Figure:
         return grade_of(self.value, self.low, self.high)
 
 
+_COLUMNS: dict[str, type[Any]] = {
+    **dict.fromkeys(("figure", "source", "target"), str),
+    **dict.fromkeys(("value", "low", "high"), np.int64),
+    "kind": str,
+}
+
+
 @dataclass(frozen=True, eq=False)
 class ReleasedFigures(ReleasedProduct):
     """Numbers of a release beside its graph: totals, and limits of what is not shown.
@@ -233,23 +240,11 @@ class ReleasedFigures(ReleasedProduct):
     @classmethod
     def of(cls, figures: Sequence[Figure]) -> ReleasedFigures:
         """Returns figures in the order that is given."""
-        ends = [(*figure.of, None, None)[:2] for figure in figures]
-
-        def texts(values: Sequence[str | None]) -> pa.StringArray:
-            return pa.array(values, pa.string())
-
-        def numbers(name: str) -> np.ndarray:
-            return np.array([getattr(figure, name) for figure in figures], np.int64)
-
-        return cls(
-            texts([figure.name for figure in figures]),
-            texts([source for source, _ in ends]),
-            texts([target for _, target in ends]),
-            numbers("value"),
-            numbers("low"),
-            numbers("high"),
-            texts([figure.kind for figure in figures]),
-        )
+        rows = [
+            (one.name, *(*one.of, None, None)[:2], one.value, one.low, one.high, one.kind)
+            for one in figures
+        ]
+        return cls(*columns_of(rows, _COLUMNS))
 
     @classmethod
     def of_noisy(cls, figures: Sequence[Figure]) -> ReleasedFigures:
@@ -265,27 +260,17 @@ class ReleasedFigures(ReleasedProduct):
 
     def rows(self) -> list[Figure]:
         """Returns the figures one by one."""
-        ends = zip(self.sources.to_pylist(), self.targets.to_pylist(), strict=True)
-        columns = (self.figures.to_pylist(), ends, self.values, self.lows, self.highs)
+        columns = (getattr(self, column.name).tolist() for column in fields(self))
         return [
-            Figure(name, tuple(e for e in of if e is not None), int(v), int(low), int(high), kind)
-            for name, of, v, low, high, kind in zip(*columns, self.kinds.to_pylist(), strict=True)
+            Figure(row[0], tuple(end for end in row[1:3] if end is not None), *row[3:])
+            for row in zip(*columns, strict=True)
         ]
 
     def to_table(self) -> pa.Table:
         """Returns figure, source, target, value, low, high, kind, usable, grade."""
-        return pa.table(
-            {
-                "figure": self.figures,
-                "source": self.sources,
-                "target": self.targets,
-                "value": pa.array(self.values, pa.int64()),
-                "low": pa.array(self.lows, pa.int64()),
-                "high": pa.array(self.highs, pa.int64()),
-                "kind": self.kinds,
-                **grade_columns(grades(self.values, self.lows, self.highs)),
-            }
-        )
+        columns = (getattr(self, column.name) for column in fields(self))
+        graded = grade_columns(grades(self.values, self.lows, self.highs))
+        return pa.table(dict(zip(_COLUMNS, columns, strict=True)) | graded)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
@@ -298,16 +283,8 @@ class ReleasedFigures(ReleasedProduct):
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        return cls.of(
-            [
-                Figure(
-                    row["figure"],
-                    tuple(row[end] for end in ("source", "target") if row[end] is not None),
-                    *(row[name] for name in ("value", "low", "high", "kind")),
-                )
-                for row in body["figures"]
-            ]
-        )
+        rows = ([row[name] for name in _COLUMNS] for row in body["figures"])
+        return cls(*columns_of(rows, _COLUMNS))
 
     def came_out(self) -> Yield:
         """Returns its cases, which are those of the whole release: a graph may hide some."""

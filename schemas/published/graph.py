@@ -255,14 +255,6 @@ class ReleasedGraph:
         }
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ReleasedGraph)
-            and self.names.equals(other.names)
-            and self.has_kinds == other.has_kinds
-            and all(
-                np.array_equal(getattr(self, name), getattr(other, name))
-                for name in ("sources", "targets", "counts", "lows", "highs")
-            )
-        )
+        return isinstance(other, ReleasedGraph) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.published.figures import GRADES, Scale, grade_columns, grade_of
-from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.product import Key, columns_of
 from tracecloak.schemas.published.yields import Yield
 
 SHARE = "share"
 """The unit of what lies between 0 and 1."""
 
-_NAMES = ("indicator", "group", "value", "low", "high", "unit", "kind", "grade")
+_COLUMNS: dict[str, type[Any]] = {
+    **dict.fromkeys(("indicator", "group"), str),
+    **dict.fromkeys(("value", "low", "high"), np.float64),
+    **dict.fromkeys(("unit", "kind", "grade"), str),
+}
 
 
 @dataclass(frozen=True)
@@ -83,42 +87,18 @@ class ReleasedIndicators:
     @classmethod
     def of(cls, rows: Sequence[IndicatorRow]) -> ReleasedIndicators:
         """Returns rows in the order that is given."""
-
-        def texts(name: str) -> pa.StringArray:
-            return pa.array([getattr(row, name) for row in rows], pa.string())
-
-        def numbers(name: str) -> np.ndarray:
-            return np.array([getattr(row, name) for row in rows], np.float64)
-
-        return cls(
-            texts("indicator"), texts("group"),
-            numbers("value"), numbers("low"), numbers("high"),
-            texts("unit"), texts("kind"), texts("grade"),
-        )  # fmt: skip
+        return cls(*columns_of(map(astuple, rows), _COLUMNS))
 
     def rows(self) -> list[IndicatorRow]:
         """Returns the rows one by one."""
-        columns = (
-            self.indicators.to_pylist(), self.groups.to_pylist(), self.values.tolist(),
-            self.lows.tolist(), self.highs.tolist(), self.units.to_pylist(), self.kinds.to_pylist(),
-            self.grades.to_pylist(),
-        )  # fmt: skip
+        columns = (getattr(self, column.name).tolist() for column in fields(self))
         return [IndicatorRow(*row) for row in zip(*columns, strict=True)]
 
     def to_table(self) -> pa.Table:
         """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
-        return pa.table(
-            {
-                "indicator": self.indicators,
-                "group": self.groups,
-                "value": pa.array(self.values, pa.float64()),
-                "low": pa.array(self.lows, pa.float64()),
-                "high": pa.array(self.highs, pa.float64()),
-                "unit": self.units,
-                "kind": self.kinds,
-                **grade_columns(np.array(self.grades.to_pylist(), np.str_)),
-            }
-        )
+        columns = dict(zip(_COLUMNS, (getattr(self, c.name) for c in fields(self)), strict=True))
+        graded = grade_columns(np.array(columns.pop("grade").tolist(), np.str_))
+        return pa.table(columns | graded)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
@@ -133,7 +113,7 @@ class ReleasedIndicators:
         """
         rows = body["indicators"]
         # A release without grades gets those of its units.
-        return cls.of([IndicatorRow(**{n: row[n] for n in _NAMES if n in row}) for row in rows])
+        return cls.of([IndicatorRow(**{n: row[n] for n in _COLUMNS if n in row}) for row in rows])
 
     def came_out(self) -> Yield:
         """Returns the number of figures, and the share of those that are noise."""

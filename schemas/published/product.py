@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.published.yields import Yield
 
 Key = tuple[str, ...]
 """What a number of a release counts: ("variant", a, b, …), ("pair", a, b), ("total",), …"""
+
+
+def columns_of(rows: Iterable[Sequence[Any]], kinds: Mapping[str, type[Any]]) -> list[Any]:
+    """Returns rows as columns: string[n] of texts, and numpy arrays of numbers.
+
+    Args:
+        rows: The values of each row, in the order of the columns.
+        kinds: Of each column by its name, `str` or the dtype of its numbers.
+    """
+    columns: Iterable[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    return [
+        pa.array(column, pa.string()) if kind is str else np.array(column, kind)
+        for column, kind in zip(columns, kinds.values(), strict=True)
+    ]
 
 
 class ReleasedProduct(Protocol):

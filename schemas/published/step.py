@@ -1,14 +1,15 @@
-"""What one step of a stream publishes: the noisy counts of a product, or a made-up log.
+"""What one step of a stream publishes: counts of a product, indicators, or a synthetic log.
 
-Both hold public parameters and what was made private, and nothing else.
+All hold public parameters and what was made private, and nothing else.
 """
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, Self, TypedDict, Unpack, cast
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedFigures, kind_columns
+from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
 View = Literal["window", "total", "sliding"]
@@ -53,77 +55,24 @@ def with_facts(table: pa.Table, step: object) -> pa.Table:
     return pa.table(columns | dict(zip(table.column_names, table.columns, strict=True)))
 
 
-class Step(Protocol):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Step(ABC):
     """What a stream publishes of one step, of whatever product.
 
     Attributes:
         json_ending: What follows the number of the step in the name of its JSON file.
         has_log: Whether it is a log, with files of every format that releases are written in;
             otherwise it is a table, with a Parquet file.
-    """
-
-    json_ending: ClassVar[str]
-    has_log: ClassVar[bool]
-
-    @property
-    def key(self) -> tuple[str, str, str, str, int]:
-        """What must not be published twice: (release_id, epoch, product, view, step)."""
-        ...
-
-    @property
-    def n_steps_left(self) -> int:
-        """Steps of the horizon behind this one."""
-        ...
-
-    def to_json(self) -> bytes:
-        """Returns one JSON object in UTF-8 with the key in it; equal releases are equal bytes."""
-        ...
-
-    def to_kept(self) -> bytes:
-        """Returns all of it, to be kept until its epoch ends."""
-        ...
-
-    @classmethod
-    def from_kept(cls, data: bytes) -> Self:
-        """Returns what `to_kept` kept: its JSON and its rows are the same."""
-        ...
-
-    def in_form_of(self, kept: Self) -> Self:
-        """Returns this step in the form of a kept one, which may be of an earlier version."""
-        ...
-
-    def to_rows(self) -> pa.RecordBatch | pa.Table:
-        """Returns what its other files hold: rows of a log in canonical order, or of a table."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class StepRelease:
-    """The counts that a stream publishes for one step; a `Step`.
-
-    Attributes:
         release_id: The stream's name.
         epoch: Which of its epochs: each has its own key and its own budget.
         product: What is counted.
         view: Over which time: the step alone, all steps so far, or the last few.
         step: Number of the step, from 0.
-        start_us: Where the time that the counts are about begins, microseconds since 1970 UTC.
+        start_us: Where the time that the step is about begins, microseconds since 1970 UTC.
         end_us: Where it ends: its first microsecond is no part of it.
-        cells: What each count is of, sorted and distinct: (source, target) with the labels of START
-            and END, or the activities of a variant.
-        counts: int64[n], with noise and unbiased, so they may be negative.
-        standard_errors: float64[n], of the noise alone, in six digits.
         n_steps_left: Steps of the horizon behind this one.
         epsilon: Of the whole horizon, an exact decimal.
         delta: Likewise.
-        lows: int64[n], lower ends of 95 % intervals for what was counted, not negative. None, and
-            so are the next two, where a product gives none, as those of version 0.1.0 did.
-        highs: int64[n], upper ends, not negative.
-        figures: The numbers that are of no single cell.
-
-    Raises:
-        UsageError: There are not as many counts, errors or limits as cells, or cells are not in
-            their order.
     """
 
     json_ending: ClassVar[str] = ".json"
@@ -136,12 +85,86 @@ class StepRelease:
     step: int
     start_us: int
     end_us: int
-    cells: tuple[tuple[str, ...], ...]
-    counts: np.ndarray
-    standard_errors: np.ndarray
     n_steps_left: int
     epsilon: str
     delta: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str, int]:
+        """What must not be published twice: (release_id, epoch, product, view, step)."""
+        return self.release_id, self.epoch, self.product, self.view, self.step
+
+    def to_json(self) -> bytes:
+        """Returns one JSON object in UTF-8 with the key in it; equal releases are equal bytes."""
+        body = {**{name: getattr(self, name) for name in STEP_FIELDS}, **self._body()}
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Returns the step that `to_json` wrote, where that has all of it.
+
+        Raises:
+            UsageError: It is none.
+        """
+        try:
+            return cls(**cls._parsed(bounded_json(data)))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UsageError(f"this is no release of a step ({type(error).__name__})") from None
+
+    def _body(self) -> dict[str, Any]:
+        """What its JSON says beside the facts."""
+        return {}
+
+    @classmethod
+    def _parsed(cls, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns the fields that a JSON object stands for."""
+        return body
+
+    def to_kept(self) -> bytes:
+        """Returns all of it, to be kept until its epoch ends."""
+        return self.to_json()
+
+    @classmethod
+    def from_kept(cls, data: bytes) -> Self:
+        """Returns what `to_kept` kept: its JSON and its rows are the same."""
+        return cls.from_json(data)
+
+    def in_form_of(self, kept: Self) -> Self:
+        """Returns this step in the form of a kept one, which may be of an earlier version."""
+        return self
+
+    @abstractmethod
+    def to_rows(self) -> pa.RecordBatch | pa.Table:
+        """Returns what its other files hold: rows of a log in canonical order, or of a table."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_kept() == other.to_kept()
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepRelease(Step):
+    """The counts that a stream publishes for one step.
+
+    Attributes:
+        cells: What each count is of, sorted and distinct: (source, target) with the labels of START
+            and END, or the activities of a variant.
+        counts: int64[n], with noise and unbiased, so they may be negative.
+        standard_errors: float64[n], of the noise alone, in six digits.
+        lows: int64[n], lower ends of 95 % intervals for what was counted, not negative. None, and
+            so are the next two, where a product gives none, as those of version 0.1.0 did.
+        highs: int64[n], upper ends, not negative.
+        figures: The numbers that are of no single cell.
+
+    Raises:
+        UsageError: There are not as many counts, errors or limits as cells, or cells are not in
+            their order.
+    """
+
+    cells: tuple[tuple[str, ...], ...]
+    counts: np.ndarray
+    standard_errors: np.ndarray
     lows: np.ndarray | None = None
     highs: np.ndarray | None = None
     figures: ReleasedFigures | None = None
@@ -178,60 +201,28 @@ class StepRelease:
             **others,
         )
 
-    @property
-    def key(self) -> tuple[str, str, str, str, int]:
-        """What must not be published twice: (release_id, epoch, product, view, step)."""
-        return self.release_id, self.epoch, self.product, self.view, self.step
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StepRelease) and self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
-
-    def to_json(self) -> bytes:
-        """Returns one JSON object in UTF-8; equal releases are equal bytes."""
-        body = {name: getattr(self, name) for name in STEP_FIELDS}
-        body["cells"] = self._of_cells().to_pylist()
-        if self.figures is not None:
-            body |= self.figures.to_json()
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    def _body(self) -> dict[str, Any]:
+        figures = {} if self.figures is None else self.figures.to_json()
+        return {"cells": self._of_cells().to_pylist(), **figures}
 
     @classmethod
-    def from_json(cls, data: bytes) -> StepRelease:
-        """Returns the release that `to_json` wrote.
+    def _parsed(cls, body: dict[str, Any]) -> dict[str, Any]:
+        rows = body.pop("cells")
+        figures = {"figures": body.pop("figures")} if "figures" in body else None
 
-        Raises:
-            UsageError: It is none.
-        """
-        try:
-            body = bounded_json(data)
-            rows = body.pop("cells")
-            figures = {"figures": body.pop("figures")} if "figures" in body else None
+        def numbers(name: str) -> np.ndarray:
+            return np.array([row[name] for row in rows], np.int64)
 
-            def numbers(name: str) -> np.ndarray:
-                return np.array([row[name] for row in rows], np.int64)
-
-            has_limits = figures is not None or (bool(rows) and "low" in rows[0])
-            return cls(
-                cells=tuple(tuple(row["cell"]) for row in rows),
-                counts=numbers("count"),
-                standard_errors=np.array([row["standard_error"] for row in rows], np.float64),
-                lows=numbers("low") if has_limits else None,
-                highs=numbers("high") if has_limits else None,
-                figures=None if figures is None else ReleasedFigures.from_json(figures),
-                **body,
-            )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UsageError(f"this is no release of a step ({type(error).__name__})") from None
-
-    def to_kept(self) -> bytes:
-        """As of `Step`: the JSON, which has all that is published."""
-        return self.to_json()
-
-    @classmethod
-    def from_kept(cls, data: bytes) -> StepRelease:
-        """As of `Step`."""
-        return cls.from_json(data)
+        has_limits = figures is not None or (bool(rows) and "low" in rows[0])
+        return {
+            "cells": tuple(tuple(row["cell"]) for row in rows),
+            "counts": numbers("count"),
+            "standard_errors": np.array([row["standard_error"] for row in rows], np.float64),
+            "lows": numbers("low") if has_limits else None,
+            "highs": numbers("high") if has_limits else None,
+            "figures": None if figures is None else ReleasedFigures.from_json(figures),
+            **body,
+        }
 
     def in_form_of(self, kept: StepRelease) -> StepRelease:
         """As of `Step`: without limits and figures if the kept one has none."""
@@ -259,21 +250,35 @@ class StepRelease:
         return pa.table(columns)
 
 
-@dataclass(frozen=True, eq=False)
-class StepLog:
-    """The log that a stream publishes for one step: made-up cases for those that closed in it.
-
-    A `Step`.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepIndicators(Step):
+    """The indicators that a stream publishes for one step.
 
     Attributes:
-        release_id: As of `StepRelease`, and so are those that follow.
-        epoch: See there.
-        step: See there.
-        start_us: Where the step begins.
-        end_us: Where it ends.
-        n_steps_left: See there.
-        epsilon: See there.
-        delta: See there.
+        indicators: The indicators of the time that the step is about.
+    """
+
+    indicators: ReleasedIndicators
+
+    def _body(self) -> dict[str, Any]:
+        return self.indicators.to_json()
+
+    @classmethod
+    def _parsed(cls, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "indicators": ReleasedIndicators.from_json(body)}
+
+    def to_rows(self) -> pa.Table:
+        """Returns a row for each number, with what they have in common as columns."""
+        return with_facts(self.indicators.to_table(), self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepLog(Step):
+    """The log that a stream publishes for one step: synthetic cases for those that closed in it.
+
+    Its JSON says what the log is of; its cases are not in it.
+
+    Attributes:
         traces: The released cases, under new ids.
     """
 
@@ -282,28 +287,9 @@ class StepLog:
     json_ending: ClassVar[str] = "/step.json"
     has_log: ClassVar[bool] = True
 
-    release_id: str
-    epoch: str
-    step: int
-    start_us: int
-    end_us: int
-    n_steps_left: int
-    epsilon: str
-    delta: str
     traces: TraceBatch
-
     product: str = "log"
     view: View = "window"
-
-    @property
-    def key(self) -> tuple[str, str, str, str, int]:
-        """As of `StepRelease`."""
-        return self.release_id, self.epoch, self.product, self.view, self.step
-
-    def to_json(self) -> bytes:
-        """Returns what the log is of, as one JSON object; its cases are not in it."""
-        body = {name: getattr(self, name) for name in STEP_FIELDS}
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     def to_kept(self) -> bytes:
         """As of `Step`: with its cases."""
@@ -313,10 +299,6 @@ class StepLog:
     def from_kept(cls, data: bytes) -> StepLog:
         """As of `Step`."""
         return cast(StepLog, decode(data))
-
-    def in_form_of(self, kept: StepLog) -> StepLog:
-        """As of `Step`: there is one form."""
-        return self
 
     def to_rows(self) -> pa.RecordBatch:
         """Returns the rows of the log in the canonical order of its cases."""

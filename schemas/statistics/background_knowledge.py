@@ -21,9 +21,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import OfArrays, offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, joined, offsets_of, ranges, sum_by_value
 from tracecloak.schemas.arrays.sequences import word_bytes
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
@@ -183,11 +182,7 @@ class KnownCases(OfArrays):
     def _collapsed(
         cls, rows: pa.LargeBinaryArray, counts: np.ndarray, n_sensitive: int
     ) -> KnownCases:
-        encoded = rows.dictionary_encode()
-        distinct = encoded.dictionary
-        totals = sum_groups(np.asarray(encoded.indices), counts, len(distinct))
-        order = pc.sort_indices(distinct)
-        return cls(distinct.take(order), totals[np.asarray(order)], n_sensitive)
+        return cls(*sum_by_value(rows, counts), n_sensitive)
 
     @classmethod
     def merge(cls, pieces: Sequence[KnownCases]) -> KnownCases:
@@ -195,8 +190,8 @@ class KnownCases(OfArrays):
         if len(pieces) == 1:
             return pieces[0]
         return cls._collapsed(
-            pa.concat_arrays([pa.array([], pa.large_binary()), *(p.rows for p in pieces)]),
-            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
+            joined((p.rows for p in pieces), pa.large_binary()),
+            joined(p.counts for p in pieces),
             max((p.n_sensitive for p in pieces), default=0),
         )
 

@@ -18,7 +18,6 @@ floored; see `clipped_counts`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -112,10 +111,11 @@ class ClippedCells(OfArrays):
             raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
         squares = cells.squares[cells.cases]
         values = clipped_counts(cells.counts, squares, int(l2_clip_units), int(units))
-        return cls._collapse(cells.keys, values, cells.n_keys)
+        return cls._collapsed(cells.keys, values, cells.n_keys)
 
     @classmethod
-    def _collapse(cls, keys: np.ndarray, values: np.ndarray, n_keys: int) -> Self:
+    def _collapsed(cls, keys: np.ndarray, values: np.ndarray, n_keys: int | None = None) -> Self:
+        n_keys = int(keys.max(initial=0)) + 1 if n_keys is None else n_keys
         if n_keys <= len(keys):
             totals = sum_groups(keys, values, n_keys)
             distinct = np.flatnonzero(totals)
@@ -124,15 +124,6 @@ class ClippedCells(OfArrays):
         # A cell that every case was floored to 0 in is no different from one that no case reached.
         reached = totals > 0
         return cls(distinct[reached], totals[reached])
-
-    @classmethod
-    def merge(cls, pieces: Sequence[Self]) -> Self:
-        """Returns the sums over the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        keys = np.concatenate([np.zeros(0, np.int64), *(p.keys for p in pieces)])
-        values = np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)])
-        return cls._collapse(keys, values, int(keys.max(initial=0)) + 1)
 
     def dense(self, domain: np.ndarray) -> np.ndarray:
         """Returns int64[n], the sums of the given cells.

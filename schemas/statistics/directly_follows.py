@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import OfArrays, joined, sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, sum_by_key, sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -27,6 +26,7 @@ class DirectlyFollows(OfArrays):
     """
 
     wire_name: ClassVar[str] = "directly-follows"
+    _types = (np.int32, np.int32, np.int64)
 
     sources: np.ndarray
     targets: np.ndarray
@@ -80,15 +80,10 @@ class DirectlyFollows(OfArrays):
         return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
 
     @classmethod
-    def merge(cls, pieces: Sequence[DirectlyFollows]) -> DirectlyFollows:
-        """Returns the counts of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        sources = joined((p.sources for p in pieces), np.int32)
-        targets = joined((p.targets for p in pieces), np.int32)
-        counts = joined(p.counts for p in pieces)
-        keys = sources.astype(np.int64) << 32 | targets
-        distinct, totals = sum_by_key(keys, counts)
+    def _collapsed(
+        cls, sources: np.ndarray, targets: np.ndarray, counts: np.ndarray
+    ) -> DirectlyFollows:
+        distinct, totals = sum_by_key(sources.astype(np.int64) << 32 | targets, counts)
         return cls(
             (distinct >> 32).astype(np.int32), (distinct & 0xFFFFFFFF).astype(np.int32), totals
         )

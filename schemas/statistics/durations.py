@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -25,6 +24,7 @@ class DurationTable(OfArrays):
     """
 
     wire_name: ClassVar[str] = "duration-table"
+    _types = (np.int32, np.int64, np.int64)
 
     groups: np.ndarray
     values: np.ndarray
@@ -36,30 +36,21 @@ class DurationTable(OfArrays):
         groups, values = groups.astype(np.int64), values.astype(np.int64)
         least, bits = _least_and_bits(values)
         if bits + int(groups.max(initial=0)).bit_length() > 62:
-            return cls._collapse(groups.astype(np.int32), values, np.ones(len(groups), np.int64))
+            return cls._collapsed(groups.astype(np.int32), values, np.ones(len(groups), np.int64))
         # Pairs as one integer each are sorted without their places.
         pairs, counts = distinct_counts(groups << bits | values - least)
         return cls((pairs >> bits).astype(np.int32), (pairs & ((1 << bits) - 1)) + least, counts)
 
     @classmethod
-    def _collapse(cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> DurationTable:
+    def _collapsed(
+        cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray
+    ) -> DurationTable:
         order = _pair_order(groups, values)
         groups, values, counts = groups[order], values[order], counts[order]
         head = np.ones(len(groups), bool)
         head[1:] = (groups[1:] != groups[:-1]) | (values[1:] != values[:-1])
         totals = sum_groups(np.cumsum(head) - 1, counts, int(head.sum()))
         return cls(groups[head], values[head], totals)
-
-    @classmethod
-    def merge(cls, pieces: Sequence[DurationTable]) -> DurationTable:
-        """Returns the table of the union of the pieces' events."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return cls._collapse(
-            np.concatenate([np.zeros(0, np.int32), *(p.groups for p in pieces)]),
-            np.concatenate([np.zeros(0, np.int64), *(p.values for p in pieces)]),
-            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
-        )
 
     def offsets(self, n_groups: int) -> np.ndarray:
         """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""

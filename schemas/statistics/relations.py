@@ -18,7 +18,7 @@ only seen far apart is unlikely to be right next to each other. Says nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,6 +56,7 @@ class KFollows(OfArrays):
     """
 
     wire_name: ClassVar[str] = "k-follows"
+    _types = (np.int32, np.int32, np.int32)
 
     sources: np.ndarray
     targets: np.ndarray
@@ -90,10 +91,12 @@ class KFollows(OfArrays):
             keys = _distinct(codes[at] * n_codes + codes[at + distance], n_codes**2)
             parts.append((keys, np.full(len(keys), distance, np.int32)))
         keys, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return cls._nearest(keys // n_codes, keys % n_codes, distances)
+        return cls._collapsed(keys // n_codes, keys % n_codes, distances)
 
     @classmethod
-    def _nearest(cls, sources: np.ndarray, targets: np.ndarray, distances: np.ndarray) -> KFollows:
+    def _collapsed(
+        cls, sources: np.ndarray, targets: np.ndarray, distances: np.ndarray
+    ) -> KFollows:
         order = np.lexsort((distances, targets, sources))
         sources, targets = sources[order], targets[order]
         is_first = np.ones(len(order), bool)
@@ -102,18 +105,6 @@ class KFollows(OfArrays):
             sources[is_first].astype(np.int32),
             targets[is_first].astype(np.int32),
             distances[order][is_first].astype(np.int32),
-        )
-
-    @classmethod
-    def merge(cls, pieces: Sequence[KFollows]) -> KFollows:
-        """Returns the smallest distances over the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        none = np.zeros(0, np.int32)
-        return cls._nearest(
-            np.concatenate([none, *(p.sources for p in pieces)]),
-            np.concatenate([none, *(p.targets for p in pieces)]),
-            np.concatenate([none, *(p.distances for p in pieces)]),
         )
 
     def keys_within(self, vocabulary: ActivityVocabulary, max_distance: int) -> np.ndarray:
@@ -208,20 +199,10 @@ class ActivityRelations(OfArrays):
         return cls.merge(pieces)
 
     @classmethod
-    def merge(cls, pieces: Sequence[ActivityRelations]) -> ActivityRelations:
-        """Returns the relations of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        none = np.zeros(0, np.int64)
-        keys = np.concatenate(
-            [none, *(p.sources.astype(np.int64) << 32 | p.targets for p in pieces)]
-        )
-        counts = np.concatenate([none, *(p.counts for p in pieces)])
-        before = np.concatenate([none, *(p.counts_before_first for p in pieces)])
-        firsts = np.concatenate([none, *(p.first_codes for p in pieces)])
-        first_counts = np.concatenate([none, *(p.first_counts for p in pieces)])
+    def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
+        sources, targets, counts, before, firsts, first_counts = columns
         return cls(
-            *_split(1 << 32, *_summed(keys, None, counts, before)),
+            *_split(1 << 32, *_summed(sources << 32 | targets, None, counts, before)),
             *_narrow(*_summed(firsts, None, first_counts)),
         )
 

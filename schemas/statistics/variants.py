@@ -9,7 +9,6 @@ where a case counts for a bounded number of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -18,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import CountsByKey, OfArrays, sum_groups
+from tracecloak.schemas.arrays.merging import CountsByKey, OfArrays, sum_by_value, sum_groups
 from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -36,6 +35,7 @@ class ActivityCounts(OfArrays):
     """
 
     wire_name: ClassVar[str] = "activity-counts"
+    _types = (pa.string(), np.int64)
 
     names: pa.StringArray
     counts: np.ndarray
@@ -43,16 +43,9 @@ class ActivityCounts(OfArrays):
     @classmethod
     def of(cls, names: pa.StringArray, counts: np.ndarray) -> ActivityCounts:
         """Adds up the counts of equal names given in any order."""
-        encoded = names.dictionary_encode()
-        totals = sum_groups(np.asarray(encoded.indices), counts, len(encoded.dictionary))
-        order = pc.sort_indices(encoded.dictionary)
-        return cls(encoded.dictionary.take(order), totals[np.asarray(order)])
+        return cls(*sum_by_value(names, counts))
 
-    @classmethod
-    def merge(cls, pieces: Sequence[ActivityCounts]) -> ActivityCounts:
-        """Returns the counts of the union of the pieces' cases."""
-        names = pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)])
-        return cls.of(names, np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]))
+    _collapsed = of
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +92,7 @@ class VariantHistogram(OfArrays):
     """
 
     wire_name: ClassVar[str] = "variant-histogram"
+    _types = (pa.large_binary(), np.int64)
 
     sequences: pa.LargeBinaryArray
     counts: np.ndarray
@@ -106,28 +100,15 @@ class VariantHistogram(OfArrays):
     @classmethod
     def from_sequences(cls, sequences: pa.LargeBinaryArray, counts: np.ndarray) -> VariantHistogram:
         """Adds up the counts of equal sequences given in any order."""
-        encoded = sequences.dictionary_encode()
-        distinct = encoded.dictionary
-        totals = sum_groups(np.asarray(encoded.indices), counts, len(distinct))
-        order = pc.sort_indices(distinct)
-        return cls(distinct.take(order), totals[np.asarray(order)])
+        return cls(*sum_by_value(sequences, counts))
+
+    _collapsed = from_sequences
 
     @classmethod
     def from_traces(cls, traces: TraceBatch) -> VariantHistogram:
         """Counts the variants of a batch."""
         sequences = encode_sequences(traces.offsets, traces.activities)
         return cls.from_sequences(sequences, np.ones(traces.n_cases, np.int64))
-
-    @classmethod
-    def merge(cls, pieces: Sequence[VariantHistogram]) -> VariantHistogram:
-        """Returns the histogram of the union of the pieces' cases."""
-        if len(pieces) == 1:
-            return pieces[0]
-        empty = pa.array([], pa.large_binary())
-        return cls.from_sequences(
-            pa.concat_arrays([empty, *(p.sequences for p in pieces)]),
-            np.concatenate([np.zeros(0, np.int64), *(p.counts for p in pieces)]),
-        )
 
     @property
     def n_variants(self) -> int:

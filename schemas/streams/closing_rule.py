@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -179,25 +178,21 @@ class ClosingRule:
         """Returns a bound: no message from then on makes its case close any earlier than this."""
         return publish_us + self.max_disorder_us
 
-
-class EndOfCases(Protocol):
-    """The three durations of a rule by which a case is over, whatever else the rule says."""
-
-    @property
-    def inactivity_gap_us(self) -> int:
-        """Silence after which a case is over."""
-
-    @property
-    def max_lifetime_us(self) -> int:
-        """Age at which a case is over."""
-
-    @property
-    def max_disorder_us(self) -> int:
-        """How long after that it closes."""
+    def closing(
+        self, offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns when cases close, and which of their messages belong to them; see `closing`."""
+        durations = self.inactivity_gap_us, self.max_lifetime_us, self.max_disorder_us
+        return closing(offsets, publish, is_end, *durations)
 
 
 def closing(
-    offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray, rule: EndOfCases
+    offsets: np.ndarray,
+    publish: np.ndarray,
+    is_end: np.ndarray,
+    gap_us: int,
+    lifetime_us: int,
+    disorder_us: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Computes when cases close, and which of their messages belong to them.
 
@@ -205,7 +200,9 @@ def closing(
         offsets: int64[n_cases+1], of cases with at least one message.
         publish: int64[n_events], not decreasing within a case.
         is_end: bool[n_events], whether it is an end activity.
-        rule: When a case closes.
+        gap_us: Silence after which a case is over.
+        lifetime_us: Age at which a case is over.
+        disorder_us: How long after that it closes.
 
     Returns:
         (int64[n_cases] moments, bool[n_events]): a message belongs to its case if it was published
@@ -217,16 +214,16 @@ def closing(
     heads, lengths = offsets[:-1], np.diff(offsets)
     row = np.arange(n)
     end_row = np.minimum.reduceat(np.where(is_end, row, n), heads)
-    end_time = np.append(publish, _NEVER - rule.max_disorder_us)[end_row]
-    lifetime = publish[heads] + rule.max_lifetime_us
+    end_time = np.append(publish, _NEVER - disorder_us)[end_row]
+    lifetime = publish[heads] + lifetime_us
     deadline = np.empty(n, np.int64)
-    deadline[1:] = publish[:-1] + rule.inactivity_gap_us
+    deadline[1:] = publish[:-1] + gap_us
     np.minimum(deadline, np.repeat(lifetime, lengths), out=deadline)
     after_end = row > np.repeat(end_row, lengths)
     deadline = np.where(after_end, np.minimum(deadline, np.repeat(end_time, lengths)), deadline)
-    breaks = publish >= deadline + rule.max_disorder_us
+    breaks = publish >= deadline + disorder_us
     breaks[heads] = False
     stop = np.minimum(np.minimum.reduceat(np.where(breaks, row, n), heads), offsets[1:])
-    closes = np.minimum(lifetime, publish[stop - 1] + rule.inactivity_gap_us)
+    closes = np.minimum(lifetime, publish[stop - 1] + gap_us)
     closes = np.minimum(closes, end_time)  # one that was dropped is later than the others
-    return closes + rule.max_disorder_us, row < np.repeat(stop, lengths)
+    return closes + disorder_us, row < np.repeat(stop, lengths)

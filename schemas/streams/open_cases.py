@@ -52,7 +52,7 @@ from tracecloak.schemas.streams.closed_keys import (
     order_by,
     order_of_keys,
 )
-from tracecloak.schemas.streams.closing_rule import ClosingRule, closing
+from tracecloak.schemas.streams.closing_rule import ClosingRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,18 +220,14 @@ class OpenCases:
     @classmethod
     def none(cls, by_individual: bool = False) -> OpenCases:
         """Returns the state before the first message."""
-        no_keys, no_times = np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
+        events, no_times = CaseEvents.none(by_individual), np.zeros(0, np.int64)
         return cls(
-            no_keys,
-            no_keys if by_individual else np.zeros((0, 0), np.uint64),
+            events.keys,
+            events.individuals,
             no_times,
             no_times,
             np.zeros(1, np.int64),
-            no_times,
-            no_times,
-            no_times,
-            np.zeros(0, np.uint64),
-            np.zeros(0, np.int32),
+            *(getattr(events, name) for name in _COLUMNS),
             ClosedKeys.none(),
         )
 
@@ -292,7 +288,7 @@ class OpenCases:
         chosen = _first_messages(case, columns, rule.max_trace_length)
         columns = [column[chosen] for column in columns]
         offsets = offsets_of(np.bincount(case[chosen], minlength=len(keys)))
-        closes, _ = closing(offsets, columns[0], rule.ends[columns[-1]], rule)
+        closes, _ = rule.closing(offsets, columns[0], rule.ends[columns[-1]])
 
         is_other = np.ones(self.n_cases, bool)
         is_other[old] = False
@@ -303,21 +299,16 @@ class OpenCases:
         lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
         gathered = ranges(starts, lengths)
         whose = np.concatenate([self.individuals[others], individuals[first]])
-        publish, times, orders, event_ids, activities = (
-            np.concatenate([getattr(self, name), column])[gathered]
-            for name, column in zip(_COLUMNS, columns, strict=True)
-        )
         return OpenCases(
             merged[order],
             whose[order],
             np.concatenate([self.closes[others], closes])[order],
             np.concatenate([self.latest[others], latest])[order],
             offsets_of(lengths),
-            publish,
-            times,
-            orders,
-            event_ids,
-            activities,
+            *(
+                np.concatenate([getattr(self, name), column])[gathered]
+                for name, column in zip(_COLUMNS, columns, strict=True)
+            ),
             closed,
         )
 
@@ -393,11 +384,7 @@ class OpenCases:
             self.closes[stay],
             self.latest[stay],
             offsets_of(self.lengths[stay]),
-            self.publish[events],
-            self.times[events],
-            self.orders[events],
-            self.event_ids[events],
-            self.activities[events],
+            *(getattr(self, name)[events] for name in _COLUMNS),
             self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
         )
         return state, steps, n_late
@@ -412,7 +399,7 @@ class OpenCases:
         lengths = self.lengths[cases]
         rows = ranges(self.offsets[cases], lengths)
         ends = rule.ends[self.activities[rows]]
-        _, accepted = closing(offsets_of(lengths), self.publish[rows], ends, rule)
+        _, accepted = rule.closing(offsets_of(lengths), self.publish[rows], ends)
         case, rows = np.repeat(np.arange(len(cases)), lengths)[accepted], rows[accepted]
         then = (self.event_ids[rows], self.orders[rows], self.publish[rows])
         in_order = order_by((self.times[rows], case), then)

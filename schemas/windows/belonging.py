@@ -13,22 +13,11 @@ before is not decided here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import closing
 from tracecloak.schemas.windows.schedule import Schedule, Window
-
-
-@dataclass(frozen=True)
-class _Ends:
-    """When a case is over by the time of its events, which are in order."""
-
-    inactivity_gap_us: int
-    max_lifetime_us: int
-    max_disorder_us: int = 0
 
 
 def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatch:
@@ -59,6 +48,6 @@ def _closes(traces: TraceBatch, schedule: Schedule) -> tuple[np.ndarray, np.ndar
     """(int64[n_cases] moments at which they are over, bool[n_events] what came before)."""
     lifetime = schedule.max_lifetime_us
     # If no gap is given, a case ends by its age alone and never by a silence.
-    rule = _Ends(lifetime if schedule.gap_us is None else schedule.gap_us, lifetime)
+    gap = lifetime if schedule.gap_us is None else schedule.gap_us
     ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
-    return closing(traces.offsets, traces.times, ends[traces.activities], rule)
+    return closing(traces.offsets, traces.times, ends[traces.activities], gap, lifetime)

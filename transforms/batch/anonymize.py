@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -61,18 +60,19 @@ class AnonymizeTraces(beam.PTransform):
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         for i, name in enumerate(method.rounds(run.params)):
-            counters: dict[str, _AnyCounter] = dict(method.requires(name, run.params))
+            counters = dict(method.requires(name, run.params))
+            kinds: dict[str, type[Any]] = {n: c.kind for n, c in counters.items()}
             if i == 0:
-                counters[_DIGEST] = _DigestCounter()
+                kinds[_DIGEST] = InputDigest
             if i == 0 and run.sketch is not None:
-                counters[_SKETCH] = _SketchCounter(run.sketch)
+                kinds[_SKETCH] = CaseSketch
             # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
             # a repeated DECIDE merges what was shuffled, and counts nothing again.
             totals = (
                 traces
                 | f"{name}/Count"
-                >> beam.ParDo(_Count(run, counters, tuple(known)), *known.values())
-                | f"{name}/Merge" >> MergeStatistics(**{n: c.kind for n, c in counters.items()})
+                >> beam.ParDo(_Count(run, counters, kinds, tuple(known)), *known.values())
+                | f"{name}/Merge" >> MergeStatistics(**kinds)
             )  # PCollection[Chunk]
             # Side inputs are materialised: they are also the barrier after a decision.
             counted = pvalue.AsIter(totals)
@@ -154,28 +154,8 @@ class _Keyed(beam.DoFn):
         return self._method.bounds(self._run.params).bound(traces, randomness.of_units)
 
 
-_DIGEST = "input digest"
-
-
-@dataclass(frozen=True)
-class _DigestCounter:
-    """Marks the digest among a round's counters; it is the one that needs the key itself."""
-
-    kind: ClassVar[type[InputDigest]] = InputDigest
-
-
-_SKETCH = "case sketch"
-
-
-@dataclass(frozen=True)
-class _SketchCounter:
-    """Marks the sketch of the cases, which needs the key of the deployment."""
-
-    file: SketchFile
-    kind: ClassVar[type[CaseSketch]] = CaseSketch
-
-
-_AnyCounter = Counter | _DigestCounter | _SketchCounter
+# What is counted beside a round's counters, with the release's key and with the deployment's.
+_DIGEST, _SKETCH = "input digest", "case sketch"
 
 
 def _write_sketch(once: None, file: SketchFile, totals: Iterable[Chunk]) -> None:
@@ -192,30 +172,31 @@ class _Count(_Keyed, CountBatches):
     def __init__(
         self,
         run: ReleaseSpec,
-        counters: Mapping[str, _AnyCounter],
+        counters: Mapping[str, Counter],
+        kinds: Mapping[str, type[Any]],
         known: tuple[str, ...],
     ) -> None:
         _Keyed.__init__(self, run, known)
-        CountBatches.__init__(self, {n: c.kind for n, c in counters.items()}, self._count)
+        CountBatches.__init__(self, kinds, self._count)
         self._counters = counters
+        self._kinds = kinds
 
     def setup(self) -> None:
         super().setup()
-        for counter in self._counters.values():
-            if isinstance(counter, _SketchCounter):
-                self._deployment = counter.file.key.resolve()
+        if _SKETCH in self._kinds and self._run.sketch is not None:
+            self._deployment = self._run.sketch.key.resolve()
 
     def _count(self, traces: TraceBatch, *known: Any) -> dict[str, Any]:
         randomness, decisions = self._split(known)
         bounded = self._bounded(traces, randomness)
-        counted: dict[str, Any] = {}
-        for name, counter in self._counters.items():
-            if isinstance(counter, _DigestCounter):
-                counted[name] = InputDigest.from_traces(traces, self._key)
-            elif isinstance(counter, _SketchCounter):
-                counted[name] = CaseSketch.from_traces(traces, self._deployment)
-            else:
-                counted[name] = counter.count(bounded, decisions, randomness)
+        counted: dict[str, Any] = {
+            name: counter.count(bounded, decisions, randomness)
+            for name, counter in self._counters.items()
+        }
+        if _DIGEST in self._kinds:
+            counted[_DIGEST] = InputDigest.from_traces(traces, self._key)
+        if _SKETCH in self._kinds:
+            counted[_SKETCH] = CaseSketch.from_traces(traces, self._deployment)
         return counted
 
 

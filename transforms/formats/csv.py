@@ -573,55 +573,21 @@ def _last_end(data: bytes, parser: _Parser) -> int:
 
 def _behind_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> bytes:
     """Passes over the record that `pending` begins with; returns what was read behind it."""
-    scanner = _Scanner(parser.delimiter, parser.quote)
+    from tracecloak.transforms.formats.pieces import QuotedScanner
+
+    scanner, at = QuotedScanner(parser.delimiter, parser.quote), 0
     for text in itertools.chain([pending], chunks):
-        end = scanner.end(text, 0)
-        if end is not None:
-            return text[end:]
-    if scanner.is_within_quotes:
+        scanner.feed(text)
+        if scanner.end is not None:
+            return text[scanner.end - at :]
+        at += len(text)
+    scanner.feed(b"\n")
+    if scanner.end is None:
         _OPERATOR.warning(
             "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
             "nothing behind that quote is read; mend the file"
         )
     return b""
-
-
-class _Scanner:
-    """Finds where records end, as Arrow does, in text that comes in pieces."""
-
-    def __init__(self, delimiter: bytes, quote: bytes) -> None:
-        self._delimiter = delimiter
-        self._quote = quote
-        self._stops = re.compile(b"[" + re.escape(delimiter) + b"\r\n]")
-        self._state: Literal["begin", "plain", "quoted", "closing"] = "begin"  # of a field
-
-    @property
-    def is_within_quotes(self) -> bool:
-        """Whether the text so far ends within a quoted field."""
-        return self._state == "quoted"
-
-    def end(self, text: bytes, at: int) -> int | None:
-        """Returns where the record ends that goes on at a place, behind its line break, or None."""
-        while at < len(text):
-            if self._state in ("begin", "closing"):
-                # A quote opens a field at its beginning alone; a second one does not close it.
-                is_quote = bool(self._quote) and text.startswith(self._quote, at)
-                self._state = "quoted" if is_quote else "plain"
-                at += is_quote
-            elif self._state == "quoted":
-                at = text.find(self._quote, at) + 1
-                if at == 0:
-                    return None
-                self._state = "closing"
-            else:
-                stop = self._stops.search(text, at)
-                if stop is None:
-                    return None
-                at = stop.end()
-                self._state = "begin"
-                if stop[0] != self._delimiter:
-                    return at
-        return None
 
 
 def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, bool]:

@@ -448,6 +448,10 @@ class QuotedScanner:
     A quote opens a field at its begin alone, and a doubled one closes none. So of quotes in a run,
     an even number changes nothing. An odd number closes what is open; else it opens a field, if one
     begins there, and changes nothing if none does.
+
+    Attributes:
+        end: Of what was fed, the place behind the first line break that is not within quotes, if
+            the text begins outside of them; None: there is none so far.
     """
 
     def __init__(self, delimiter: bytes, quote: bytes) -> None:
@@ -457,6 +461,7 @@ class QuotedScanner:
         self._opens[[_LINE_FEED, _CARRIAGE_RETURN, delimiter[0]]] = True
         self._held = b"\n"  # the byte before what follows, and quotes that may be a part of more
         self._n_fed = 0
+        self.end: int | None = None
         # By the state at the begin: the state, the records that ended, and the first begin.
         self._is_quoted = [False, True]
         self._n_records = [0, 0]
@@ -475,6 +480,9 @@ class QuotedScanner:
         is_break, breaks = _breaks(data)
         ends_record = ~is_break[breaks - 1]  # no record ends on a blank line
         states, last = self._states(data, breaks)
+        if self.end is None:
+            outside = ~states[int(self._is_quoted[0])]
+            self.end = at + int(breaks[outside][0]) if outside.any() else None
         for begun in (0, 1):
             is_quoted = self._is_quoted[begun]
             outside = ~states[int(is_quoted)]

@@ -6,10 +6,10 @@ import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
-from tracecloak.schemas.errors import NoSuchFile, UsageError, missing_extra
+from tracecloak.schemas.errors import NoSuchFile, UsageError, of_extra
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
@@ -121,11 +121,9 @@ def connected(database: str) -> Connection | sqlite3.Connection:
 
 def postgresql(uri: str) -> Connection:
     """Connects to PostgreSQL by libpq's URI."""
-    try:
-        from adbc_driver_postgresql.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of PostgreSQL", "adbc-driver-postgresql", "sql") from None
-    return connect(uri)
+    library = "adbc-driver-postgresql"
+    driver = of_extra("adbc_driver_postgresql.dbapi", "a query of PostgreSQL", library, "sql")
+    return cast("Connection", driver.connect(uri))
 
 
 def sqlite(uri: str) -> sqlite3.Connection:
@@ -148,22 +146,21 @@ def text_or_null(data: bytes) -> str | None:
 
 def duckdb(uri: str) -> Connection:
     """Opens a file of DuckDB, `duckdb:///PATH`, for reading."""
-    try:
-        from adbc_driver_duckdb import driver_path
-        from adbc_driver_manager.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of DuckDB", "duckdb", "sql") from None
+    driver, manager = (
+        of_extra(module, "a query of DuckDB", "duckdb", "sql")
+        for module in ("adbc_driver_duckdb", "adbc_driver_manager.dbapi")
+    )
     options = {"path": str(_file(uri)), "access_mode": "READ_ONLY"}
-    return connect(driver_path(), entrypoint="duckdb_adbc_init", db_kwargs=options)
+    entry = "duckdb_adbc_init"
+    connection = manager.connect(driver.driver_path(), entrypoint=entry, db_kwargs=options)
+    return cast("Connection", connection)
 
 
 def snowflake(uri: str) -> Connection:
     """Connects to Snowflake by the URI of its driver."""
-    try:
-        from adbc_driver_snowflake.dbapi import connect
-    except ImportError:
-        raise missing_extra("a query of Snowflake", "adbc-driver-snowflake", "snowflake") from None
-    return connect(uri.removeprefix("snowflake://"))
+    library = "adbc-driver-snowflake"
+    driver = of_extra("adbc_driver_snowflake.dbapi", "a query of Snowflake", library, "snowflake")
+    return cast("Connection", driver.connect(uri.removeprefix("snowflake://")))
 
 
 def _file(uri: str) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracecloak.transforms.inputs.listing import Listed
+from tracecloak.transforms.inputs.listing import Listed, bucket_and_name
 
 
 class GcsStore:
@@ -22,19 +22,19 @@ class GcsStore:
 
     def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
         """Yields what begins with a path, up to 1,000 objects a request."""
-        bucket, name = _parts(prefix)
+        bucket, name = bucket_and_name(prefix)
         for blob in self._client.list_blobs(bucket, prefix=name):
             yield f"gs://{bucket}/{blob.name}", _listed(blob)
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
-        bucket, name = _parts(path)
+        bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).get_blob(name) if name else None
         return None if blob is None else _listed(blob)
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one generation as they lie there, by one request."""
-        bucket, name = _parts(path)
+        bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).blob(name, generation=int(version))
         # What is asked for is a part, of which no checksum is known.
         data = blob.download_as_bytes(start=begin, end=end - 1, raw_download=True, checksum=None)
@@ -44,9 +44,3 @@ class GcsStore:
 def _listed(blob: Any) -> Listed:
     # The digest is the one in receipts of releases that Beam read.
     return Listed(int(blob.size), str(blob.generation), str(blob.crc32c))
-
-
-def _parts(path: str) -> tuple[str, str]:
-    """Returns the bucket of a path and the name in it."""
-    bucket, _, name = path.partition("://")[2].partition("/")
-    return bucket, name

@@ -24,6 +24,12 @@ def first_wildcard(pattern: str) -> int | None:
     return None if wildcard is None else wildcard.start()
 
 
+def bucket_and_name(path: str) -> tuple[str, str]:
+    """Returns the bucket of a path of an object store, and the name of the object in it."""
+    bucket, _, name = path.partition("://")[2].partition("/")
+    return bucket, name
+
+
 def is_passed_over(path: str, folder: str, pattern: str) -> bool:
     """Whether a name below the folder is hidden, and the rest of the pattern says no such name."""
     hidden = _HIDDEN.search(path[len(folder) :]) is not None

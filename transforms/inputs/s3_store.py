@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracecloak.transforms.inputs.listing import Listed
+from tracecloak.transforms.inputs.listing import Listed, bucket_and_name
 from tracecloak.transforms.inputs.stores import status_of
 
 
@@ -23,7 +23,7 @@ class S3Store:
 
     def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
         """Yields what begins with a path, up to 1,000 objects a request."""
-        bucket, key = _parts(prefix)
+        bucket, key = bucket_and_name(prefix)
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
         for page in pages:
             for found in page.get("Contents", ()):
@@ -31,7 +31,7 @@ class S3Store:
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
-        bucket, key = _parts(path)
+        bucket, key = bucket_and_name(path)
         if not key:
             return None
         try:
@@ -43,7 +43,7 @@ class S3Store:
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request."""
-        bucket, key = _parts(path)
+        bucket, key = bucket_and_name(path)
         part = f"bytes={begin}-{end - 1}"
         got = self._client.get_object(Bucket=bucket, Key=key, Range=part, IfMatch=version)
         return bytes(got["Body"].read())
@@ -52,9 +52,3 @@ class S3Store:
 def _listed(found: Mapping[str, Any], size: str) -> Listed:
     etag = str(found["ETag"])  # with its quotes, as in receipts of releases that Beam read
     return Listed(int(found[size]), etag, etag)
-
-
-def _parts(path: str) -> tuple[str, str]:
-    """Returns the bucket of a path and the key in it."""
-    bucket, _, key = path.partition("://")[2].partition("/")
-    return bucket, key

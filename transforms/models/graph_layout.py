@@ -185,30 +185,29 @@ def _least_slants(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.nd
     """
     here = np.concatenate([row[:-1] for row in net.rows])
     after = np.concatenate([row[1:] for row in net.rows])
-    n, m, k = net.n, len(net.up), len(here)
-    pieces, pairs = np.arange(m), np.arange(k)
+    n, m = net.n, len(net.up)
+    pieces = n + np.arange(m)
     # Variables: the places, and the slants of each piece to the left and to the right.
-    slants = sparse.coo_array(
-        (
-            np.repeat([1.0, -1.0, -1.0, 1.0], m),
-            (np.tile(pieces, 4), np.concatenate([net.up, net.low, n + pieces, n + m + pieces])),
-        ),
-        (m, n + 2 * m),
-    )
-    apart = sparse.coo_array(
-        (np.repeat([1.0, -1.0], k), (np.tile(pairs, 2), np.concatenate([here, after]))),
-        (k, n + 2 * m),
-    )
+    slants = _differences([net.up, net.low, pieces + m, pieces], n + 2 * m)
+    apart = _differences([here, after], n + 2 * m)
     solution = linprog(
         np.concatenate([np.zeros(n), net.pull, net.pull]),
-        A_ub=apart.tocsr(),
+        A_ub=apart,
         b_ub=-(right[here] + _GAP + left[after]),
-        A_eq=slants.tocsr(),
+        A_eq=slants,
         b_eq=np.zeros(m),
         bounds=(0, None),
         method="highs-ds",
     )
     return solution.x[:n]
+
+
+def _differences(columns: Sequence[np.ndarray], width: int) -> sparse.csr_array:
+    """[n, width]: in each row 1 in the first of its columns, -1 in the next one, and so on."""
+    n = len(columns[0])
+    signs = np.repeat(np.resize([1.0, -1.0], len(columns)), n)
+    places = np.tile(np.arange(n), len(columns)), np.concatenate(columns)
+    return sparse.coo_array((signs, places), (n, width)).tocsr()
 
 
 def _least_squares(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -413,20 +412,13 @@ def _layers(
     # Whatever has no edge to them stands between first and last as well.
     above = np.concatenate([upper, np.full(len(inner), first), inner, [first]])
     below = np.concatenate([lower, inner, np.full(len(inner), last), [last]])
-    rows = np.arange(len(above))
     pull = np.zeros(len(above))
     pull[: len(upper)] = np.sqrt(weights / weights.max(initial=1)) + 0.1
-    difference = sparse.coo_array(
-        (
-            np.repeat([1.0, -1.0], len(rows)),
-            (np.tile(rows, 2), np.concatenate([above, below])),
-        ),
-        (len(rows), n),
-    ).tocsr()
+    difference = _differences([above, below], n)
     length = np.bincount(below, pull, n) - np.bincount(above, pull, n)
     length[last] += 1e-3  # of all optima, one that is not stretched
     solution = linprog(
-        length, A_ub=difference, b_ub=-np.ones(len(rows)), bounds=(0, None), method="highs-ds"
+        length, A_ub=difference, b_ub=-np.ones(len(above)), bounds=(0, None), method="highs-ds"
     )
     # The matrix is that of a network, so a vertex is integral.
     return np.rint(solution.x).astype(np.int64)

@@ -16,7 +16,7 @@ from tests.support.stream_runs import batch_of, no_noise
 from tracecloak.anonymizers.streams.indicator_steps import IndicatorStepParams, IndicatorSteps
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.published.step_indicators import StepIndicators
+from tracecloak.schemas.published.step import StepIndicators
 
 NAME = StreamName("ward", "1", "configuration", 1_000, 50)
 STEPS = [("AB", "AB", "B"), (), ("AAB",), ("AB", "B", "B"), ("AB",) * 5]

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamName, StreamState
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.streams.closing_rule import ClosingRule, closing
+from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
 from tracecloak.schemas.streams.stream_caps import CaseCap
 
@@ -142,7 +142,7 @@ def naive(messages: Iterable[Message], rule: ClosingRule) -> dict[int, list[tupl
             first = list({m.publish: m for m in opened}.values())[: rule.max_trace_length]
             is_end = np.array([m.activity == "END" for m in first])
             publish = np.array([m.publish for m in first])
-            [closes], is_own = closing(np.array([0, len(first)]), publish, is_end, rule)
+            [closes], is_own = rule.closing(np.array([0, len(first)]), publish, is_end)
             if closes < end:
                 step = int(closes - rule.origin_us) // rule.period_us
                 names = tuple(m.activity for m, own in zip(first, is_own, strict=True) if own)

@@ -128,7 +128,10 @@ def test_a_name_that_ends_like_a_packed_file_is_compared_as_it_is(tmp_path: Path
 
 
 def log(n: int = 5) -> StepLog:
-    return StepLog("ward", "1", 2, 0, 10, 1, "1", "0", batch_of(*["AB"] * n))
+    return StepLog(
+        release_id="ward", epoch="1", step=2, start_us=0, end_us=10, n_steps_left=1, epsilon="1",
+        delta="0", traces=batch_of(*["AB"] * n),
+    )  # fmt: skip
 
 
 def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:

@@ -55,7 +55,10 @@ def test_a_message_holds_the_release_and_its_key() -> None:
 
 
 def test_a_message_of_a_made_up_log_says_what_it_is_of_and_holds_no_case() -> None:
-    log = StepLog("hospital", "2026", 3, 0, 10, 8, "0.5", "0", batch_of("AB", "AC"))
+    log = StepLog(
+        release_id="hospital", epoch="2026", step=3, start_us=0, end_us=10, n_steps_left=8,
+        epsilon="0.5", delta="0", traces=batch_of("AB", "AC"),
+    )  # fmt: skip
     assert key_of(attributes_of(log)) == log.key == ("hospital", "2026", "log", "window", 3)
     assert set(json.loads(log.to_json())) == {*KEY_ATTRIBUTES, *PERIOD_AND_COST}
     assert FirstOfEach().take(log.to_json(), attributes_of(log))
