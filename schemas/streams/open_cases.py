@@ -228,7 +228,7 @@ class OpenCases:
             no_times,
             np.zeros(1, np.int64),
             *(getattr(events, name) for name in _COLUMNS),
-            ClosedKeys.none(),
+            closed=ClosedKeys.none(),
         )
 
     @property
@@ -309,7 +309,7 @@ class OpenCases:
                 np.concatenate([getattr(self, name), column])[gathered]
                 for name, column in zip(_COLUMNS, columns, strict=True)
             ),
-            closed,
+            closed=closed,
         )
 
     def _dropped(
@@ -385,7 +385,7 @@ class OpenCases:
             self.latest[stay],
             offsets_of(self.lengths[stay]),
             *(getattr(self, name)[events] for name in _COLUMNS),
-            self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
+            closed=self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
         )
         return state, steps, n_late
 

@@ -51,10 +51,19 @@ from tracecloak.transforms.sources import SourceFormat, named
 UNKNOWN_TYPE = {"type": "record", "name": "a", "fields": [{"name": "x", "type": "b"}]}
 
 
-def schema_of_a_type_that_is_not_there() -> None:
+def judged(schema: Any) -> None:
     schemas = AvroSchemas()
-    schemas.rewritten(json.dumps(UNKNOWN_TYPE))
+    schemas.rewritten(json.dumps(schema))
     schemas.judge()
+
+
+def chain(n: int) -> list[Any]:
+    """Named records, each of which has the next one for its field."""
+    kinds = [*(f"r{i}" for i in range(1, n)), "string"]
+    return [
+        {"type": "record", "name": f"r{i}", "fields": [{"name": "x", "type": kind}]}
+        for i, kind in enumerate(kinds)
+    ]
 
 
 def long(number: int) -> bytes:
@@ -102,8 +111,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a length of Avro without an end": (
         lambda: avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._next_head(), ValueError,
         "no length of a block"),
-    "a type of Avro that is not there": (schema_of_a_type_that_is_not_there, ValueError,
+    "a type of Avro that is not there": (lambda: judged(UNKNOWN_TYPE), ValueError,
         "a type is not there"),
+    "a chain of 5,000 types of Avro": (lambda: judged(chain(5_000)), ValueError, "too large"),
     "a message with its time in two fields": (
         lambda: MessageFormat(mapping=ColumnMapping(timestamp=("day", "time"))), UsageError,
         "takes each time from one field"),
