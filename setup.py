@@ -133,7 +133,7 @@ setup(
         "tracecloak.pipelines.embedded": ["*.yaml"],
         "tracecloak.pipelines.planning": ["*.j2"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
-        "tracecloak.examination": ["*/*.json", "*/*.j2", "*/papers/*"],
+        "tracecloak.examination": ["*/*.json", "*/*.toml", "*/*.j2", "*/papers/*"],
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",

@@ -10,17 +10,17 @@ Case i is a pure function of i: the same whatever the number of cases and the si
 The randomness is a counter-based hash with published constants. It is NOT a privacy mechanism:
 anyone can recompute every draw, and it must never be used for noise.
 
-The module reads no data and writes no files, and its figures are estimated from no real log.
-
-Writes the synthetic hospital log to a file of any format that has a writer.
+Its process is in `hospital.toml`, whose figures are estimated from no real log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gzip
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,10 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 
-# What is public about the log, for methods that want it as a flag or a file. Exactly one of
-# END_ACTIVITIES occurs in a case, as its last event; the first event is ACTIVITIES[0].
-END_ACTIVITIES = (
-    "Discharge home",
-    "Discharge to general practitioner",
-    "Discharge to nursing home",
-    "Discharge to other hospital",
-    "Death",
-)
-ACTIVITIES = (
-    *("Registration", "Triage", "Nurse examination", "Physician examination"),
-    *("Leucocytes", "CRP", "Lactic acid", "Blood culture", "Urine test", "X-ray", "CT scan"),
-    *("IV liquid", "IV antibiotics", "Specialist consult", "Admission", "Ward move"),
-    *("Intensive care", "Surgery", "Medication round", "Temporary leave", "Return to emergency"),
-    *END_ACTIVITIES,
-)
+_SPEC = tomllib.loads((resources.files(__package__) / "hospital.toml").read_text(encoding="utf-8"))
+# What is public about the log, for methods that want it as a flag or a file.
+END_ACTIVITIES: tuple[str, ...] = tuple(_SPEC["ends"])
+ACTIVITIES: tuple[str, ...] = (*_SPEC["activities"], *END_ACTIVITIES)
 MIN_EVENTS_PER_CASE = 3
 MAX_EVENTS_PER_CASE = 120
 FIRST_DAY = np.datetime64("2021-01-01", "D")  # the first day on which a case can start
@@ -56,125 +44,7 @@ START_DAYS = 3 * 365  # all cases start within this many days
 
 WITH_PATIENTS = released_schema({"patient": pa.string()})
 
-_BLOOD = ("Leucocytes", "CRP", "Lactic acid", "Blood culture")
-
-
-@dataclass(frozen=True)
-class _Phase:
-    """A part of the stay.
-
-    Attributes:
-        menu: Weights of what comes next, for every activity that has no rule of its own; an
-            activity does not follow itself by the menu.
-        median: Median time before an event of this phase, in minutes.
-        sigma: Standard deviation of the logarithm of that time.
-        then: Phase of the names without one in what comes next, empty for this phase.
-    """
-
-    menu: Mapping[str, float]
-    median: float
-    sigma: float
-    then: str = ""
-
-
-def _weights(text: str) -> dict[str, float]:
-    """Parses `name weight, name weight`."""
-    words = (item.rsplit(maxsplit=1) for item in text.split(","))
-    return {name.strip(): float(weight) for name, weight in words}
-
-
-_TESTS = _weights(
-    "Nurse examination 5, Leucocytes 12, CRP 12, Lactic acid 9, Blood culture 5, Urine test 6,"
-    "X-ray 8, CT scan 4, IV liquid 10, IV antibiotics 8, Specialist consult 4"
-)
-_EMERGENCY = _weights(
-    "Physician examination 22, ward/Admission 10, icu/Intensive care 0.4, Death 0.1"
-)
-_WARD = _weights(
-    "Leucocytes 12, CRP 14, Lactic acid 4, Urine test 2, Medication round 16, X-ray 4, CT scan 2,"
-    "Specialist consult 5, IV liquid 3, IV antibiotics 5, Ward move 4, Surgery 1.5,"
-    "icu/Intensive care 0.5, Temporary leave 1.2, Discharge home 23, Discharge to nursing home 6,"
-    "Discharge to other hospital 0.8, Death 0.5"
-)
-_INTENSIVE = _weights(
-    "Leucocytes 12, CRP 10, Lactic acid 16, Blood culture 4, Medication round 16, IV liquid 10,"
-    "IV antibiotics 6, X-ray 5, CT scan 2, Specialist consult 3, ward/Ward move 8, Death 1"
-)
-
-# The emergency department does three tests or treatments at least ("first", "second", "er") before
-# it decides where the patient goes.
-_PHASES = {
-    "arrival": _Phase(_TESTS, 16, 0.8, then="first"),
-    "first": _Phase(_TESTS, 14, 0.9, then="second"),
-    "second": _Phase(_TESTS, 14, 0.9, then="er"),
-    "er": _Phase(_TESTS | _EMERGENCY, 14, 0.9),
-    "fast": _Phase(_weights("Physician examination 3, Discharge home 2"), 25, 0.7),
-    "ward": _Phase(_WARD, 560, 0.8),
-    "icu": _Phase(_INTENSIVE, 150, 0.7),
-}
-
-# What follows a step, or an activity in any phase, with the given probability; the rest of the
-# probability is the phase's menu.
-_RULES = {
-    "arrival/Registration": (
-        1.0,
-        "fast/Triage 28, arrival/Triage 66, arrival/Physician examination 6",
-    ),
-    "arrival/Triage": (0.8, "arrival/Physician examination 5, arrival/Nurse examination 3"),
-    "arrival/Nurse examination": (0.5, "arrival/Physician examination 1"),
-    "fast/Triage": (
-        1.0,
-        "Discharge to general practitioner 18, Nurse examination 30, Physician examination 52",
-    ),
-    "fast/Physician examination": (
-        1.0,
-        "Discharge home 55, X-ray 25, Urine test 12, Discharge to general practitioner 8",
-    ),
-    "Leucocytes": (0.5, "CRP 1"),
-    "CRP": (0.25, "Lactic acid 3, IV liquid 1"),
-    "Lactic acid": (0.2, "Lactic acid 1, IV liquid 3"),
-    "Blood culture": (0.6, "IV antibiotics 1"),
-    "CT scan": (0.5, "Specialist consult 1"),
-    "IV liquid": (0.35, "IV antibiotics 1"),
-    "er/X-ray": (0.4, "Physician examination 1"),
-    "er/Physician examination": (
-        0.65,
-        "ward/Admission 11, ward/Surgery 1, Discharge home 6, Discharge to general practitioner 2",
-    ),
-    "er/Specialist consult": (0.4, "ward/Admission 3, ward/Surgery 1"),
-    "er/Return to emergency": (0.5, "Physician examination 1"),
-    "ward/Admission": (0.4, "Leucocytes 3, Medication round 2"),
-    "ward/Medication round": (0.2, "Medication round 1"),
-    "ward/Surgery": (0.5, "icu/Intensive care 1, Ward move 3"),
-    "ward/Temporary leave": (1.0, "er/Return to emergency 6, Discharge home 4"),
-}
-
-# (median minutes, sigma) of the time before a step that differs from its phase's.
-_GAPS = {
-    "arrival/Triage": (6, 0.6),
-    "fast/Triage": (9, 0.6),
-    "er/Physician examination": (25, 0.9),
-    "fast/Physician examination": (40, 0.8),
-    "er/CT scan": (55, 0.7),
-    "ward/Admission": (70, 0.8),
-    "ward/Surgery": (1500, 1.0),
-    "ward/Discharge home": (900, 0.9),
-    "ward/Discharge to nursing home": (2600, 0.9),
-    "er/Return to emergency": (14_000, 0.8),
-}
-
-# Planned steps wait for the next morning when they would fall into the night.
 _PLANNED_PHASE = "ward"
-_PLANNED = ("Specialist consult", "Ward move", "Surgery", "Temporary leave", *END_ACTIVITIES[:4])
-# People enter these, to the minute; the laboratory's and the devices' stamps have seconds.
-_TO_THE_MINUTE = ("Admission", "Ward move", "Surgery", "Temporary leave", *END_ACTIVITIES)
-
-_WEEKDAY_WEIGHTS = (1.15, 1.05, 1.0, 1.0, 1.05, 0.8, 0.75)  # Monday first
-_HOUR_WEIGHTS = (
-    *(0.45, 0.38, 0.32, 0.3, 0.3, 0.35, 0.5, 0.75, 1.1, 1.45, 1.6, 1.6),
-    *(1.5, 1.45, 1.45, 1.4, 1.35, 1.3, 1.25, 1.15, 1.0, 0.85, 0.7, 0.55),
-)
-
 _MINUTE = 60
 _HOUR = 3600
 _DAY = 86_400
@@ -218,14 +88,24 @@ class _Process:
     last: int
 
 
+def _weights(text: str) -> dict[str, float]:
+    """Parses `name weight, name weight`."""
+    words = (item.rsplit(maxsplit=1) for item in text.split(","))
+    return {name.strip(): float(weight) for name, weight in words}
+
+
 def _next_weights(step: str) -> dict[str, float]:
     """Returns the probabilities of the steps after `step`, empty after an end."""
     phase, activity = step.split("/")
     if activity in END_ACTIVITIES:
         return {}
-    share, rule = _RULES.get(step, _RULES.get(activity, (0.0, "")))
-    menu = {name: weight for name, weight in _PHASES[phase].menu.items() if name != activity}
-    then = _PHASES[phase].then or phase
+    rules, of_phase = _SPEC["rules"], _SPEC["phases"][phase]
+    share, rule = rules.get(step, rules.get(activity, (0.0, "")))
+    menu: dict[str, float] = {}
+    for name in of_phase["menus"]:
+        menu |= _weights(_SPEC["menus"][name])
+    menu.pop(activity, None)
+    then = of_phase.get("then", phase)
     weights: dict[str, float] = {}
     for part, choices in ((share, _weights(rule) if rule else {}), (1.0 - share, menu)):
         total = sum(choices.values())
@@ -236,7 +116,7 @@ def _next_weights(step: str) -> dict[str, float]:
 
 
 def _compile() -> _Process:
-    """Turns the phases, rules and gaps above into tables."""
+    """Turns the phases, rules and gaps of the specification into tables."""
     first, last = "arrival/Registration", "ward/Discharge to other hospital"
     follows: dict[str, dict[str, float]] = {}
     steps = [first, last]
@@ -253,17 +133,19 @@ def _compile() -> _Process:
             edges = np.cumsum(list(weights.values()))
             route[number[step]] = targets[np.searchsorted(edges[:-1], columns)]
     phases, activities = zip(*(step.split("/") for step in number), strict=True)
+    of_phases = [_SPEC["phases"][phase] for phase in phases]
     gaps = [
-        _GAPS.get(step, (_PHASES[phase].median, _PHASES[phase].sigma))
-        for step, phase in zip(number, phases, strict=True)
+        _SPEC["gaps"].get(step, (of_phase["median"], of_phase["sigma"]))
+        for step, of_phase in zip(number, of_phases, strict=True)
     ]
+    to_the_minute = (*_SPEC["to_the_minute"], *END_ACTIVITIES)
     return _Process(
         route=route.ravel(),
         activity=np.array([ACTIVITIES.index(name) for name in activities], dtype=np.int32),
         ends=np.isin(activities, END_ACTIVITIES),
-        blood=np.isin(activities, _BLOOD),
-        planned=np.isin(activities, _PLANNED) & (np.array(phases) == _PLANNED_PHASE),
-        resolution=np.where(np.isin(activities, _TO_THE_MINUTE), _MINUTE, 1).astype(np.int64),
+        blood=np.isin(activities, _SPEC["blood"]),
+        planned=np.isin(activities, _SPEC["planned"]) & (np.array(phases) == _PLANNED_PHASE),
+        resolution=np.where(np.isin(activities, to_the_minute), _MINUTE, 1).astype(np.int64),
         log_median=np.log([median * _MINUTE for median, _ in gaps]),
         sigma=np.array([sigma for _, sigma in gaps], dtype=np.float64),
         first=number[first],
@@ -302,10 +184,10 @@ def _starts(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Returns when each case starts, in seconds since 1970: fewer at night and at weekends."""
     # Day 0 of 1970 was a Thursday, so Monday has remainder 4.
     days = FIRST_DAY.astype(np.int64) + np.arange(START_DAYS)
-    day_weights = np.array(_WEEKDAY_WEIGHTS)[(days - 4) % 7]
+    day_weights = np.array(_SPEC["weekdays"])[(days - 4) % 7]
     day = days[_pick(day_weights, _uniform(_draw(keys, 0, _ROUTE)))]
     within = _draw(keys, 0, _TIME)
-    hour = _pick(np.array(_HOUR_WEIGHTS), _uniform(within))
+    hour = _pick(np.array(_SPEC["hours"]), _uniform(within))
     second = ((within & np.uint64(0xFFFFFFFF)) * np.uint64(_HOUR)) >> np.uint64(32)
     return day * _DAY + hour * _HOUR + second.astype(np.int64)
 

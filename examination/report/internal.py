@@ -268,7 +268,7 @@ def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name in report["legend"]:
         if report.get(name) is not None:
             measure = MEASURES[name]
-            explained = f"{measure.formula}; {measure.range}. {measure.source}."
+            explained = f"{measure.formula}; {measure.extent}. {measure.source}."
             yield {"explained": explained, "cells": row_of(report, name)}
 
 

@@ -63,14 +63,14 @@ def test_a_log_gets_every_measure_in_its_range_beside_two_lines(
     release = released(place, *LOG)
     capsys.readouterr()
     found = evaluated(place, release)
-    timed = {name for name, own in MEASURES.items() if own.needs == ("times",)}
+    timed = {name for name, own in MEASURES.items() if own.needs == ["times"]}
     # Without starts of events there is neither service nor waiting.
     of_starts = ("service_time_error", "waiting_time_error")
     assert {n for n in timed if not n.startswith(("bottlenecks", *of_starts))} <= found.keys()
     for name in found["legend"]:
         measure = MEASURES[name]
         for line in (found, found["bootstrap"], found["of_the_log"]):
-            assert line[name] is None or measure.low <= line[name] <= measure.high, name
+            assert line[name] is None or measure.range[0] <= line[name] <= measure.range[1], name
     own, drawn = found["of_the_log"], found["bootstrap"]
     for name, value in own.items():
         if MEASURES[name].better == "less":

@@ -12,8 +12,8 @@ from tracecloak.examination.measure.registry import MEASURES, checked, legend, l
 def test_every_measure_says_what_it_is() -> None:
     for measure in MEASURES.values():
         assert measure.title and measure.formula and measure.source and measure.needs, measure
-        assert measure.low < measure.high, measure
-        assert measure.direction and measure.range.startswith("from "), measure
+        assert measure.range[0] < measure.range[1], measure
+        assert measure.direction and measure.extent.startswith("from "), measure
         assert measure.name == measure.name.lower() and " " not in measure.name, measure
         json = measure.to_json()
         assert json["range"][1] is None or math.isfinite(json["range"][1]), measure
@@ -23,7 +23,7 @@ def test_what_is_called_a_share_goes_to_one() -> None:
     """Catches an F-score of 1.26 and a fitness of 1.70."""
     for name, measure in MEASURES.items():
         if any(word in name for word in ("f_score", "fitness", "precision", "share", "kept")):
-            assert (measure.low, measure.high) == (0, 1), name
+            assert measure.range == [0, 1], name
     assert len({measure.title for measure in MEASURES.values()}) == len(MEASURES)
 
 
