@@ -71,7 +71,7 @@ def run(given: Given) -> int:
     from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)
-    command = report.command_line(flags)
+    command = report.command_line(["compare"], flags)
     page = file_to_write("output", flags.pop("output"))
     if page.suffix != ".html":
         raise UsageError(f"output {page.name!r} is a page of HTML: let its name end in .html")

@@ -88,6 +88,7 @@ def words() -> Sequence[str]:
 
 def run(given: Given) -> int:
     """Runs it, and writes its rows, its table and its page."""
+    from tracecloak.examination.comparison.report import command_line
     from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.statements import counted
@@ -96,8 +97,9 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.screen.progress import showing_progress
 
     flags = dict(given.flags)
-    name, inputs = flags.pop("name"), listed(flags.pop("log"))
-    command = experiment_report.command_line(name, inputs, flags)
+    name = flags.pop("name")
+    command = command_line(["experiment", name], flags)
+    inputs = listed(flags.pop("log"))
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
     known = {flag.name for kind in experiment.PAPERS.values() for flag in kind.flags}

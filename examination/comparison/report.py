@@ -58,9 +58,9 @@ _SECTIONS = (
 )
 
 
-def command_line(flags: Mapping[str, Any]) -> str:
-    """Returns the command of these flags, its paths without their folders."""
-    parts = ["tracecloak", "compare"]
+def command_line(words: Sequence[str], flags: Mapping[str, Any]) -> str:
+    """Returns a command of words and flags, its paths without their folders."""
+    parts = ["tracecloak", *words]
     for name, value in flags.items():
         for one in value if isinstance(value, list) else [value]:
             text = str(one)

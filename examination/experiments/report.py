@@ -9,22 +9,31 @@ from __future__ import annotations
 import base64
 import contextlib
 import importlib
+import io
 import itertools
 import re
-import shlex
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.experiments.networks import Network, draw
 from tracecloak.examination.experiments.run import Experiment, rows_of
 from tracecloak.examination.experiments.statements import Statement, counted
-from tracecloak.examination.experiments.table import THE_LOG, Boxes, Lines, Section, Table, Tree
+from tracecloak.examination.experiments.table import (
+    THE_LOG,
+    Boxes,
+    Graph,
+    Lines,
+    Section,
+    Table,
+    Tree,
+)
 from tracecloak.schemas.errors import of_extra
-from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, parse_tree
+from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.transforms.models.dfg_svg import write_svg
+from tracecloak.transforms.models.tree_forms import write_tree_svg
 from tracecloak.transforms.pages.page import Page, rendered
 
 PAGE = "experiment.html"
@@ -36,6 +45,7 @@ _DASHES = ("-", "--", ":", "-.")
 _DRAWING = {"svg.hashsalt": "tracecloak", "svg.fonttype": "none", "font.size": 9}
 # Leaves of a process model that is still drawn; a larger one is shown as text.
 _MAX_LEAVES = 120
+_NOT_PRIVATE = "not private: for the operator only"
 
 
 def require_matplotlib() -> None:
@@ -45,16 +55,6 @@ def require_matplotlib() -> None:
         UsageError: It is not installed.
     """
     of_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
-
-
-def command_line(name: str, inputs: Sequence[str], flags: Mapping[str, Any]) -> str:
-    """Returns the command of these logs and flags, its paths without their folders."""
-    logs = ",".join(PurePath(path).name for path in inputs)
-    parts = ["tracecloak", "experiment", name, "--log", logs]
-    for flag, value in flags.items():
-        for one in value if isinstance(value, list) else [value]:
-            parts += [f"--{flag}", PurePath(str(one)).name if flag == "output" else str(one)]
-    return shlex.join(parts)
 
 
 def write_report(
@@ -173,7 +173,7 @@ def _unmined(rows: Sequence[Row]) -> list[str]:
 
 
 def _part(
-    part: Table | Boxes | Lines | Tree | Sequence[Network],
+    part: Table | Boxes | Lines | Tree | Graph,
     section: Section,
     log: str,
     folder: Path,
@@ -183,15 +183,22 @@ def _part(
     empty: dict[str, Any] = {"image": None, "header": None, "rows": None, "text": None}
     if isinstance(part, Table):
         return {**empty, "header": part.header, "rows": part.rows}
-    if isinstance(part, Tree) and _leaves(parse_tree(part.text)) > _MAX_LEAVES:
-        return {**empty, "text": part.text}
-    name = re.sub(r"[^\w.-]+", "-", f"{section.file}-{log}") + ".svg"
-    path = folder / FIGURES / name
-    with _drawing():
-        _save(_drawn(part), path)
+    name = section.file
+    if isinstance(part, Tree):
+        tree = parse_tree(part.text)
+        if sum(not node.children for node in tree.nodes()) > _MAX_LEAVES:
+            return {**empty, "text": part.text}
+        drawn = write_tree_svg(tree, section.title, _NOT_PRIVATE).encode()
+    elif isinstance(part, Graph):
+        name += f"-{part.title}"
+        drawn = write_svg(part.graph, part.title, _NOT_PRIVATE).encode()
+    else:
+        with _drawing():
+            drawn = _saved(_boxes_figure(part) if isinstance(part, Boxes) else _lines_figure(part))
+    path = folder / FIGURES / (re.sub(r"[^\w.-]+", "-", f"{name}-{log}") + ".svg")
+    path.write_bytes(drawn)
     images.append(path)
-    drawn = base64.b64encode(path.read_bytes()).decode()
-    return {**empty, "image": f"data:image/svg+xml;base64,{drawn}"}
+    return {**empty, "image": f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"}
 
 
 # --- Charts -----------------------------------------------------------------------------------
@@ -208,30 +215,9 @@ def _drawing() -> Iterator[None]:
         yield
 
 
-def _drawn(part: Boxes | Lines | Tree | Sequence[Network]) -> Any:
-    if isinstance(part, Boxes):
-        return _boxes_figure(part)
-    if isinstance(part, Lines):
-        return _lines_figure(part)
-    return _tree_figure(parse_tree(part.text)) if isinstance(part, Tree) else _graphs_figure(part)
-
-
-def _graphs_figure(networks: Sequence[Network]) -> Any:
-    """Graphs side by side."""
-    n = len(networks)
-    figure = _figure(5.0 * n, 5.2 if networks[0].layout == "circle" else 7.0)
-    for number, network in enumerate(networks):
-        draw(figure.add_axes((number / n + 0.01, 0.02, 1 / n - 0.02, 0.92)), network)
-    return figure
-
-
-def _figure(width: float, height: float) -> Any:
-    return importlib.import_module("matplotlib.figure").Figure(figsize=(width, height))
-
-
 def _axes(chart: Boxes | Lines, grid: str) -> tuple[Any, Any]:
     """A figure, and axes with room for a legend beside them."""
-    figure = _figure(7.5, 3.6)
+    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7.5, 3.6))
     axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
@@ -239,9 +225,11 @@ def _axes(chart: Boxes | Lines, grid: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _save(figure: Any, path: Path) -> None:
-    figure.text(0.995, 0.005, "not private: for the operator only", ha="right", fontsize=6)
-    figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+def _saved(figure: Any) -> bytes:
+    figure.text(0.995, 0.005, _NOT_PRIVATE, ha="right", fontsize=6)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return stream.getvalue()
 
 
 def _boxes_figure(boxes: Boxes) -> Any:
@@ -299,44 +287,3 @@ def _lines_figure(lines: Lines) -> Any:
         )
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     return figure
-
-
-def _leaves(tree: ProcessTree) -> int:
-    return sum(map(_leaves, tree.children)) if tree.children else 1
-
-
-def _tree_figure(tree: ProcessTree) -> Any:
-    """The tree from left to right: operators by their signs, a leaf a line."""
-    n_leaves, depth = _leaves(tree), _depth(tree)
-    height = 0.24 * n_leaves + 0.4
-    longest = max((len(label) for label in tree.labels), default=0)
-    columns = depth + 0.18 * longest + 1.5  # a column is half an inch, six letters at most
-    figure = _figure(0.5 * columns, height)
-    axes = figure.add_axes((0.01, 0.2 / height, 0.98, 1 - 0.25 / height))
-    axes.set_axis_off()
-    rows = iter(range(n_leaves))
-
-    def draw(node: ProcessTree, x: int) -> float:
-        if not node.children:
-            y = float(next(rows))
-            name = "silent" if node.label is None else node.label
-            style = "italic" if node.label is None else "normal"
-            axes.text(x, y, " " + name, va="center", style=style, parse_math=False)
-            return y
-        places = [draw(child, x + 1) for child in node.children]
-        y = (places[0] + places[-1]) / 2
-        for place in places:
-            axes.plot([x, x + 1], [y, place], color="#999999", linewidth=0.6, zorder=1)
-        sign = SIGNS[node.operator] if node.operator else ""
-        box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "linewidth": 0.6}
-        axes.text(x, y, sign, ha="center", va="center", bbox=box, parse_math=False)
-        return y
-
-    draw(tree, 0)
-    axes.set_xlim(-0.5, columns - 0.5)
-    axes.set_ylim(n_leaves - 0.4, -0.6)
-    return figure
-
-
-def _depth(tree: ProcessTree) -> int:
-    return 1 + max(map(_depth, tree.children)) if tree.children else 0

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tracecloak.examination.comparison.compare import Row, quartiles
-from tracecloak.examination.experiments.networks import Network
+from tracecloak.schemas.published.graph import ReleasedGraph
 
 NOTHING = "-"
 # The arms of the log itself, and of what a paper prints of it.
@@ -207,19 +207,32 @@ class Tree:
 
 
 @dataclass(frozen=True)
+class Graph:
+    """A graph with its counts.
+
+    Attributes:
+        title: What stands above it.
+        graph: The edges.
+    """
+
+    title: str
+    graph: ReleasedGraph
+
+
+@dataclass(frozen=True)
 class Section:
     """A figure or a table of the paper, for one log.
 
     Attributes:
         title: Its heading.
         text: What it shows, or an empty text.
-        parts: Tables, charts, and graphs that stand side by side in one drawing.
+        parts: Tables, charts and graphs.
         file: What its images are called, without an ending.
     """
 
     title: str
     text: str
-    parts: Sequence[Table | Boxes | Lines | Tree | Sequence[Network]]
+    parts: Sequence[Table | Boxes | Lines | Tree | Graph]
     file: str
 
 

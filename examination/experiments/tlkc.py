@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.networks import (
     Log,
-    Network,
     edges_of_graph,
+    graph_of,
     inner,
     names_of,
     nodes_of,
     receiver,
-    timed,
+    slowest,
 )
 from tracecloak.examination.experiments.paper import (
     Cell,
@@ -35,8 +35,9 @@ from tracecloak.examination.experiments.paper import (
     measure,
     perspectives_of,
 )
-from tracecloak.examination.experiments.table import Figures, Section, Table
+from tracecloak.examination.experiments.table import Figures, Graph, Section, Table
 from tracecloak.examination.linkage.logs import sensitive_columns
+from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS
 from tracecloak.examination.measure.perspectives import RESOURCE, only_common
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -176,39 +177,47 @@ class TlkcPaper(Paper):
             after = inner(row["handovers"])
             names, followed = names_of(log, "resource"), receiver(before, nodes_of(after))
             sides = [{(int(a), int(b)) for a, b, *_ in edges} for edges in (before, after)]
-            pairs = [{pair for pair in side if followed in pair and len({*pair}) > 1}
-                     for side in sides]  # fmt: skip
-            networks = [
-                Network("the log", "circle", names, before, frozenset(pairs[0])),
-                Network(arm, "circle", names, after, frozenset(pairs[1])),
-            ]
-            one = "" if followed is None else (
-                f" In colour are those of one resource, {names[followed]}: {len(pairs[0])} in the "
-                f"log, of which {len(pairs[0] & pairs[1])} are left."
-            )  # fmt: skip
+            left = sides[0] & sides[1]
+            one = ""
+            if followed is not None:
+                own, kept = (
+                    sum(followed in pair and len({*pair}) > 1 for pair in pairs)
+                    for pairs in (sides[0], left)
+                )
+                name = names[followed - 1].as_py()
+                one = f" Of one resource, {name}, the log has {own}, of which {kept} are left."
             yield Section(
                 f"Figure 8: handover networks, {kind}",
                 f"All {len(sides[0]):,} handovers of the log and the {len(sides[1]):,} of a "
-                f"release with the setting {self._last}, which has "
-                f"{len(sides[0] & sides[1]):,} of the log's; the wider, the more often.{one}",
-                [networks],
+                f"release with the setting {self._last}, which has {len(left):,} of the log's; "
+                f"the wider, the more often.{one}",
+                [Graph("the log", graph_of(names, before)), Graph(arm, graph_of(names, after))],
                 f"figure-8-{kind}",
             )
 
     def waits(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
-        """Yields Figures 11 and 12: mean times between activities, the longest in colour."""
+        """Yields Figures 11 and 12: mean times between activities, the longest first."""
         names = names_of(log, "activity")
         for kind, arm, row in self._drawn(table, "waits", ""):
             if not inner(row["waits"]):
                 continue
             number = "11" if kind in ("set", "multiset") else "12"
-            graphs = [timed("the log", names, row["waits_of_log"]), timed(arm, names, row["waits"])]
+            sides = {"the log": row["waits_of_log"], arm: row["waits"]}
+            rows = []
+            for title, edges in sides.items():
+                hours = {(int(a), int(b)): mean for a, b, _, mean in edges}
+                for a, b in slowest(edges, N_BOTTLENECKS):
+                    pair = " to ".join(names[code - 1].as_py() for code in (a, b))
+                    rows.append((title, pair, f"{hours[a, b]:.1f} h"))
+            bottlenecks = Table(("slowest frequent arcs", "", "mean time"), rows)
             yield Section(
                 f"Figure {number}: mean times between activities, {kind}",
                 f"The log, projected on the activities that are left, and a release with the "
-                f"setting {self._last}. Drawn are the most frequent arcs into each activity and "
-                "out of it, and in colour the slowest frequent ones.",
-                [graphs],
+                f"setting {self._last}. Drawn are how often activities follow each other.",
+                [
+                    bottlenecks,
+                    *(Graph(title, graph_of(names, one)) for title, one in sides.items()),
+                ],
                 f"figure-{number}-{kind}",
             )
 

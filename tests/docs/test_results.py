@@ -95,7 +95,9 @@ def test_the_command_is_one_that_can_be_typed_now() -> None:
     assert [Path(log).name.split(".")[0] for log in typed["log"].split(",")] == [
         log.name for log in COMPARED.logs
     ]
-    assert report.command_line({n: v for n, v in typed.items() if v}) == COMPARED.command
+    assert (
+        report.command_line(["compare"], {n: v for n, v in typed.items() if v}) == COMPARED.command
+    )
 
 
 def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:

@@ -510,7 +510,7 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
         "where": ["activity = A", "a ^= b"],
         "mine": 3,
     }
-    assert command_line(flags) == (
+    assert command_line(["compare"], flags) == (
         "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.html "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )

@@ -298,7 +298,7 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
     assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{shown(value)}<", section)
     images = drawn_in(page, out)
-    assert len(set(images)) == len(images) == 11
+    assert len(set(images)) == len(images) == 14
     assert pq.read_table(out / TABLE).num_rows == len(rows)
     everything = "".join(f.read_text(encoding="utf-8", errors="replace") for f in out.rglob("*.*"))
     assert "secret-" not in everything
