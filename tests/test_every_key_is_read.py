@@ -92,8 +92,3 @@ def test_every_flag_of_a_command_is_read(name: str) -> None:
         if not isinstance(action, argparse._HelpAction | argparse._SubParsersAction)
     }
     assert flags - read_somewhere() == set()
-
-
-def test_a_key_that_nothing_reads_is_noticed() -> None:
-    assert "kafka_brokers" not in read_somewhere()
-    assert {"release_id", "epsilon", "l2_clip"} <= read_somewhere()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 import subprocess
 import sys
@@ -11,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import tracecloak
 from deploy.stubs import ROOT, stubs
-from tests.support.releasing import csv_log, small_rows
-from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 PUBLIC = {
     "tracecloak": [
@@ -131,16 +127,6 @@ def test_a_call_with_a_wrong_name_or_value_is_an_error_of_types_in_one_line(tmp_
     assert not re.search(r"^tracecloak.*pyi:", done.stdout, re.MULTILINE), done.stdout
 
 
-@pytest.mark.parametrize("module", PUBLIC)
-def test_every_signature_of_a_public_module_resolves(module: str) -> None:
-    """Editors and documentation evaluate annotations; one that has no name fails there only."""
-    for name in PUBLIC[module]:
-        value = getattr(importlib.import_module(module), name)
-        is_error = inspect.isclass(value) and issubclass(value, Exception)
-        if not is_error and (inspect.isclass(value) or inspect.isfunction(value)):
-            inspect.signature(value, eval_str=True)
-
-
 _LOADED = """
 import sys, tracecloak.plugins as plugins
 sys.modules.pop("tracecloak._folders", None)  # where git made no links
@@ -159,45 +145,3 @@ def test_a_public_module_loads_nothing_before_it_is_used_and_what_plugins_has_no
         "['tracecloak', 'tracecloak._names', 'tracecloak.plugins']",
         "[]",
     ], done.stderr
-
-
-def test_a_log_is_anonymised_in_memory_by_the_face_alone(tmp_path: Path) -> None:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    config = tracecloak.load(
-        None,
-        {
-            "log": str(log), "output": str(tmp_path / "out"),
-            "method": "amun", "guessing_advantage": "0.2",
-        },
-    )  # fmt: skip
-    assert any("No finite epsilon" in line for line in tracecloak.plan_lines(config))
-    source = tracecloak.source_of(config)
-    events = [events for file in source.files for events, _ in source.read(file)]
-    made = tracecloak.anonymise(
-        tracecloak.group_into_traces(events),
-        tracecloak.METHODS[config.method],
-        config.method_params,
-        tracecloak.ReleaseKey.generate(),
-        "notebook",
-        config.digest,
-    )
-    released = {name for batch in made.traces for name in batch.case_ids.to_pylist()}
-    assert released and not released & {f"case-{number}" for number in range(12)}
-
-
-def test_a_wrong_parameter_is_an_error_of_the_face() -> None:
-    with pytest.raises(tracecloak.UsageError, match="method must be one of"):
-        tracecloak.load(None, {"method": "none"})
-    assert issubclass(tracecloak.UsageError, tracecloak.TracecloakError)
-
-
-def test_the_version_is_the_installed_one_everywhere() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tracecloak", "--version"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0
-    assert done.stdout == f"tracecloak {tracecloak.__version__}\n"
-    assert tracecloak.__version__ == TOOL_VERSION

@@ -28,10 +28,6 @@ for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
 """
 
 
-def test_there_is_one_for_each_kind_of_reader() -> None:
-    assert {path.stem for path in NOTEBOOKS} == set(_NEEDS)
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_valid_and_holds_nothing_of_a_run(path: Path) -> None:
     body = json.loads(path.read_text(encoding="utf-8"))

@@ -109,23 +109,3 @@ def test_a_clone_is_built_installed_and_does_what_the_readme_says(
     told = run(python, "-c", PROBE, *FOUND, *OTHERS, *PACKAGES, cwd=tmp_path)
     assert told.startswith(f"{FOUND} ") and told.endswith(f" {clone}/schemas/errors.py\n")
     assert run("git", "status", "--porcelain", cwd=clone) == ""
-
-
-def test_mypy_reads_the_copy_that_make_lint_gives_it(clone: Path, tmp_path: Path) -> None:
-    """Without the copy it does not find the folders, which is the control."""
-    makefile = (clone / "Makefile").read_text()
-    (build,) = re.findall(r"python (setup\.py .*--build-lib build/typed) ", makefile)
-    run(sys.executable, *build.split(), cwd=clone)
-    (tmp_path / "user.py").write_text(
-        "from tracecloak.schemas.errors import UsageError\nx: int = UsageError('x')\n"
-    )
-    # All else that `tracecloak` offers would be read for minutes.
-    skips = "[mypy]\n[mypy-tracecloak]\nfollow_imports = skip\nfollow_imports_for_stubs = true\n"
-    (tmp_path / "mypy.ini").write_text(skips)
-    found = {}
-    for folder in (clone, clone / "build" / "typed"):
-        told = run(
-            sys.executable, "-m", "mypy", "user.py", cwd=tmp_path, code=1, MYPYPATH=str(folder)
-        )
-        found[folder.name] = re.findall(r"^user.py:(\d+): .*\[([\w-]+)\]$", told, re.M)
-    assert found == {clone.name: [("1", "import-not-found")], "typed": [("2", "assignment")]}

@@ -22,6 +22,15 @@ from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret, without
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 _OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"
+REMOVED = {
+    "mine": "pm4py.discover_process_tree_inductive mines a released log or graph",
+    "attack checks": "ways round a budget are tried by the tests of each version; `tracecloak "
+    "attack config` tests the promise of a configuration",
+    "--otlp_endpoint": "a collector of OpenTelemetry scrapes operator_port, or the node exporter "
+    "that reads the file of metrics, with its receiver `prometheus`",
+    "--fitness_power": "process-tree has the power 8 for every log; leave it out",
+}
+"""Commands, actions and flags that were removed after version 0.1.0, with what to do instead."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,7 +72,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     is_known = asked is not None and asked in COMMANDS
     parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
-        _refuse_old_words(argv)
+        _refuse_removed(argv)
         close = difflib.get_close_matches(asked, COMMANDS)
         meant = f"; did you mean {' or '.join(close)}?" if close else ";"
         raise UsageError(f"unknown command {asked!r}{meant} {parser.prog} --help lists all")
@@ -83,10 +92,10 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     try:
         known, rest = parser.parse_known_args(argv)
     except UsageError:
-        _refuse_old_words(typed)
+        _refuse_removed(typed)
         raise
     if rest:
-        _refuse_old_words(typed)
+        _refuse_removed(typed)
     values = {name: value for name, value in vars(known).items() if name != "command"}
     hint = ""
     if rest and first is not None and "method" in values:
@@ -131,13 +140,12 @@ def _refuse_secrets(argv: Sequence[str]) -> None:
         flag = flag if named and given == flag else argument
 
 
-def _refuse_old_words(typed: Sequence[str]) -> None:
-    """Raises UsageError with the new word if a refused command line has an old word."""
-    from tracecloak.pipelines.configuration.old_words import told_of_line
-
-    message = told_of_line(typed)
-    if message is not None:
-        raise UsageError(message)
+def _refuse_removed(typed: Sequence[str]) -> None:
+    """Raises UsageError with what to do instead if a refused command line has a removed word."""
+    flags = (word.partition("=")[0] for word in typed if word.startswith("--"))
+    for word in (typed[0], " ".join(typed[:2]), *flags):
+        if word in REMOVED:
+            raise UsageError(f"{word} is gone: {REMOVED[word]}")
 
 
 def _keep_off_screen(form: Form) -> None:

@@ -786,12 +786,6 @@ def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) 
 
 def _refuse_misplaced_keys(body: Mapping[str, Any]) -> None:
     unknown = body.keys() - ReleaseConfig.model_fields.keys()
-    if not unknown:
-        return
-    from tracecloak.pipelines.configuration.old_words import KEYS
-
-    for name in sorted(unknown & KEYS.keys()):
-        raise UsageError(f"{name} is {KEYS[name]} now: rename this key of the configuration")
     for section, part in SECTIONS.items():
         for name in sorted(unknown & part.model_fields.keys()):
             raise UsageError(f"{name} is a key below {section}: write {section}: {{{name}: …}}")

@@ -18,10 +18,8 @@ import pytest
 import yaml
 
 import tracecloak as package
-from tests.engines.__main__ import NAMES
 from tests.support.documents import (
     DOCUMENTS,
-    JSON,
     KINDS,
     PYTHON,
     ROOT,
@@ -30,12 +28,12 @@ from tests.support.documents import (
     Block,
     blocks,
 )
-from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
+from tests.support.releasing import as_typed
 from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
-from tracecloak.pipelines.configuration.config import json_schema, load
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.ledger.accounts import load_accounts
-from tracecloak.pipelines.stream.config import load_stream, stream_json_schema
+from tracecloak.pipelines.stream.config import load_stream
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 COMMAND_LINES = [(block, words) for block in BLOCKS for words in block.commands]
@@ -58,13 +56,6 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
     ]
     assert {words[0] for _, words in COMMAND_LINES} <= set(COMMANDS)
     assert len(COMMAND_LINES) >= 12
-
-
-def test_what_is_not_run_says_why() -> None:
-    for block in BLOCKS:
-        if block.not_run:
-            assert block.kind in (SHELL, PYTHON), block.place
-            assert len(block.not_run.split()) > 1, block.place
 
 
 def test_every_make_line_has_its_target_and_variables() -> None:
@@ -151,12 +142,6 @@ def test_every_configuration_is_one(block: Block, name: str, text: str, place: P
     jsonschema.validate(json.loads(json.dumps(body, default=str)), schema)  # dates are texts
 
 
-def test_every_json_block_is_json() -> None:
-    for block in BLOCKS:
-        if block.kind == JSON:
-            json.loads(block.text)
-
-
 @pytest.mark.parametrize(
     "block",
     [block for block in BLOCKS if block.kind == PYTHON],
@@ -167,42 +152,6 @@ def test_all_code_compiles_and_imports_what_there_is(block: Block) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tracecloak"):
             module = importlib.import_module(node.module or "")
             assert all(hasattr(module, alias.name) for alias in node.names), block.place
-
-
-def test_no_page_says_to_install_it_from_an_index() -> None:
-    """Tracecloak is on no package index, so its extras are installed from a checkout."""
-    for document in DOCUMENTS:
-        assert not re.search(r"pip install '?tracecloak", (ROOT / document).read_text()), document
-
-
-def test_delta_is_nowhere_the_probability_that_epsilon_fails() -> None:
-    """Gaussian noise of epsilon 1 and delta 1e-6 exceeds epsilon in 20 of a million releases."""
-    wrong = re.compile(
-        r"probability (that|with which|of releases for which) (the )?(epsilon|bound)",
-        re.IGNORECASE,
-    )
-    told = {document: (ROOT / document).read_text() for document in DOCUMENTS}
-    told["schema of a release"] = json.dumps(json_schema())
-    told["schema of a stream"] = json.dumps(stream_json_schema())
-    assert [place for place, text in told.items() if wrong.search(" ".join(text.split()))] == []
-
-
-def test_engines_that_are_brought_up_exist() -> None:
-    """Blocks that need Java or Go are not run, so the names in them are read."""
-    n_found = 0
-    for document in DOCUMENTS:
-        text = (ROOT / document).read_text()
-        for names in re.findall(r"python -m tests\.engines up ((?:[a-z-]+ ?)+)", text):
-            n_found += 1
-            assert set(names.split()) <= set(NAMES), document
-    assert n_found >= 2
-
-
-def test_a_command_that_is_wrong_is_noticed(place: Path) -> None:
-    csv_log(place / "log.csv", list(small_rows()))
-    wrong = Block("README.md", 1, SHELL, "tracecloak release --log log.csv --ouput x", "")
-    (words,) = wrong.commands
-    assert tracecloak(*words) == 2
 
 
 def test_commands_are_found_in_what_a_shell_reads() -> None:

@@ -44,10 +44,6 @@ def test_a_configuration_makes_a_release(block: Any, place: Path) -> None:
     assert tracecloak("release", "release.yaml", *places) == 0
 
 
-def test_there_are_such_configurations() -> None:
-    assert {yaml.safe_load(block.text)["method"] for block in OF_METHODS} >= {"private-log", "tlkc"}
-
-
 def test_the_frame_of_the_readme_is_released(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its code as it stands, with a frame and a ledger of the test's own."""
     monkeypatch.chdir(place)

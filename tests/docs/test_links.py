@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
 from markdown.extensions.toc import slugify
 
 from docs.hooks import results, site
@@ -82,18 +81,3 @@ def test_every_link_of_a_document_leads_somewhere(document: str) -> None:
 def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
     text = f"# Here\n\nSee [there]({link}) and [here](#here).\n"
     assert list(wrong_links("SECURITY.md", text)) == [link]
-
-
-def test_every_page_is_in_the_navigation_once() -> None:
-    def listed(nav: object) -> Iterator[str]:
-        if isinstance(nav, str):
-            yield nav
-        for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
-            yield from listed(part)
-
-    text = re.sub(r"!!python/name:\S+", "", (ROOT / "mkdocs.yml").read_text())
-    names = list(listed(site.navigation(yaml.safe_load(text)["nav"])))
-    assert len(names) == len(set(names))
-    pages = {document.removeprefix("docs/") for document in DOCUMENTS if "/" in document}
-    generated = {path for path, _ in site.generated()}
-    assert pages | generated == set(names)

@@ -165,20 +165,6 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch, *texts: Block) -> None:
     Reader("page.md", folder / "place", folder / "outside").read()
 
 
-def test_a_page_keeps_its_variables_and_its_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read(
-        tmp_path,
-        monkeypatch,
-        Block("page.md", 1, SHELL, "mkdir -p in; cd in\nexport WHAT='a word'", ""),
-        Block("page.md", 4, PYTHON, "what = 1\nopen('made.txt', 'w').close()", ""),
-        Block("page.md", 7, SHELL, 'ls made.txt && echo "$WHAT" 5', ""),
-        Block("page.md", 9, OUTPUT, "a word 7", ""),
-        Block("page.md", 12, PYTHON, "assert what == 1", ""),
-    )
-
-
 @pytest.mark.parametrize(
     "wrong",
     [

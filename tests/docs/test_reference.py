@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 
@@ -12,85 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from docs.hooks import commands, methods, python
+from docs.hooks import python
 from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.step_figures import with_intervals
-from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.commands.verify import UNSURE_EXIT_CODE
 from tracecloak.schemas import errors
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
-
-
-def test_every_command_and_action_has_a_section_with_its_flags() -> None:
-    page = commands.page()
-    sections = set(re.findall(r"^##+ `([^`]+)`", page, re.MULTILINE))
-    assert {*COMMANDS, "ledger withdraw", "key rewrap", "attack linkage"} <= sections
-    assert page.count("<code>--release_id</code>") >= 5
-    assert "# `release` {" in page and "<code>--max_error_ratio</code>" in page
-
-
-def test_every_method_has_a_page_with_its_parameters_and_its_promise() -> None:
-    pages = dict(methods.pages())
-    assert pages.keys() == {"index.md", *(f"{name}.md" for name in METHODS.ours)}
-    for name in METHODS.ours:
-        page = pages[f"{name}.md"]
-        assert f"--method {name}" in " ".join(page.split()), name
-        for param in METHODS[name].Params.model_fields:
-            assert f"<code>--{param}</code>" in page, (name, param)
-        assert "How it works" in page, name
-
-
-def test_every_method_is_explained_once() -> None:
-    """Under a heading of its own in a page of the methods."""
-    found = [
-        name
-        for path in (ROOT / "docs" / "explanation" / "methods").glob("*.md")
-        for heading in re.findall(r"^##+ (.*)$", path.read_text(), re.MULTILINE)
-        for name in re.findall(r"`([a-z-]+)`", heading)
-    ]
-    assert sorted(found) == sorted(METHODS.ours)
-
-
-def test_a_parameter_that_no_page_explains_is_listed_with_a_decision() -> None:
-    page = ROOT / "docs" / "reference" / "parameters.md"
-    rows = re.findall(
-        r"^\| (`\w+`[^|]*) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", page.read_text(), re.M
-    )
-    listed = {name: row for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    others = (path for path in (ROOT / "docs").rglob("*.md") if path != page)
-    told = set(re.findall(r"(?:`|--)(\w+)", " ".join(path.read_text() for path in others)))
-    owners: dict[str, set[str]] = {}
-    for name, method in METHODS.ours.items():
-        for param in method.Params.model_fields:
-            owners.setdefault(param, set()).add(name)
-    assert owners.keys() - told <= listed.keys()
-    assert len(listed) > 40
-    for param, (_, where, decision, how) in listed.items():
-        assert decision in ("told", "of a paper"), param
-        assert len(how) > 20, param
-        named = set(re.findall(r"`([a-z-]+)`", where)) & METHODS.ours.keys()
-        assert owners[param] & named, param
-
-
-def test_a_method_is_chosen_by_five_questions() -> None:
-    """Each answer ends at a method, or at a later question; none leads round in a circle."""
-    page = (ROOT / "docs" / "how-to" / "choose-a-method.md").read_text()
-    questions = re.findall(r"^## (\d)\. .*\? \{ #([a-z]+) \}\n\n((?:\* .*\n)+)", page, re.MULTILINE)
-    places = {anchor: int(number) for number, anchor, _ in questions}
-    assert list(places.values()) == [1, 2, 3, 4, 5]
-    for number, _, listed in questions:
-        answers = listed.splitlines()
-        assert 2 <= len(answers) <= 3, number
-        for answer in answers:
-            later = [places[anchor] for anchor in re.findall(r"\]\(#([a-z]+)\)", answer)]
-            named = set(re.findall(r"\[`([a-z -]+)`\]", answer))
-            assert bool(later) != bool(named), answer
-            assert all(place > int(number) for place in later), answer
-            assert named <= {*METHODS.ours, "tracecloak stream"}, answer
 
 
 def test_every_name_of_the_face_is_on_the_page_of_python() -> None:
@@ -175,14 +104,3 @@ def test_every_field_of_a_step_is_on_the_page() -> None:
         *figures,
     }:
         assert name == "cells" or f"`{name}`" in page, name
-
-
-def test_what_a_guess_can_rise_to_is_as_the_page_says() -> None:
-    page = (ROOT / "docs" / "explanation" / "promise.md").read_text()
-    rows = re.findall(r"^\| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|", page, re.M)
-    assert len(rows) == 6
-    for epsilon, *shares in rows:
-        for prior, share in zip((0.5, 0.1, 0.01), shares, strict=True):
-            odds = math.exp(float(epsilon)) * prior / (1 - prior)
-            digits = len(share.partition(".")[2])
-            assert abs(100 * odds / (1 + odds) - float(share)) <= 0.51 * 10**-digits, epsilon

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from docs.hooks import commands, results, site
+from docs.hooks import commands, results
 from tests.support.documents import ROOT
 from tracecloak.examination.comparison import report
 from tracecloak.examination.comparison.compare import LINES
@@ -22,8 +19,6 @@ from tracecloak.examination.comparison.results import (
 from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = results.comparison()
-PAGES = {path: text for path, text in site.generated() if path.startswith("results/")}
-BOARD = results.charts()
 
 
 def rows_of(text: str) -> Iterator[list[str]]:
@@ -70,21 +65,6 @@ def test_every_release_has_every_figure_in_its_range() -> None:
                     assert low <= median <= high, (log.name, name)
 
 
-def test_the_board_is_of_the_same_results_and_says_what_they_lack() -> None:
-    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', BOARD)
-    logs = {log["name"]: log for log in json.loads(data)["logs"]}
-    assert list(logs) == [log.name for log in COMPARED.logs]
-    for log in COMPARED.logs:
-        assert logs[log.name]["releases"] == log.model_dump(mode="json")["releases"]
-        recorded = {one["method"] for one in logs[log.name]["recorded"]}
-        assert recorded == ({"palsyn"} if log.name in ("sepsis", "bpic2013_closed",
-                                                       "coselog_receipt") else set())  # fmt: skip
-    assert (
-        "Not measured in this run: <em>singled out</em>, <em>singled out with times</em>" in BOARD
-    )
-    assert COMPARED.command in BOARD and str(COMPARED.date) in BOARD
-
-
 def test_the_command_is_one_that_can_be_typed_now() -> None:
     """Catches flags that were renamed since the results were computed."""
     program, command, *flags = shlex.split(COMPARED.command)
@@ -98,27 +78,6 @@ def test_the_command_is_one_that_can_be_typed_now() -> None:
     assert (
         report.command_line(["compare"], {n: v for n, v in typed.items() if v}) == COMPARED.command
     )
-
-
-def test_the_pages_of_logs_have_all_figures_of_the_json() -> None:
-    assert PAGES.keys() == {f"results/{log.name}.md" for log in COMPARED.logs}
-    for log in COMPARED.logs:
-        sections = re.split(r"^## Epsilon ", PAGES[f"results/{log.name}.md"], flags=re.MULTILINE)
-        n_rows = 0
-        for release in log.releases:
-            titles = {"variants": "variants", "log": "logs with times"}
-            heading = f"{release.epsilon}: {titles.get(release.kind, 'directly-follows graphs')}\n"
-            (section,) = (text for text in sections if text.startswith(heading))
-            (row,) = (cells for cells in rows_of(section) if cells[0] == release.method)
-            assert row[1] == release.delta
-            for cell, quartiles in zip(row[2:], release.figures.values(), strict=True):
-                shown = [float(n.replace(",", "")) for n in re.findall(r"[\d.,]+", cell)]
-                expected = [] if quartiles is None else list(quartiles)
-                if len({f"{value:.3f}" for value in expected[1:]}) == 1:  # as they are shown
-                    expected = expected[:1]
-                assert shown == pytest.approx(expected, rel=0.05, abs=6e-4), (heading, row)
-            n_rows += 1
-        assert n_rows == 14 * 5
 
 
 def test_the_figures_of_the_readme_are_those_of_the_json() -> None:
@@ -136,12 +95,3 @@ def test_the_figures_of_the_readme_are_those_of_the_json() -> None:
         found = medians(method, "variant_emd").values()
         shown = re.findall(r"0\.\d+", table[method])
         assert shown == [f"{min(found):.3f}", f"{max(found):.2f}"], method
-
-
-def test_the_waits_of_the_readme_are_those_of_the_page_on_whole_logs() -> None:
-    page = (ROOT / "docs/explanation/methods/whole-logs.md").read_text()
-    measured = page.split("Share of the waiting time at the wrong pair")[1].split("</details>")[0]
-    shares = {row[0]: row[-1].split(",")[0] for row in rows_of(measured)}
-    [row] = [row for row in rows_of((ROOT / "README.md").read_text()) if row[0].startswith("where")]
-    low, high = (f"{int(percent) / 100:.2f}" for percent in re.findall(r"(\d+) %", row[2]))
-    assert [low, high] == [shares["renting"], shares["academic credentials"]]

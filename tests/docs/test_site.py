@@ -66,30 +66,6 @@ def test_the_site_is_whole_and_loads_nothing_from_elsewhere(built: Path) -> None
 
 
 @pytest.mark.slow
-def test_what_is_searched_for_is_found_without_a_server(built: Path, browser: Any) -> None:
-    page = browser.new_page()
-    page.goto((built / "tutorials" / "first-release.html").as_uri())
-    page.click(".md-search__input")
-    page.keyboard.type("epsilon")
-    page.click(".md-search-result__link >> nth=0")
-    page.wait_for_url("**h=epsilon*")
-    assert page.url.startswith(built.as_uri())
-    assert "epsilon" in page.inner_text("article").lower()
-    page.close()
-
-
-@pytest.mark.slow
-def test_whether_a_number_can_be_trusted_is_one_click_away(built: Path) -> None:
-    # The board is a page of the product, which stands alone wherever it lies.
-    others = {built / "404.html", built / "results" / "board.html"}
-    for path in built.rglob("*.html"):
-        if path not in others:
-            links = Links(path.read_text(encoding="utf-8")).links
-            targets = {(path.parent / urlsplit(link).path).resolve() for link in links}
-            assert built / "how-to" / "trust-a-number.html" in targets, path
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(built: Path, browser: Any, scheme: str) -> None:
     """Catches a contrast too low, and a control or a dialog without a name."""
