@@ -104,9 +104,8 @@ def rows(url: str) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     "at",
-    ["after charge 1", "before ledger 1", at_night("after private file 2"),
-     at_night("before charge 1"), at_night("before count 1"), at_night("before commit 1"),
-     at_night("after commit 1"), at_night("before key's end 1")],
+    ["before ledger 1", *map(at_night, ("before charge 1", "after charge 1", "before commit 1",
+                                        "after commit 1", "before key's end 1"))],
 )  # fmt: skip
 def test_a_release_is_finished_by_the_next_start_and_charged_once(
     commands: Commands, bucket: S3Double, body: dict[str, Any], tmp_path: Path, at: str
@@ -130,6 +129,7 @@ def test_a_release_is_finished_by_the_next_start_and_charged_once(
     assert not [name for name in places if name.endswith(".key")]
 
 
+@pytest.mark.slow
 def test_the_windows_that_are_due_are_released_once(
     commands: Commands, bucket: S3Double, body: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -146,6 +146,7 @@ def test_the_windows_that_are_due_are_released_once(
         assert len(counted(body)) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_makes_the_release_of_its_order_and_waits_for_others(
     bucket: S3Double, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,10 +318,3 @@ def test_the_job_has_one_worker_with_our_image_and_no_secret(
     for name in ("project", "region", "temp_location", "sdk_container_image", "machine_type",
                  "service_account_email", "subnetwork", "use_public_ips"):  # fmt: skip
         assert then[name] == now[name] is not None, name
-
-
-def test_the_job_is_described_as_dataflow_is_given_it(tmp_path: Path) -> None:
-    pytest.importorskip("google.cloud.dataflow", reason="needs the extra gcp")
-    job = built(tmp_path, "--release_id=r").run().job
-    check_graph(job.proto_pipeline)
-    assert '"JOB_TYPE_BATCH"' in job.json() and "p@db" not in job.json()

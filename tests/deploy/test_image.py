@@ -101,16 +101,6 @@ def test_a_release_in_a_container_has_the_bytes_of_one_on_this_machine(
     assert checked.returncode == 0, checked.stderr
 
 
-def test_the_user_of_the_image_writes_to_its_folder_and_to_nothing_of_the_image(
-    image: Image,
-) -> None:
-    words = "id -u; for folder in / /usr /opt/tracecloak /home/tracecloak; do touch $folder/x; done"
-    said = image.run("-c", words, entrypoint="sh")
-    assert said.stdout == "10001\n" and said.stderr.count("Read-only file system") == 4
-    (python,) = re.findall(r"beam_python([\d.]+)_", (ROOT / "deploy" / "Dockerfile").read_text())
-    assert f"Python {python}." in image.run("--version", entrypoint="python").stdout
-
-
 def test_a_release_on_flink_by_a_pool_of_workers_in_a_container_has_the_same_bytes(
     tmp_path: Path,
     image: Image,
