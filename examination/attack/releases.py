@@ -142,7 +142,7 @@ def changed_cells(
     exact: list[dict[Key, float]] = []
     for traces in (with_unit, without_unit):
         if silent is not None:
-            exact.append(Releases([traces], silent, params, keys).make()[0] or {})
+            exact.append(Releases([traces], silent, params, keys).make() or {})
         elif is_log_seen(method, params):
             exact.append(of_times_and_values(traces, method.attributes(params)))
     if not exact:
@@ -268,15 +268,12 @@ class Releases:
     def make(
         self,
         release_id: str = "audit",
-        also: Anonymizer | None = None,
         watched: Sequence[Key] | None = None,
-    ) -> tuple[dict[Key, float] | None, dict[Key, float] | None]:
+    ) -> dict[Key, float] | None:
         """Makes one release; returns what is seen in it, or None if the method refused.
 
         Args:
             release_id: Its name.
-            also: Another form of the method; it decides the last round of the same release too,
-                and what would be seen then is returned as well.
             watched: See `seen_in`.
         """
         method, params = self._method, self._params
@@ -293,25 +290,20 @@ class Releases:
                     )
                     for name, counter in method.requires(round_name, params).items()
                 }
-                before = dict(decisions)
                 decisions[round_name] = method.decide(
-                    round_name, statistics, before, params, randomness
+                    round_name, statistics, dict(decisions), params, randomness
                 )
         except GuaranteeError:
-            return None, None
+            return None
         log = []
         if method.log == "transformed":
             log = [method.apply(batch, decisions, params, randomness) for batch in traces]
         elif is_log_seen(method, params):
             log = [method.generate(0, 1, decisions, params, randomness)]
         shown = method.products(decisions, params).by_name
-        seen = seen_in(shown, log, method.attributes(params), watched)
-        if also is None:
-            return seen, None
-        before[round_name] = also.decide(round_name, statistics, before, params, randomness)
-        return seen, seen_in(also.products(before, params).by_name, [])
+        return seen_in(shown, log, method.attributes(params), watched)
 
     def sample(self, n: int, watch: Watch) -> np.ndarray:
         """Returns float64[n, n_features], the features of n releases."""
-        rows = [watch.features(self.make(watched=watch.cells)[0]) for _ in range(n)]
+        rows = [watch.features(self.make(watched=watch.cells)) for _ in range(n)]
         return np.array(rows)

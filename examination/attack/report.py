@@ -7,17 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import Spend, joint_sentence
-from tracecloak.examination.audit.attacks import AveragingGain, CrowdSizes, SupportFinding
+from tracecloak.examination.audit.attacks import CrowdSizes, SupportFinding
 from tracecloak.examination.measure.report_files import INTERNAL
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.transforms.pages.document import Chart
 from tracecloak.transforms.pages.text_templates import from_template
 
-# Two vectors of noise that is as often above as below 0 agree in so many values that are not 0
-# with probability below 1e-12.
-TELLING_VALUES = 40
-# From so many values on, a correlation beyond its bound is met once in 5e8.
-_CORRELATED_VALUES = 1000
 NO_BOUND = "the attack proved no epsilon above 0"
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
@@ -66,31 +61,6 @@ class CanaryFinding:
 
 
 @dataclass(frozen=True)
-class RerunFinding:
-    """Whether noise comes again where it must, and nowhere else.
-
-    Attributes:
-        is_identical: Whether two runs of one release id under one key gave the same bytes.
-        n_telling: Fewest values of noise that are not 0 in a release under another id; few tell
-            nothing.
-        gain: How the noises of different ids compare; None where the noise cannot be seen.
-    """
-
-    is_identical: bool
-    n_telling: int
-    gain: AveragingGain | None
-
-    @property
-    def is_reused(self) -> bool:
-        """Whether different release ids share noise, beyond what chance explains."""
-        if self.gain is None:
-            return False
-        equal = self.gain.n_equal_pairs > 0 and self.n_telling >= TELLING_VALUES
-        correlated = self.gain.largest_correlation > self.gain.bound
-        return equal or (correlated and self.gain.n_values >= _CORRELATED_VALUES)
-
-
-@dataclass(frozen=True)
 class AttackReport:
     """All findings about one configuration; not private.
 
@@ -106,7 +76,6 @@ class AttackReport:
         canaries: None if there was no room for any.
         support: None if no variants are released.
         crowds: Likewise.
-        reruns: What running again gives; None if the method refuses the log.
         n_cases: Of the operator's log.
     """
 
@@ -121,7 +90,6 @@ class AttackReport:
     canaries: CanaryFinding | None
     support: SupportFinding | None
     crowds: CrowdSizes | None
-    reruns: RerunFinding | None
     n_cases: int
 
     @property
@@ -156,10 +124,6 @@ class AttackReport:
         ]
         if self.canaries is not None and self.canaries.epsilon > claimed:
             reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
-        if self.reruns is not None and not self.reruns.is_identical:
-            reasons.append("two runs of one release id differ, so averaging them wears noise off")
-        if self.reruns is not None and self.reruns.is_reused:
-            reasons.append("releases of different ids share noise, so their difference has none")
         return tuple(reasons)
 
     @property
@@ -218,7 +182,6 @@ class AttackReport:
     def to_json(self) -> dict[str, Any]:
         """Returns the report as JSON values."""
         claimed = ("kind", "epsilon", "delta", "unit", "adjacency", "claim")
-        reruns = self.reruns
         return {
             "warning": INTERNAL,
             "publishable": False,
@@ -241,14 +204,6 @@ class AttackReport:
                 "cases": self.n_cases,
                 "support": _json(self.support),
                 "crowd_sizes": _json(self.crowds),
-                "reruns": None
-                if reruns is None
-                else {
-                    "same_id_is_identical": reruns.is_identical,
-                    "other_ids_share_noise": reruns.is_reused,
-                    "values_that_tell": reruns.n_telling,
-                    "comparison": _json(reruns.gain),
-                },
             },
             "spends": [spend.to_json() for spend in self.spends],
             "choices_paid_for": list(self.choices),
@@ -288,7 +243,6 @@ class AttackReport:
             report=self,
             internal=INTERNAL,
             no_bound=NO_BOUND,
-            n_telling=TELLING_VALUES,
             joint_sentence=joint_sentence,
         )
 

@@ -2,14 +2,13 @@
 
 Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and a
 lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's
-log, lone variants that come out, noise that comes again, and the crowds that released cases hide
-in. A finding is a fact about the code that ran; that nothing is found proves nothing. All of it is
-computed on raw data and is for the operator only.
+log, lone variants that come out, and the crowds that released cases hide in. A finding is a fact
+about the code that ran; that nothing is found proves nothing. All of it is computed on raw data and
+is for the operator only.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import secrets
@@ -22,7 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import method_named
@@ -45,10 +44,9 @@ from tracecloak.examination.attack.report import (
     AttackReport,
     CanaryFinding,
     PairFinding,
-    RerunFinding,
 )
-from tracecloak.examination.attack.views import END, START, before_publication, without_noise
-from tracecloak.examination.audit.attacks import averaging_gain, singled_out, support_attack
+from tracecloak.examination.attack.views import END, START, before_publication
+from tracecloak.examination.audit.attacks import singled_out, support_attack
 from tracecloak.examination.audit.bounds import (
     clopper_pearson,
     epsilon_lower_bound,
@@ -57,7 +55,6 @@ from tracecloak.examination.audit.bounds import (
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.query_keys import require_files
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.product import Key
@@ -71,7 +68,6 @@ _FEWEST_RELEASES = 16
 _TIMED_RELEASES = 5
 _N_CANARIES = 100
 _N_CANARY_RUNS = 5
-_N_RERUNS = 4
 
 
 def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEASES) -> AttackReport:
@@ -148,11 +144,11 @@ def attack(
     spends = method.spends(params)
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
-    release = None if log is None else _release_of(log, method, params, keys)
+    release = None if log is None else Releases([log], method, params, keys).make()
     by_variant = {} if log is None else variant_counts(log, method, params)
     variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
-    _LOG.info("attack: canaries and reruns")
+    _LOG.info("attack: canaries")
     return AttackReport(
         method=method.name,
         params=params.resolved(),
@@ -169,7 +165,6 @@ def attack(
         canaries=None if log is None else _canaries(log, shown, params, delta, each, keys),
         support=support_attack(by_variant, variants, delta) if has_variants else None,
         crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
-        reruns=None if log is None or release is None else _reruns(log, method, params, keys),
         n_cases=0 if log is None else log.n_cases,
     )
 
@@ -239,13 +234,6 @@ def audit_pair(
     )
 
 
-def _release_of(
-    traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
-) -> dict[Key, float] | None:
-    """What one release of the log shows; None if the method refuses it."""
-    return Releases([traces], method, params, keys).make()[0]
-
-
 def _canaries(
     traces: TraceBatch,
     method: Anonymizer,
@@ -269,7 +257,7 @@ def _canaries(
         cases = [
             (f"canary individual {i}", variants[i]) for i in np.flatnonzero(coins) for _ in range(m)
         ]
-        seen = _release_of(with_cases(traces, cases), method, params, keys) or {}
+        seen = Releases([with_cases(traces, cases)], method, params, keys).make() or {}
         scores = np.array([_score(seen, variant) for variant in variants])
         guesses = np.isfinite(scores) & (scores >= np.median(scores))
         n_right += int((guesses == coins).sum())
@@ -285,49 +273,3 @@ def _score(seen: dict[Key, float], variant: tuple[str, ...]) -> float:
         return seen.get(("variant", *variant), -math.inf)
     pairs = zip((START, *variant), (*variant, END), strict=True)
     return min(seen.get(("pair", *pair), -math.inf) for pair in pairs)
-
-
-def _reruns(
-    traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
-) -> RerunFinding:
-    key = next(keys)
-    twice = [anonymise([traces], method, params, key, "attack", "attack") for _ in range(2)]
-    bytes_of = [
-        [encode(value) for value in (*release.products.by_name.values(), *release.traces)]
-        for release in twice
-    ]
-    shown = before_publication(method)
-    silent = without_noise(shown)
-    releases = Releases([traces], shown, params, itertools.repeat(key))
-    noises: list[dict[Key, float]] = []
-    for i in range(_N_RERUNS):
-        seen, exact = releases.make(f"attack {i}", silent)
-        if seen is None:
-            continue
-        if exact is None:
-            exact = {
-                ("variant", *variant): float(count)
-                for variant, count in variant_counts(traces, method, params).items()
-            }
-            seen = {**dict.fromkeys(exact, 0.0), **seen}
-        noises.append(_noises(seen, exact))
-    # What is counted can follow from noisy choices: of the two releases that have most in common,
-    # and of those that have it, too.
-    pairs = [set(one) & set(other) for one, other in itertools.combinations(noises, 2)]
-    shared: set[Key] = max(pairs, key=len, default=set())
-    common = sorted(shared)
-    rows = np.array(
-        [[noise[cell] for cell in common] for noise in noises if noise.keys() >= shared]
-    )
-    gain = averaging_gain(rows) if common else None
-    n_telling = int((rows != 0).sum(axis=1).min()) if common else 0
-    return RerunFinding(bytes_of[0] == bytes_of[1], n_telling, gain)
-
-
-def _noises(seen: dict[Key, float], exact: dict[Key, float]) -> dict[Key, float]:
-    """The noise of each cell; of histograms in widths of it, as one may have more than another."""
-    common = seen.keys() & exact.keys()
-    counts = [cell for cell in common if cell[0] == "count"]
-    if counts:  # what is made of them has their noise, and so errors that depend on each other
-        return {cell: (seen[cell] - exact[cell]) / seen["noise", cell[1]] for cell in counts}
-    return {cell: seen[cell] - exact[cell] for cell in common if cell[0] in ("variant", "pair")}

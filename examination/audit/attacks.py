@@ -1,4 +1,4 @@
-"""Attacks on releases that count: noise used twice, lone cases that came out, bits of floats.
+"""Attacks on releases that count: lone cases that came out, and the crowds of the others.
 
 Each compares releases with what a mechanism that keeps its promise may show, or counts whom a
 release singles out. The lower bounds of epsilon are in `examination.audit.bounds`.
@@ -6,7 +6,6 @@ release singles out. The lower bounds of epsilon are in `examination.audit.bound
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,81 +14,6 @@ import numpy as np
 from scipy import stats
 
 from tracecloak.schemas.errors import UsageError
-
-
-@dataclass(frozen=True)
-class AveragingGain:
-    """What comparing several noises tells; see `averaging_gain`.
-
-    Attributes:
-        n_releases: Noise vectors compared.
-        n_values: Values of each that were compared.
-        n_equal_pairs: Pairs of vectors that are equal throughout.
-        largest_correlation: The largest absolute correlation of a pair.
-        bound: 6 / sqrt(n_values): a correlation beyond it is none of chance.
-        remaining_error: Deviation of the vectors' average, as a share of a single one's:
-            1 / sqrt(n_releases) if they are independent, 1 if they are the same.
-    """
-
-    n_releases: int
-    n_values: int
-    n_equal_pairs: int
-    largest_correlation: float
-    bound: float
-    remaining_error: float
-
-    @property
-    def is_independent(self) -> bool:
-        """Whether nothing is shared, as between release ids; averaging then wears noise off."""
-        return self.n_equal_pairs == 0 and self.largest_correlation <= self.bound
-
-    @property
-    def is_identical(self) -> bool:
-        """Whether all are the same, as between runs of one release id."""
-        return self.n_equal_pairs == self.n_releases * (self.n_releases - 1) // 2
-
-
-def averaging_gain(releases: np.ndarray) -> AveragingGain:
-    """Compares the noises of several releases of the same log.
-
-    Runs of one release id must be identical, or averaging them removes the noise unpaid. Different
-    release ids, and different queries of one release, must be independent, or their difference is
-    free of noise. Two independent vectors exceed the bound with probability about 2e-9 if there
-    are a thousand values or more; with 36 or fewer only equality can be found, and short vectors of
-    small noise may be equal by chance.
-
-    Args:
-        releases: float64[n_releases, n_values], the noises; a value that is NaN in some release is
-            left out of all.
-
-    Raises:
-        UsageError: There are fewer than two releases, or no value is in all of them.
-    """
-    noise = np.asarray(releases, float)
-    if noise.ndim != 2 or len(noise) < 2:
-        raise UsageError(
-            f"releases must be [n_releases, n_values] with at least 2, got shape {noise.shape}"
-        )
-    noise = noise[:, np.isfinite(noise).all(axis=0)]
-    n_releases, n_values = noise.shape
-    if n_values == 0:
-        raise UsageError("no value is in all releases; compare releases that share some")
-    _, repeats = np.unique(noise, axis=0, return_counts=True)
-    centred = noise - noise.mean(axis=1, keepdims=True)
-    size = np.sqrt((centred**2).sum(axis=1))
-    # A vector that does not vary counts as correlated with every other, since it hides nothing.
-    unit = np.where(size[:, None] > 0, centred / np.maximum(size, 1e-300)[:, None], np.nan)
-    correlations = np.abs(np.nan_to_num(unit @ unit.T, nan=1.0))[np.triu_indices(n_releases, 1)]
-    single = math.sqrt(float((centred**2).mean()))
-    averaged = math.sqrt(float((centred.mean(axis=0) ** 2).mean()))
-    return AveragingGain(
-        n_releases=n_releases,
-        n_values=n_values,
-        n_equal_pairs=int((repeats * (repeats - 1) // 2).sum()),
-        largest_correlation=float(correlations.max()),
-        bound=6 / math.sqrt(n_values),
-        remaining_error=averaged / single if single > 0 else 1.0,
-    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA
 from tests.support.tiers import at_night
-from tracecloak.examination.audit.attacks import averaging_gain
 from tracecloak.examination.audit.bounds import epsilon_lower_bound, one_run_epsilon
 
 N = 150_000
@@ -119,36 +118,6 @@ def test_float_noise_is_condemned_by_its_last_bits() -> None:
     assert bits.epsilon > 4
     as_integers = epsilon_lower_bound(np.rint(with_unit)[:, None], np.rint(without_unit)[:, None])
     assert 0.7 < as_integers.epsilon < 1
-
-
-# --- noise that is used twice ---------------------------------------------------------------------
-
-
-def test_noise_that_two_queries_or_runs_share_is_noticed() -> None:
-    """A correlation of 3e4 independent values is normal: 6 deviations are met once in 5e8."""
-    rng = np.random.default_rng(12)
-    n = 30_000
-    queries = averaging_gain(broken_noise.reused(rng, 2.0, 2 * n).reshape(2, n))
-    assert queries.n_equal_pairs == 1
-    assert not queries.is_independent
-    runs = averaging_gain(
-        np.array([broken_noise.reused_in_every_run(rng, 2.0, n) for _ in range(3)])
-    )
-    assert runs.is_identical
-    assert runs.remaining_error == pytest.approx(1)
-    right = averaging_gain(np.array([broken_noise.right(rng, 2.0, n) for _ in range(3)]))
-    assert right.is_independent
-    assert right.remaining_error == pytest.approx(1 / math.sqrt(3), rel=0.05)
-    tainted = averaging_gain(
-        np.array(
-            [
-                broken_noise.right(rng, 2.0, n) + (np.arange(n) % 20 == 0) * shared
-                for shared in np.tile(broken_noise.right(rng, 20.0, n), (2, 1))
-            ]
-        )
-    )
-    assert tainted.n_equal_pairs == 0
-    assert not tainted.is_independent
 
 
 # --- delta, and what is there or not --------------------------------------------------------------

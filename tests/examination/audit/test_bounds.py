@@ -14,7 +14,6 @@ from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import Sampler, reused, right
 from tracecloak.examination.audit.attacks import (
     CrowdSizes,
-    averaging_gain,
     singled_out,
     support_attack,
 )
@@ -338,55 +337,6 @@ def test_impossible_guesses_are_refused(
 
 
 # --- attacks that count ---------------------------------------------------------------------------
-
-
-def test_equal_noises_are_counted_and_nothing_is_gained_by_averaging() -> None:
-    noise = right(np.random.default_rng(1), 3.0, 500)
-    same = averaging_gain(np.tile(noise, (4, 1)))
-    assert (same.n_equal_pairs, same.is_identical, same.is_independent) == (6, True, False)
-    assert same.largest_correlation == pytest.approx(1)
-    assert same.remaining_error == pytest.approx(1)
-    two_and_two = averaging_gain(np.array([noise, noise, -noise, -noise]))
-    assert (two_and_two.n_equal_pairs, two_and_two.is_identical) == (2, False)
-
-
-def test_independent_noises_average_out() -> None:
-    noises = right(np.random.default_rng(2), 3.0, 25 * 4000).reshape(25, 4000)
-    compared = averaging_gain(noises)
-    assert compared.is_independent
-    assert (compared.n_releases, compared.n_values, compared.n_equal_pairs) == (25, 4000, 0)
-    assert compared.bound == pytest.approx(6 / math.sqrt(4000))
-    assert compared.remaining_error == pytest.approx(1 / 5, rel=0.1)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_noise_that_is_shared_in_part_goes_together(sign: int) -> None:
-    rng = np.random.default_rng(3)
-    shared, first, second = (right(rng, 3.0, 4000) for _ in range(3))
-    compared = averaging_gain(np.array([shared + first, sign * shared + second]))
-    assert compared.n_equal_pairs == 0
-    assert compared.largest_correlation == pytest.approx(0.5, abs=0.1)
-    assert not compared.is_independent
-
-
-def test_values_that_some_release_lacks_are_left_out() -> None:
-    noises = right(np.random.default_rng(4), 3.0, 3 * 100).reshape(3, 100).astype(float)
-    with_gaps = np.hstack([noises[:, :50], [[np.nan], [1.0], [2.0]], noises[:, 50:]])
-    assert averaging_gain(with_gaps) == averaging_gain(noises)
-
-
-def test_noise_that_does_not_vary_hides_nothing() -> None:
-    constant = averaging_gain(np.array([np.zeros(100), np.ones(100)]))
-    assert constant.largest_correlation == 1
-    assert not constant.is_independent
-    assert constant.remaining_error == 1
-
-
-def test_noises_that_cannot_be_compared_are_refused() -> None:
-    with pytest.raises(UsageError, match="at least 2, got shape"):
-        averaging_gain(np.zeros((1, 5)))
-    with pytest.raises(UsageError, match="no value is in all releases"):
-        averaging_gain(np.array([[np.nan, 1.0], [1.0, np.nan]]))
 
 
 def test_lone_cases_that_came_out_are_counted() -> None:
