@@ -35,17 +35,8 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_directly_follows,
 )
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.graphs import graph_kinds, noisy_graph
 from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, norms_beyond
-from tracecloak.anonymizers.graphs.graph_kinds import (
-    ClipsDecision,
-    GraphDecision,
-    clips_part,
-)
-from tracecloak.anonymizers.graphs.noisy_graph import (
-    NoisyCells,
-    released_durations,
-    released_graph,
-)
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
@@ -175,7 +166,7 @@ class PrivateDfgParams(ListedParams):
             of_unit = self.max_activities, self.max_units
             bought.append(vocabulary_part(*of_unit, other, most_names=most))
         if self.buys_clip:
-            bought.append(clips_part(self))
+            bought.append(graph_kinds.clips_part(self))
         return (*bought, edges_part(self))
 
     @property
@@ -247,7 +238,7 @@ class Flows:
 
     def reads(self, decisions: contract.Decisions) -> contract.Decisions:
         """Returns what of the decisions a count can depend on: not what a clip takes."""
-        clips: ClipsDecision | None = decisions.get("clip")
+        clips: graph_kinds.ClipsDecision | None = decisions.get("clip")
         if clips is None:
             return decisions
         most_lost = None if clips.most_lost is None else 0
@@ -286,7 +277,7 @@ def clip_of(decisions: contract.Decisions, params: PrivateDfgParams, name: str) 
     public = params.public_clip_units
     if public is not None:
         return public
-    clips: ClipsDecision = decisions["clip"]
+    clips: graph_kinds.ClipsDecision = decisions["clip"]
     clip = clips.edges if name == "edges" else clips.durations
     assert clip is not None
     return clip
@@ -336,7 +327,7 @@ class PrivateDfg(PartsMethod):
         self, decisions: contract.Decisions, params: PrivateDfgParams
     ) -> contract.Products:
         """Returns the graph, its figures, and the durations if they were asked for."""
-        released: GraphDecision = decisions["edges"]
+        released: graph_kinds.GraphDecision = decisions["edges"]
         products: dict[str, Any] = {"dfg": released.graph}
         if released.figures is not None:
             products["figures"] = released.figures
@@ -373,11 +364,11 @@ def edges_part(params: PrivateDfgParams) -> Part:
             f"within {noise.half_width} of the sum (95 %)"
         )
 
-    def decide(given: Given) -> GraphDecision:
+    def decide(given: Given) -> graph_kinds.GraphDecision:
         from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
         from tracecloak.schemas.published.figures import ReleasedFigures
 
-        clips: ClipsDecision | None = given.decisions.get("clip")
+        clips: graph_kinds.ClipsDecision | None = given.decisions.get("clip")
         if clips is not None and clips.released is not None:
             return clips.released
         vocabulary = known_vocabulary(params.words, given.decisions)
@@ -390,15 +381,15 @@ def edges_part(params: PrivateDfgParams) -> Part:
             if borders is not None:
                 bins = _cells(params, given, vocabulary, "durations", params.n_bins)
             arcs = _cells(params, given, vocabulary, "edges", 1)
-        graph = released_graph(arcs, vocabulary)
+        graph = noisy_graph.released_graph(arcs, vocabulary)
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
-            return GraphDecision(graph, None, ReleasedFigures.of_noisy(figures))
+            return graph_kinds.GraphDecision(graph, None, ReleasedFigures.of_noisy(figures))
         from tracecloak.anonymizers.graphs.time_figures import median_times
 
-        durations = released_durations(bins, graph, borders)
+        durations = noisy_graph.released_durations(bins, graph, borders)
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
-        return GraphDecision(graph, durations, ReleasedFigures.of_noisy(figures))
+        return graph_kinds.GraphDecision(graph, durations, ReleasedFigures.of_noisy(figures))
 
     return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
 
@@ -418,10 +409,10 @@ def _reality(params: PrivateDfgParams) -> str:
 
 def _cells(
     params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary, name: str, n_bins: int
-) -> NoisyCells:
+) -> noisy_graph.NoisyCells:
     """The noisy sums, and what clipping takes from them."""
     domain, clip = possible_pairs(vocabulary, n_bins), clip_of(given.decisions, params, name)
-    clips: ClipsDecision = given.decisions.get("clip", ClipsDecision(clip))
+    clips: graph_kinds.ClipsDecision = given.decisions.get("clip", graph_kinds.ClipsDecision(clip))
     is_l1 = clips.most_lost is not None
     changed = params.sensitivity_beyond(clip) if is_l1 else params.sensitivity(clip)
     noise = given.means["pairs" if is_l1 else name].noise(changed, params.units)
@@ -431,10 +422,10 @@ def _cells(
     own = domain, given.randomness, vocabulary.names
     measured = domain, noisy_sums(sums[:-1], noise, purpose, *own), noise
     if params.is_whole:
-        return NoisyCells.measured(*measured)
+        return noisy_graph.NoisyCells.measured(*measured)
     if clips.most_lost is not None:
-        return NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
+        return noisy_graph.NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
     of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
     [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
     most_lost = (int(lost) + ONE_SIDED * of_norms.width) / UNITS
-    return NoisyCells.measured(*measured, most_lost, clip / UNITS)
+    return noisy_graph.NoisyCells.measured(*measured, most_lost, clip / UNITS)

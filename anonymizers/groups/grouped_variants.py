@@ -46,22 +46,8 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.grouping import Grouping, Groups
 from tracecloak.anonymizers.rigorous.markov_sums import largest_sums, lattice_units
+from tracecloak.anonymizers.variants import joint_variants, markov_chain
 from tracecloak.anonymizers.variants.generator import Domain, released
-from tracecloak.anonymizers.variants.joint_variants import (
-    SCATTERED,
-    JointVariants,
-    Measured,
-    noisy_number,
-    pair_deviations,
-)
-from tracecloak.anonymizers.variants.markov_chain import (
-    GOES_ON,
-    Chain,
-    clear_sums,
-    ending,
-    rows_of,
-    visits_of,
-)
 from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.published import measures
@@ -242,7 +228,7 @@ _MOST_SCALED = 2.0
 _ROUNDS, _MOST_STEERED = 3, 10.0
 
 
-def group_chain(measured: Measured, sums: GroupSums) -> Chain | None:
+def group_chain(measured: joint_variants.Measured, sums: GroupSums) -> markov_chain.Chain | None:
     """Returns the chain.
 
     Args:
@@ -255,17 +241,17 @@ def group_chain(measured: Measured, sums: GroupSums) -> Chain | None:
     starts, overall = _completed(measured, sums)
     if not starts.any():
         return None
-    starts, overall, _ = ending(starts, overall)
+    starts, overall, _ = markov_chain.ending(starts, overall)
     starts = starts / starts.sum()
     blocks = sums.cells.bins + 1
-    return Chain(
+    return markov_chain.Chain(
         starts,
         _steered(starts, overall, measured.n_cases, sums),
         FlowCells(measured.cells.n_names, blocks),
     )
 
 
-def _completed(measured: Measured, sums: GroupSums) -> tuple[np.ndarray, np.ndarray]:
+def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.ndarray, np.ndarray]:
     """First activities and arcs, with what groups have beside those that stand out.
 
     Returns:
@@ -274,7 +260,9 @@ def _completed(measured: Measured, sums: GroupSums) -> tuple[np.ndarray, np.ndar
     codes, units = sums.groups.codes, measured.chain_noise.units
     with_end = np.append(codes, sums.cells.n_groups)
     known = measured.known_ends()
-    starts, whole, _ = clear_sums(measured.chain, measured.cells, measured.chain_noise, known)
+    starts, whole, _ = markov_chain.clear_sums(
+        measured.chain, measured.cells, measured.chain_noise, known
+    )
     starts, whole = starts / units, whole / units
     assert known.occurrences is not None
     steps, firsts = _clear_steps(sums)
@@ -341,12 +329,12 @@ def _steered(starts: np.ndarray, overall: np.ndarray, n_cases: int, sums: GroupS
     counted, deviations = sums.by_bin
     widths = sums.cells.widths.tolist()
     steps = np.empty((len(widths) - 1, *overall.shape))
-    come, fewest = starts * n_cases, GOES_ON * n_cases
+    come, fewest = starts * n_cases, markov_chain.GOES_ON * n_cases
     for i, width in enumerate(widths[1:]):
         deviation, wanted = deviations[i + 1], None
         rows = overall
         for _ in range(_ROUNDS):
-            visits, _after = visits_of(come, rows, width, fewest)
+            visits, _after = markov_chain.visits_of(come, rows, width, fewest)
             reached = (visits[:, None] * rows).sum(axis=0)
             expected = np.bincount(with_end, reached, sums.cells.side)
             if wanted is None:
@@ -356,9 +344,9 @@ def _steered(starts: np.ndarray, overall: np.ndarray, n_cases: int, sums: GroupS
                 wanted = np.where(is_sure, np.maximum(wanted, counted[i + 1]), wanted)
             factors = np.where(expected > 0, wanted / np.where(expected > 0, expected, 1), 1.0)
             factors = np.clip(factors, 1 / _MOST_STEERED, _MOST_STEERED)
-            rows = rows_of(rows * factors[with_end], overall)
+            rows = markov_chain.rows_of(rows * factors[with_end], overall)
         steps[i] = rows
-        _, come = visits_of(come, rows, width, fewest)
+        _, come = markov_chain.visits_of(come, rows, width, fewest)
     return steps
 
 
@@ -372,11 +360,11 @@ _RANKS = Fraction(1, 100)
 _LEAST_DEVIATIONS = 4.0
 
 
-class GroupedVariants(JointVariants):
+class GroupedVariants(joint_variants.JointVariants):
     """The generator; see the module."""
 
     reality: ClassVar[str] = (
-        f"{JointVariants.reality} Groups of activities are one more vector of the case, clipped to "
+        f"{joint_variants.JointVariants.reality} Groups of activities are one more vector of the case, clipped to "
         "a norm that a paid number chooses, with a share of the same budget: what a case changes "
         "of activities and of groups is one sensitivity. Which activity is in which group is "
         "public, or follows from its name."
@@ -419,14 +407,16 @@ class GroupedVariants(JointVariants):
     ) -> ReleasedVariants:
         """Returns cases by the weights that were fitted to both levels."""
         m, whole = domain.max_units, means[self.name]
-        number = noisy_number(counted, means, m, self.name, randomness)
+        number = joint_variants.noisy_number(counted, means, m, self.name, randomness)
         is_hidden = hides_activities(number[0], domain, whole)
         share = HIDDEN if is_hidden else CLEAR
         groups = self.grouping.of(domain.vocabulary)
         of_groups = whole.part(share), means[f"{self.name} group ranks"]
         sums = GroupSums.of(counted, groups, domain, *of_groups, self.name, randomness)
         of_activities = {**means, self.name: whole.part(1 - share)}
-        measured = Measured.of(self.name, counted, number, domain, of_activities, randomness)
+        measured = joint_variants.Measured.of(
+            self.name, counted, number, domain, of_activities, randomness
+        )
         follows = is_hidden and not measured.cells.has_whole
         chain = group_chain(measured, sums) if follows else measured.chain_alone()
         drawn = self.drawn(measured, chain, (sums,), domain, randomness)
@@ -442,5 +432,5 @@ def hides_activities(n_cases: float, domain: Domain, whole: Allowance) -> bool:
         domain: What is public.
         whole: What the vectors of a case may spend together.
     """
-    for_chain = whole.part((1 - HIDDEN) * SCATTERED.chain)
-    return pair_deviations(max(n_cases, 1.0), domain, for_chain) < _LEAST_DEVIATIONS
+    for_chain = whole.part((1 - HIDDEN) * joint_variants.SCATTERED.chain)
+    return joint_variants.pair_deviations(max(n_cases, 1.0), domain, for_chain) < _LEAST_DEVIATIONS

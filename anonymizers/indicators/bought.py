@@ -23,13 +23,7 @@ from tracecloak.anonymizers.indicators.declared import ACTIVITY, PAIR, Group, Ti
 from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_name, bound_name
 from tracecloak.anonymizers.indicators.summands import numbers_counted
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.bought_vocabulary import (
-    NAME_UNITS,
-    activities_of_cases,
-    changed_names,
-    choose_vocabulary,
-    likely_names,
-)
+from tracecloak.anonymizers.rigorous import bought_vocabulary
 from tracecloak.anonymizers.rigorous.budget import Choice, Means, Sums
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
@@ -122,7 +116,9 @@ class LabelsOfCases:
     ) -> ActivityCounts:
         """Counts a batch."""
         labelled = labelled_by(traces, self.by)
-        return activities_of_cases(Batch(labelled, decisions, randomness), self.max_labels)
+        return bought_vocabulary.activities_of_cases(
+            Batch(labelled, decisions, randomness), self.max_labels
+        )
 
 
 def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
@@ -203,24 +199,24 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
     name = bought_name(by)
     # A case has one value of its own attribute.
     max_labels = 1 if is_case_attribute(by) else params.max_activities
-    changed = changed_names(max_labels, params.max_units)
+    changed = bought_vocabulary.changed_names(max_labels, params.max_units)
     what = {ACTIVITY: "activities", PAIR: "pairs of activities"}.get(by, f"values of {by}")
 
     def sentence(means: Means) -> str:
-        likely = likely_names(means[name], max_labels, params.max_units)
+        likely = bought_vocabulary.likely_names(means[name], max_labels, params.max_units)
         return (
             f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
         )
 
     def decide(given: Given) -> GroupsDecision:
         counted, allowance = given.statistics[name], given.means[name]
-        chosen = choose_vocabulary(
+        chosen = bought_vocabulary.choose_vocabulary(
             counted, allowance, changed, given.randomness, most + 1, purpose=name
         )
         names = chosen.vocabulary.names
         return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == PAIR)
 
-    needs = (Sums(name, share, changed, NAME_UNITS, is_open=True, is_l2=True),)
+    needs = (Sums(name, share, changed, bought_vocabulary.NAME_UNITS, is_open=True, is_l2=True),)
     counters = {name: LabelsOfCases(by, max_labels)}
     return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
 

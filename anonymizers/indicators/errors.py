@@ -16,16 +16,7 @@ from decimal import Decimal
 from statistics import median
 
 from tracecloak.anonymizers.contract.figure_error import FigureError
-from tracecloak.anonymizers.indicators.declared import (
-    PERIODS,
-    Cases,
-    Frequency,
-    Indicator,
-    Measured,
-    Throughput,
-    Timed,
-    Workload,
-)
+from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.figures import noise_of, parts_of
 from tracecloak.anonymizers.indicators.params import (
     IndicatorParams,
@@ -70,28 +61,30 @@ class _Foretelling:
     n_cases: int
     budget: Budget
 
-    def error(self, indicator: Indicator) -> FigureError:
+    def error(self, indicator: declared.Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
         half, unit, likely = self._half_width(indicator)
         wanted = None if indicator.wanted_error is None else float(indicator.wanted_error)
         return FigureError(indicator.title, half, unit, likely, wanted)
 
-    def _n_groups(self, indicator: Indicator) -> int:
+    def _n_groups(self, indicator: declared.Indicator) -> int:
         population = Population.of(indicator)
         if population.by is None:
             return 1
-        if population.by in PERIODS and self.params.public_range is None:
+        if population.by in declared.PERIODS and self.params.public_range is None:
             return _USUAL_PERIODS
-        if population.by in PERIODS or population.groups is not None:
+        if population.by in declared.PERIODS or population.groups is not None:
             return len(Known(self.params, {}).groups(population).labels)
         return indicator.n_groups
 
-    def _cases(self, indicator: Indicator) -> float:
+    def _cases(self, indicator: declared.Indicator) -> float:
         """How many cases a figure is taken to be of."""
         n_cases = self.n_cases / self._n_groups(indicator)
         if indicator.where is not None:
             n_cases *= _HALF
-        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
+        if isinstance(indicator, declared.Measured) and not isinstance(
+            indicator, declared.Throughput
+        ):
             n_cases *= _HALF
         return max(n_cases, 1.0)
 
@@ -109,54 +102,56 @@ class _Foretelling:
         whole = Population()
         return number.plus(_HALF, self._number_of_cases(whole)) if term.is_centred else number
 
-    def _half_width(self, indicator: Indicator) -> tuple[float, str, float]:
+    def _half_width(self, indicator: declared.Indicator) -> tuple[float, str, float]:
         measuring, n_cases = self._measuring(), self._cases(indicator)
         population, n_steps = Population.of(indicator), self.params.n_steps_of(indicator)
 
         def half_width(number: NoisyNumber) -> float:
             return measuring.noise(number).half_width
 
-        if isinstance(indicator, Cases):
+        if isinstance(indicator, declared.Cases):
             half = half_width(self._number_of_cases(population))
             return half, "cases", n_cases
-        if isinstance(indicator, Workload):
+        if isinstance(indicator, declared.Workload):
             half = half_width(NoisyNumber(0.0, {EventsOf(indicator, n_steps).name: 1.0}))
             return half, "events", self.n_cases / n_steps
-        if isinstance(indicator, Measured) and indicator.quantiles:
+        if isinstance(indicator, declared.Measured) and indicator.quantiles:
             ranks = self._ranks(indicator, n_steps)
             return ranks, "ranks", n_cases / _MEANS_OF_RANGE
-        if isinstance(indicator, Measured) and indicator.of == "histogram":
+        if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
             term = BinsOf(indicator, n_steps)
             half = half_width(NoisyNumber(0.0, {term.name: 1.0}))
             return half, "cases", n_cases / term.n_bins
         cases = self._number_of_cases(population)
-        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
+        if isinstance(indicator, declared.Measured) and not isinstance(
+            indicator, declared.Throughput
+        ):
             term_of_cases = CasesWith(indicator, n_steps)
             number = NoisyNumber(0.0, {term_of_cases.name: 1.0})
             cases = number.plus(_HALF, cases) if term_of_cases.is_centred else number
         total = NoisyNumber(0.0, {SumOf(indicator, n_steps).name: 1.0})
         relative = half_width(total.plus(_HALF, cases))  # in ranges
-        if isinstance(indicator, Frequency):
+        if isinstance(indicator, declared.Frequency):
             half = relative * indicator.at_most
             return half, "cases" if indicator.at_most == 1 else "occurrences", n_cases
-        if not isinstance(indicator, Measured):
+        if not isinstance(indicator, declared.Measured):
             share = relative / n_cases
             return min(share, 1.0), SHARE, _LIKELY_SHARE
         return self._of_numbers(indicator, relative, n_cases)
 
     def _of_numbers(
-        self, indicator: Measured, relative: float, n_cases: float
+        self, indicator: declared.Measured, relative: float, n_cases: float
     ) -> tuple[float, str, float]:
-        if isinstance(indicator, Timed) and indicator.at_most is None:
+        if isinstance(indicator, declared.Timed) and indicator.at_most is None:
             return relative / n_cases, "ranges", 1 / _MEANS_OF_RANGE
         low, high = bounds_of(indicator)
-        of_one = (high - low) / (_SECOND_US if isinstance(indicator, Timed) else 1)
+        of_one = (high - low) / (_SECOND_US if isinstance(indicator, declared.Timed) else 1)
         half, likely = relative * of_one, n_cases * of_one / _MEANS_OF_RANGE
         if indicator.of == "mean":
             half, likely = min(half / n_cases, of_one), likely / n_cases
-        return half, "s" if isinstance(indicator, Timed) else "", likely
+        return half, "s" if isinstance(indicator, declared.Timed) else "", likely
 
-    def _ranks(self, indicator: Measured, n_steps: int) -> float:
+    def _ranks(self, indicator: declared.Measured, n_steps: int) -> float:
         bins = quantile_bins(indicator, self.params)
         if bins is None:
             term = BinsOf(indicator, n_steps, is_running=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.indicators import ratios
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
@@ -45,14 +46,6 @@ from tracecloak.anonymizers.indicators.quantiles import (
     quantiles_of_running,
     rank_half_width,
     value_at,
-)
-from tracecloak.anonymizers.indicators.ratios import (
-    Interval95,
-    Measuring,
-    NoisyNumber,
-    count_within,
-    mean_of,
-    number_of,
 )
 from tracecloak.anonymizers.indicators.summands import RANGE, Population, bounds_of
 from tracecloak.anonymizers.indicators.terms import (
@@ -261,7 +254,7 @@ class Measurements:
     """
 
     values: Mapping[str, np.ndarray]
-    measuring: Measuring
+    measuring: ratios.Measuring
     chosen: Mapping[str, np.ndarray]
 
 
@@ -284,7 +277,7 @@ def measurements_of(
         widths[term.name] = noise.width / term.units
     titles = [bins.indicator.title for bins in chosen_bins(params)]
     chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
-    return Measurements(values, Measuring(widths, is_laplace), chosen)
+    return Measurements(values, ratios.Measuring(widths, is_laplace), chosen)
 
 
 def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicators:
@@ -310,20 +303,22 @@ class _Figures:
         return self.known.params
 
     @property
-    def measuring(self) -> Measuring:
+    def measuring(self) -> ratios.Measuring:
         return self.measured.measuring
 
-    def number(self, term: Term, place: int) -> NoisyNumber:
+    def number(self, term: Term, place: int) -> ratios.NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
-        return NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
+        return ratios.NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
 
-    def cases(self, population: Population, group: int) -> NoisyNumber:
+    def cases(self, population: Population, group: int) -> ratios.NoisyNumber:
         """The number of cases of a group of a population."""
         term = CasesOf(population)
         number = self.number(term, group)
         return number.plus(0.5, self.cases(Population(), 0)) if term.is_centred else number
 
-    def cases_with(self, indicator: Measured, n_steps: int, group: int, step: int) -> NoisyNumber:
+    def cases_with(
+        self, indicator: Measured, n_steps: int, group: int, step: int
+    ) -> ratios.NoisyNumber:
         """The cases of a group that have a number of an indicator."""
         term, population = CasesWith(indicator, n_steps), Population.of(indicator)
         number = self.number(term, group * term.shape(self.known)[1] + step)
@@ -353,20 +348,20 @@ class _Figures:
 
     def _figure(
         self, indicator: Indicator, n_steps: int, group: int, step: int
-    ) -> tuple[Interval95, str, str, tuple[float, float]]:
+    ) -> tuple[ratios.Interval95, str, str, tuple[float, float]]:
         """The number with its unit and kind, and between which bounds each case has one."""
         population = Population.of(indicator)
         if isinstance(indicator, Cases):
             number = self.cases(population, group)
             kind = DERIVED if CasesOf(population).is_centred else MEASURED
-            return number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
+            return ratios.number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
         if isinstance(indicator, Workload):
             number = self.number(EventsOf(indicator, n_steps), step)
-            return number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
+            return ratios.number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
         term = SumOf(indicator, n_steps)
         summand = term.summand(self.known)
         of_range = self.number(term, group * term.shape(self.known)[1] + step)
-        total = NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
+        total = ratios.NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
         if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
             cases = self.cases_with(indicator, n_steps, group, step)
         else:
@@ -374,16 +369,16 @@ class _Figures:
         if isinstance(indicator, Frequency):
             number = total.plus(summand.middle, cases)
             unit = "cases" if indicator.at_most == 1 else "occurrences"
-            return number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
+            return ratios.number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
         bounds = summand.low, summand.high
         if isinstance(indicator, Measured) and indicator.of == "sum":
             number = total.plus(summand.middle, cases)
-            interval = number_of(number, self.measuring, is_count=False)
+            interval = ratios.number_of(number, self.measuring, is_count=False)
             if summand.low >= 0:
-                interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
+                interval = ratios.Interval95(*(max(n, 0.0) for n in _ends(interval)))
             bounds = summand.low * max(cases.value, 1.0), summand.high * max(cases.value, 1.0)
         else:
-            interval = mean_of(total, cases, summand.low, summand.high, self.measuring)
+            interval = ratios.mean_of(total, cases, summand.low, summand.high, self.measuring)
         return interval, _unit_of(indicator), DERIVED, bounds
 
     def _quantiles(
@@ -407,7 +402,9 @@ class _Figures:
         for quantile, place in zip(indicator.quantiles, places, strict=True):
             value, least, most = (value_at(end, low, high, points) for end in _ends(place))
             rounding = (high - low) / (2 * RANGE)
-            interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
+            interval = ratios.Interval95(
+                value, max(least - rounding, low), min(most + rounding, high)
+            )
             of = decimal_text(quantile) if n > 1 else ""
             unit = _unit_of(indicator)
             yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
@@ -427,8 +424,8 @@ class _Figures:
         low, high = bounds_of(indicator, self.known.bought_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
-            ends = count_within(float(count), half)
-            interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
+            ends = ratios.count_within(float(count), half)
+            interval = ratios.Interval95(round(value), min(ends[0], value), max(ends[1], value))
             of = _edges_text(indicator, edges[b], edges[b + 1])
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)
 
@@ -448,7 +445,7 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _ends(interval: Interval95) -> tuple[float, float, float]:
+def _ends(interval: ratios.Interval95) -> tuple[float, float, float]:
     return interval.value, interval.low, interval.high
 
 
@@ -462,7 +459,7 @@ def _unit_of(indicator: Indicator) -> str:
 def _row(
     indicator: Indicator,
     group: str,
-    interval: Interval95,
+    interval: ratios.Interval95,
     unit: str,
     kind: str,
     bounds: tuple[float, float] = _NO_BOUNDS,

@@ -35,15 +35,8 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
-from tracecloak.anonymizers.indicators.declared import (
-    Cases,
-    Frequency,
-    Indicator,
-    Measured,
-    Throughput,
-    Timed,
-)
 from tracecloak.anonymizers.indicators.params import AskedParams, Known
 from tracecloak.anonymizers.indicators.summands import RANGE, summand_of
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -78,7 +71,7 @@ class PappiParams(AskedParams):
                 raise ValueError(f"{at}pappi has counts, sums and averages of all cases alone")
             if indicator.where is not None or indicator.by is not None:
                 raise ValueError(f"{at}where and by are not of the paper, leave them out")
-            if isinstance(indicator, Timed) and indicator.at_most is None:
+            if isinstance(indicator, declared.Timed) and indicator.at_most is None:
                 raise ValueError(f"{at}at_most must be declared")
         return self
 
@@ -88,9 +81,9 @@ class PappiParams(AskedParams):
         return Fraction(self.epsilon) / len(self.indicators)
 
 
-def _is_aggregate(indicator: Indicator) -> bool:
-    if isinstance(indicator, Measured):
-        return isinstance(indicator, Throughput) and indicator.of in ("mean", "sum")
+def _is_aggregate(indicator: declared.Indicator) -> bool:
+    if isinstance(indicator, declared.Measured):
+        return isinstance(indicator, declared.Throughput) and indicator.of in ("mean", "sum")
     return not indicator.attributes
 
 
@@ -111,7 +104,7 @@ class AggregatesOfCases:
         """Counts a batch, in lattice steps of each range."""
         known, sums = Known(self.params, {}), [traces.n_cases]
         for indicator in self.params.indicators:
-            if isinstance(indicator, Cases):
+            if isinstance(indicator, declared.Cases):
                 sums.append(traces.n_cases * RANGE)
                 continue
             summand = summand_of(indicator, known.steps(indicator))
@@ -250,13 +243,15 @@ def _uniform(randomness: Randomness, places: np.ndarray) -> np.ndarray:
     return (words[:, 0] >> np.uint64(11)).astype(np.float64) / 2**53
 
 
-def _row(indicator: Indicator, value: float, n_cases: int, params: PappiParams) -> IndicatorRow:
+def _row(
+    indicator: declared.Indicator, value: float, n_cases: int, params: PappiParams
+) -> IndicatorRow:
     """The row of a result in ranges, with the interval that its noise has."""
     scale = float(1 / params.epsilon_each) * (1 if params.mechanism == "laplace" else 2)
     half = math.log(20) * scale
     high, unit = _largest_of(indicator)
     n = 1 if unit in ("cases", "occurrences") else max(n_cases, 1)
-    if isinstance(indicator, Throughput) and indicator.of == "sum":
+    if isinstance(indicator, declared.Throughput) and indicator.of == "sum":
         n = 1
     most = high if n > 1 or not n_cases else high * n_cases
 
@@ -267,13 +262,13 @@ def _row(indicator: Indicator, value: float, n_cases: int, params: PappiParams) 
     return IndicatorRow(indicator.title, None, number(value), *ends, unit, MEASURED)
 
 
-def _largest_of(indicator: Indicator) -> tuple[float, str]:
+def _largest_of(indicator: declared.Indicator) -> tuple[float, str]:
     """The largest number of a case, of which 0 is the least, and the unit of the result."""
-    if isinstance(indicator, Cases):
+    if isinstance(indicator, declared.Cases):
         return 1.0, "cases"
-    if isinstance(indicator, Frequency):
+    if isinstance(indicator, declared.Frequency):
         return float(indicator.at_most), "cases" if indicator.at_most == 1 else "occurrences"
-    if isinstance(indicator, Throughput):
+    if isinstance(indicator, declared.Throughput):
         assert indicator.at_most is not None
         return indicator.at_most / _SECOND_US, "s"
     return 1.0, SHARE

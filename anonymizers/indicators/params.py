@@ -48,13 +48,8 @@ from tracecloak.anonymizers.rigorous.params import DateText, RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.calendar.local_time import zone_of
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events import declarations
 from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import (
-    MAX_ATTRIBUTES,
-    TAKEN_NAMES,
-    Declaration,
-    check_names,
-)
 from tracecloak.schemas.events.vocabulary import OTHER
 
 MAX_STEPS = 200
@@ -119,13 +114,13 @@ class AskedParams(RigorousParams):
 
     def _check_attributes(self) -> None:
         declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
-        if len(declared) > MAX_ATTRIBUTES:
+        if len(declared) > declarations.MAX_ATTRIBUTES:
             raise ValueError(
-                f"indicators read {len(declared)} attributes, and {MAX_ATTRIBUTES} are the most"
+                f"indicators read {len(declared)} attributes, and {declarations.MAX_ATTRIBUTES} are the most"
             )
-        for name in declared.keys() & set(TAKEN_NAMES):
+        for name in declared.keys() & set(declarations.TAKEN_NAMES):
             raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
-        check_names(declared)
+        declarations.check_names(declared)
 
     def _check_names(self, at: str, indicator: Indicator) -> None:
         steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
@@ -207,7 +202,7 @@ class AskedParams(RigorousParams):
             domain: dict[str, Any] = {"values": tuple(dict.fromkeys(texts)) or (OTHER,)}
             if name in bounds:
                 domain = {"bounds": bounds[name]}
-            declaration = Declaration(**domain, column=self.column_of(name))
+            declaration = declarations.Declaration(**domain, column=self.column_of(name))
             attributes.append(Attribute(name, declaration))
         return tuple(attributes)
 

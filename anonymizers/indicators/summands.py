@@ -21,24 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
-from tracecloak.anonymizers.indicators.declared import (
-    PERIODS,
-    Amount,
-    Filter,
-    Frequency,
-    Group,
-    Indicator,
-    Measured,
-    Rework,
-    Rule,
-    Throughput,
-    Timed,
-    Waiting,
-    Within,
-    Working,
-    Workload,
-)
 from tracecloak.schemas.calendar.local_time import day_start_us, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import numbers_of
@@ -183,23 +167,25 @@ def _amounts(traces: TraceBatch, attribute: str) -> Numbers:
     return Numbers(numbers, np.isfinite(numbers))
 
 
-def bounds_of(indicator: Measured, bought_us: int | None = None) -> tuple[float, float]:
+def bounds_of(indicator: declared.Measured, bought_us: int | None = None) -> tuple[float, float]:
     """Returns between which bounds an indicator's numbers count.
 
     Args:
         indicator: Of times or amounts.
         bought_us: The longest time, where it was chosen on the log.
     """
-    if isinstance(indicator, Amount):
+    if isinstance(indicator, declared.Amount):
         low, high = indicator.bounds
         return float(low), float(high)
-    assert isinstance(indicator, Timed)
+    assert isinstance(indicator, declared.Timed)
     longest = indicator.at_most if bought_us is None else bought_us
     assert longest is not None
     return 0.0, float(longest)
 
 
-def numbers_counted(indicator: Measured, steps: Sequence[Group]) -> Callable[[TraceBatch], Numbers]:
+def numbers_counted(
+    indicator: declared.Measured, steps: Sequence[declared.Group]
+) -> Callable[[TraceBatch], Numbers]:
     """Returns how the numbers of an indicator of times or amounts are read off traces.
 
     Args:
@@ -207,20 +193,22 @@ def numbers_counted(indicator: Measured, steps: Sequence[Group]) -> Callable[[Tr
         steps: The activities or pairs that it is about.
     """
     match indicator:
-        case Throughput():
+        case declared.Throughput():
             return lambda traces: Numbers.of_all(throughput_of(traces))
-        case Waiting():
+        case declared.Waiting():
             pairs = [step for step in steps if not isinstance(step, str)]
             return lambda traces: _waits(traces, pairs)
-        case Working():
+        case declared.Working():
             return lambda traces: _work(traces, [str(step) for step in steps])
-        case Amount(attribute=attribute):
+        case declared.Amount(attribute=attribute):
             return lambda traces: _amounts(traces, attribute)
     raise TypeError(f"{type(indicator).__name__} has no numbers")
 
 
 def summand_of(
-    indicator: Indicator, steps: Sequence[Group] = (), bought_us: int | None = None
+    indicator: declared.Indicator,
+    steps: Sequence[declared.Group] = (),
+    bought_us: int | None = None,
 ) -> Summand:
     """Returns what a case adds to the share, the mean or the sum of an indicator.
 
@@ -231,21 +219,21 @@ def summand_of(
     """
     names = [str(step) for step in steps]
     match indicator:
-        case Measured():
+        case declared.Measured():
             low, high = bounds_of(indicator, bought_us)
-            is_of_all = isinstance(indicator, Throughput)
+            is_of_all = isinstance(indicator, declared.Throughput)
             return Summand(low, high, numbers_counted(indicator, steps), is_of_all)
-        case Within(limit=limit):
+        case declared.Within(limit=limit):
             return _share(lambda traces: throughput_of(traces) <= limit)
-        case Rework() if not names:
+        case declared.Rework() if not names:
             return _share(repeats)
-        case Rework():
+        case declared.Rework():
             return _share(lambda traces: occurrences(traces, names) > 1)
-        case Frequency(at_most=most):
+        case declared.Frequency(at_most=most):
             return Summand(
                 0.0, float(most), lambda traces: Numbers.of_all(occurrences(traces, names))
             )
-        case Rule(template=template, activity=first, then=second, n=n, within=within):
+        case declared.Rule(template=template, activity=first, then=second, n=n, within=within):
             return _share(
                 lambda traces: cases_that_keep(traces, template, first, second, n, within)
             )
@@ -270,14 +258,14 @@ class Population:
         groups: Its declared values; None: it has none, or they are bought.
     """
 
-    where: Filter | None = None
+    where: declared.Filter | None = None
     by: str | None = None
     groups: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, indicator: Indicator) -> Population:
+    def of(cls, indicator: declared.Indicator) -> Population:
         """Returns that of an indicator; activities and pairs tell steps apart, and no cases."""
-        is_of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
+        is_of_steps = indicator.is_by_steps or isinstance(indicator, declared.Workload)
         if is_of_steps or indicator.by is None:
             return cls(indicator.where)
         groups = None if indicator.groups is None else tuple(map(str, indicator.groups))
@@ -327,7 +315,7 @@ class Groups:
         return case_places(traces, self.attribute, self.labels)
 
 
-def cases_where(traces: TraceBatch, chosen: Filter) -> np.ndarray:
+def cases_where(traces: TraceBatch, chosen: declared.Filter) -> np.ndarray:
     """Returns bool[n_cases], the cases for which a filter holds."""
     is_meant = np.ones(traces.n_cases, bool)
     if chosen.occurs is not None:
@@ -368,7 +356,7 @@ def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Grou
     Raises:
         UsageError: It has no period.
     """
-    assert period in PERIODS
+    assert period in declared.PERIODS
     moment = _EPOCH + datetime.timedelta(microseconds=first_us)
     date = _begin(period, moment.astimezone(zone_of(time_zone)).date())
     borders, labels = [day_start_us(date, time_zone)], []

@@ -24,22 +24,10 @@ from typing import Protocol
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.indicators import summands
 from tracecloak.anonymizers.indicators.declared import Group, Indicator, Measured, Workload
-from tracecloak.anonymizers.indicators.summands import (
-    RANGE,
-    Groups,
-    Population,
-    Summand,
-    cases_of_events,
-    summand_of,
-    value_places,
-)
+from tracecloak.anonymizers.rigorous import clip_by_rank
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.clip_by_rank import (
-    RANK_UNITS,
-    changed_ranks,
-    measured_ranks,
-)
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -52,7 +40,7 @@ _BEFORE = 16_000
 class Known(Protocol):
     """What is public by now, be it declared or bought."""
 
-    def groups(self, population: Population) -> Groups:
+    def groups(self, population: summands.Population) -> summands.Groups:
         """Returns the groups of the cases of a population."""
 
     def steps(self, indicator: Indicator) -> tuple[Group, ...]:
@@ -98,7 +86,7 @@ class CasesOf:
         population: Which they are.
     """
 
-    population: Population
+    population: summands.Population
     units = UNITS
 
     @property
@@ -142,18 +130,18 @@ class _OfIndicator:
     n_steps: int
 
     @property
-    def population(self) -> Population:
-        return Population.of(self.indicator)
+    def population(self) -> summands.Population:
+        return summands.Population.of(self.indicator)
 
     def shape(self, known: Known) -> tuple[int, int]:
         """(n_groups, n_steps) of its sums."""
         n_groups = len(known.groups(self.population).labels)
         return n_groups, max(len(known.steps(self.indicator)), 1)
 
-    def summand(self, known: Known) -> Summand:
+    def summand(self, known: Known) -> summands.Summand:
         """What a case adds."""
         steps, bought = known.steps(self.indicator), known.bought_us(self.indicator)
-        return summand_of(self.indicator, steps, bought)
+        return summands.summand_of(self.indicator, steps, bought)
 
     def places(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """int64[n_cases], the group of each case, or -1."""
@@ -178,7 +166,7 @@ class SumOf(_OfIndicator):
         units: Lattice steps between the bounds, an even number.
     """
 
-    units: int = RANGE
+    units: int = summands.RANGE
 
     @property
     def name(self) -> str:
@@ -267,7 +255,7 @@ class BinsOf(_OfIndicator):
         """See `Term`."""
         if not self.is_measured:
             return 1
-        return RANK_UNITS if self.is_running else UNITS
+        return clip_by_rank.RANK_UNITS if self.is_running else UNITS
 
     @property
     def quantiles(self) -> tuple[Fraction, ...]:
@@ -287,7 +275,7 @@ class BinsOf(_OfIndicator):
     def changed(self) -> Sensitivity:
         """See `Term`."""
         if self.is_running:
-            return _beside(changed_ranks(self.n_bins), self.n_steps)
+            return _beside(clip_by_rank.changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
     def n_cells(self, known: Known) -> int:
@@ -300,7 +288,7 @@ class BinsOf(_OfIndicator):
         if not self.is_running:
             return counts.ravel() * self.units
         # From the longest downwards, as of clips; `cases_from` reads it the same way.
-        return np.array([measured_ranks(row) for row in counts], np.int64).ravel()
+        return np.array([clip_by_rank.measured_ranks(row) for row in counts], np.int64).ravel()
 
     def bins(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """Returns int64[n_groups * n_steps, n_bins], cases by bin."""
@@ -317,7 +305,7 @@ class BinsOf(_OfIndicator):
         """Returns the bin of lattice places from 0 to RANGE."""
         if self.indicator.of == "histogram":  # type: ignore[attr-defined]
             # What lies on a border is in the bin that begins there.
-            borders = np.rint(np.arange(1, self.n_bins) * (RANGE / self.n_bins))
+            borders = np.rint(np.arange(1, self.n_bins) * (summands.RANGE / self.n_bins))
             return np.searchsorted(borders, places, side="right")
         return np.searchsorted(coarse_grid() if self.is_running else grid(), places)
 
@@ -346,8 +334,8 @@ class EventsOf(_OfIndicator):
         texts = traces.attributes.get(self.indicator.by)
         if texts is None or not names:
             return np.zeros(self.n_cells(known), np.int64)
-        who = value_places(texts, names)
-        case = cases_of_events(traces)
+        who = summands.value_places(texts, names)
+        case = summands.cases_of_events(traces)
         is_meant = (who >= 0) & (self.places(traces, known) >= 0)[case]
         before = np.cumsum(is_meant) - is_meant
         rank = before - before[traces.offsets[:-1]][case]
@@ -363,10 +351,10 @@ def grid() -> np.ndarray:
     long one. Whole numbers alone make them, so they are the same everywhere.
     """
     points, at, one = [0], 1 << 80, 1 << 80
-    while (place := (at - one) * RANGE // (one * _BEFORE)) < RANGE:
+    while (place := (at - one) * summands.RANGE // (one * _BEFORE)) < summands.RANGE:
         points.append(place)
         at = at * _RATIO[0] // _RATIO[1]
-    return np.unique(np.array([*points, RANGE], np.int64))
+    return np.unique(np.array([*points, summands.RANGE], np.int64))
 
 
 @lru_cache(maxsize=1)

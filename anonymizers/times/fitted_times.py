@@ -26,18 +26,10 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import UNITS
+from tracecloak.anonymizers.times import case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
-from tracecloak.anonymizers.times.case_times import (
-    CaseTimes,
-    NoisySums,
-    decide_times,
-    log_factors,
-    ranks_among_all,
-    sample_periods,
-    wide_bins_at,
-)
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of, sums_by_class_and_bin
@@ -159,7 +151,7 @@ class Timing:
     starts: StartsDecision
     periods: Periods
     spans: SpansDecision
-    times: CaseTimes
+    times: case_times.CaseTimes
     durations: DurationsDecision
     sums: StepSums
     factors: PairFactors
@@ -191,14 +183,14 @@ def timed(
     steps = Steps.of(traces, case_numbers, timing.classes, classes)
     taken = sample_durations(timing.durations, steps, randomness)
     is_single = traces.lengths == 1
-    periods = sample_periods(timing.times, classes, is_single, case_numbers, randomness)
+    periods = case_times.sample_periods(timing.times, classes, is_single, case_numbers, randomness)
     weights = weights_of(taken, steps, timing.factors)
     sums = sums_of_steps(weights, steps, traces.n_cases)
     ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
-    bins = wide_bins_at(timing.times, classes, periods, ranks)
+    bins = case_times.wide_bins_at(timing.times, classes, periods, ranks)
     of_bins = len(timing.times.spans) + bins  # they come after the classes
     places = ranks_of(timing.sums, sums, of_bins, case_numbers, randomness, IN_BIN)
-    ranks = ranks_among_all(timing.spans, bins, places)
+    ranks = case_times.ranks_among_all(timing.spans, bins, places)
     wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
     taken = divided(wanted, weights, steps)
     since_start = np.zeros(traces.n_events, np.int64)
@@ -260,17 +252,19 @@ def fitted(
     bins = spans.wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
     expected = np.where(is_single, spans.n_wide, bins)
     tables, periods = decisions["tables"], decisions["periods"]
-    times = decide_times(tables, spans, periods, classes, (case_classes, expected))
-    begun = sample_periods(times, case_classes, is_single, numbers, randomness)
+    times = case_times.decide_times(tables, spans, periods, classes, (case_classes, expected))
+    begun = case_times.sample_periods(times, case_classes, is_single, numbers, randomness)
 
     def bins_of(sums: np.ndarray) -> np.ndarray:
-        return wide_bins_at(
+        return case_times.wide_bins_at(
             times, case_classes, begun, ranks_in(sums, case_classes * 2 + is_single)
         )
 
     def of_classes(sums: np.ndarray) -> np.ndarray:
         bins = bins_of(sums)
-        return spans_at(spans, ranks_among_all(spans, bins, ranks_in(sums, bins * 2 + is_single)))
+        return spans_at(
+            spans, case_times.ranks_among_all(spans, bins, ranks_in(sums, bins * 2 + is_single))
+        )
 
     fit.rake(of_classes)
     fit.note_kept(of_classes, vocabulary, randomness)
@@ -340,7 +334,7 @@ class _Fit:
             spans_of: How long cases take, by what the weights of their steps come to.
         """
         there = self._there
-        block = NoisySums((0,), self._measured.sums[there], self._measured.deviation)
+        block = case_times.NoisySums((0,), self._measured.sums[there], self._measured.deviation)
         for _ in range(_ROUNDS if len(there) else 0):
             wanted = self._wanted(spans_of)
             expected = self._expected(divided(wanted, self.weights(), self._steps))
@@ -350,7 +344,7 @@ class _Fit:
             total = float(np.cumsum(expected)[-1])
             if not total:
                 return
-            step = log_factors(expected, block, self._pulls, total, _WORTH)
+            step = case_times.log_factors(expected, block, self._pulls, total, _WORTH)
             step = np.where(self._stands_out, step, 0.0)
             step = np.clip(step, -_LARGEST_STEP, _LARGEST_STEP) * _DAMPING
             self._pulls -= step * (_WORTH / total)

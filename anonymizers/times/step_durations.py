@@ -28,11 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
-    of_clipped,
-    of_steps,
-)
+from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
@@ -42,21 +38,7 @@ from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.times.case_classes import (
-    BY_ACTIVITY,
-    MOST_VARIANTS,
-    NO_CLASSES,
-    CaseClasses,
-    Detail,
-)
-from tracecloak.anonymizers.times.time_bins import (
-    bins_text,
-    estimated_shares,
-    largest_noise,
-    time_borders,
-    times_at,
-    without_longest,
-)
+from tracecloak.anonymizers.times import case_classes, time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.guided_search import n_at_most
@@ -104,11 +86,11 @@ def excess_of_durations(n_names: int, n_bins: int) -> str:
 
 def whole_norm(max_trace_length: int) -> int:
     """Returns the largest L1 norm of a case of so many events, or 1 if that would be 0."""
-    return int(of_steps(max_trace_length).l1)
+    return int(sensitivity.of_steps(max_trace_length).l1)
 
 
 def cells_of_steps(
-    traces: TraceBatch, grid: TimeGrid, borders: np.ndarray, classes: CaseClasses
+    traces: TraceBatch, grid: TimeGrid, borders: np.ndarray, classes: case_classes.CaseClasses
 ) -> CaseCells:
     """Returns each case's vector.
 
@@ -158,7 +140,7 @@ class StepDurations:
     n_bins: int | None
     clip: int | str
     units: int
-    detail: Detail = BY_ACTIVITY
+    detail: case_classes.Detail = case_classes.BY_ACTIVITY
     kind: ClassVar[type[ClippedCells]] = ClippedCells
 
     def count(
@@ -188,7 +170,7 @@ class StepNorms:
 
     time: LogTime
     n_bins: int | None
-    detail: Detail = BY_ACTIVITY
+    detail: case_classes.Detail = case_classes.BY_ACTIVITY
     kind: ClassVar[type[CaseNorms]] = CaseNorms
 
     def count(
@@ -197,7 +179,7 @@ class StepNorms:
         """Counts a batch, each case once."""
         traces = within_length(in_vocabulary(traces, decisions), decisions)
         traces = self.detail.cases(traces)
-        cells = _decided_cells(traces, self.time, self.n_bins, decisions, NO_CLASSES)
+        cells = _decided_cells(traces, self.time, self.n_bins, decisions, case_classes.NO_CLASSES)
         return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
 
 
@@ -206,10 +188,10 @@ def _decided_cells(
     time: LogTime,
     n_bins: int | None,
     decisions: contract.Decisions,
-    classes: CaseClasses,
+    classes: case_classes.CaseClasses,
 ) -> CaseCells:
     grid = time.grid(decisions)
-    borders = time_borders(n_bins or decisions["bins"].steps, grid.n_ticks, grid.second)
+    borders = time_bins.time_borders(n_bins or decisions["bins"].steps, grid.n_ticks, grid.second)
     return cells_of_steps(traces, grid, borders, classes)
 
 
@@ -244,7 +226,7 @@ class DurationsDecision(contract.Decision):
 def decide_durations(
     counted: ClippedCells,
     vocabulary: ActivityVocabulary,
-    classes: CaseClasses,
+    classes: case_classes.CaseClasses,
     n_bins: int,
     n_ticks: int,
     noise: SumNoise,
@@ -276,7 +258,7 @@ def decide_durations(
         randomness: The release's.
         second: Ticks of a second.
     """
-    borders = time_borders(n_bins, n_ticks, second)
+    borders = time_bins.time_borders(n_bins, n_ticks, second)
     n, k = len(vocabulary), len(borders) + 1
     n_cells = n_cells_of(n, k, classes.n_places)
     noisy = noisy_counts(counted, n_cells, noise, "step duration", randomness).reshape(-1, k)
@@ -285,24 +267,24 @@ def decide_durations(
     deviation = math.sqrt(variance_of(noise))
     targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
-    is_large = targets > largest_noise(targets.size) * deviation_of_targets
+    is_large = targets > time_bins.largest_noise(targets.size) * deviation_of_targets
     of_log = _shares_of_log(targets, deviation_of_targets, is_large)
-    coarser = without_longest(targets, deviation_of_targets, of_log)
-    of_targets = estimated_shares(targets, deviation_of_targets, coarser, is_large)
+    coarser = time_bins.without_longest(targets, deviation_of_targets, of_log)
+    of_targets = time_bins.estimated_shares(targets, deviation_of_targets, coarser, is_large)
     is_idle = _idle_pairs(pairs.reshape(n * n, k), deviation, of_log)
     # One target after the other: memory for one copy of the cells is enough.
     reached = np.empty((n * n + len(places), k))
     for target in range(n):
         rows = pairs[:, target]
-        is_large = rows > largest_noise(pairs.size) * deviation
-        coarser = without_longest(rows, deviation, of_targets[target])
-        reached[target : n * n : n] = estimated_shares(rows, deviation, coarser, is_large)
+        is_large = rows > time_bins.largest_noise(pairs.size) * deviation
+        coarser = time_bins.without_longest(rows, deviation, of_targets[target])
+        reached[target : n * n : n] = time_bins.estimated_shares(rows, deviation, coarser, is_large)
     reached[: n * n][is_idle] = np.eye(1, k)
-    is_large = places > largest_noise(max(places.size, 2)) * deviation
+    is_large = places > time_bins.largest_noise(max(places.size, 2)) * deviation
     pair_of_place = classes.pairs(n)
     is_large[is_idle[pair_of_place]] = False  # what their coarser level has none of stays so
-    coarser = without_longest(places, deviation, reached[pair_of_place])
-    reached[n * n :] = estimated_shares(places, deviation, coarser, is_large)
+    coarser = time_bins.without_longest(places, deviation, reached[pair_of_place])
+    reached[n * n :] = time_bins.estimated_shares(places, deviation, coarser, is_large)
     np.cumsum(reached, axis=1, out=reached)
     reached /= reached[:, -1:]
     return DurationsDecision(borders, reached, is_idle, n, n_ticks)
@@ -382,7 +364,7 @@ class Steps:
         cls,
         traces: TraceBatch,
         case_numbers: np.ndarray,
-        classes: CaseClasses,
+        classes: case_classes.CaseClasses,
         own_classes: np.ndarray,
     ) -> Steps:
         """Finds them.
@@ -426,7 +408,7 @@ def sample_durations(
         int64[m], in ticks.
     """
     rows, ranks = decision.rows(steps), steps.uniforms("step duration of a case", randomness)
-    return times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
+    return time_bins.times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
 
 
 def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
@@ -434,7 +416,7 @@ def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
     n_bins, max_units = params.n_duration_bins, params.max_units
 
     def rank(given: Given) -> float:
-        changed = of_clipped(UNITS, max_units, is_pure=False)
+        changed = sensitivity.of_clipped(UNITS, max_units, is_pure=False)
         noise = given.means["durations"].noise(changed, UNITS)
         n_names = len(params.detail.names(known_vocabulary(params.words, given.decisions)))
         k = n_bins or given.decisions["bins"].steps
@@ -453,13 +435,15 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
         clip = whole_norm(params.max_trace_length)
     lattice = 1 if is_pure else UNITS
 
-    def changed(clip_units: int) -> Sensitivity:
-        return of_clipped(clip_units, params.max_units, is_pure=is_pure)
+    def changed(clip_units: int) -> sensitivity.Sensitivity:
+        return sensitivity.of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:
         noise = means["durations"].noise(changed(clip or UNITS), lattice)
-        by_what = f"by pair of activities, and of {MOST_VARIANTS} variants by position, and "
-        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {bins_text(n_bins)}"
+        by_what = (
+            f"by pair of activities, and of {case_classes.MOST_VARIANTS} variants by position, and "
+        )
+        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {time_bins.bins_text(n_bins)}"
         return f"{counted}, {noise_text(noise, clip)}"
 
     def decide(given: Given) -> DurationsDecision:

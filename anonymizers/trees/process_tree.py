@@ -29,12 +29,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
-    of_count,
-    of_scaled_pairs,
-    of_shares,
-)
+from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -129,7 +124,7 @@ class ProcessTreeParams(ListedParams):
         if self.ends_share:
             needs.append(Choice("ends", Fraction(self.ends_share)))
         needs.append(Choice("selection", Fraction(self.selection_share)))
-        changed = of_shares(UNITS, self.max_units)
+        changed = sensitivity.of_shares(UNITS, self.max_units)
         needs.append(Sums("fitness", _FITNESS_SHARE, changed, UNITS))
         return tuple(needs)
 
@@ -147,13 +142,15 @@ class ProcessTreeParams(ListedParams):
         """Pairs of a case that count fully where they are public."""
         return _PURE_PAIRS if self.is_pure and self.max_pairs is None else self.max_pairs
 
-    def pairs_sensitivity(self, max_pairs: int) -> Sensitivity:
+    def pairs_sensitivity(self, max_pairs: int) -> sensitivity.Sensitivity:
         """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case.
 
         Args:
             max_pairs: Pairs of a case that count fully.
         """
-        return of_scaled_pairs(max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units)
+        return sensitivity.of_scaled_pairs(
+            max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units
+        )
 
     def pairs_noise(self, max_pairs: int) -> SumNoise:
         """The noise on the counts of pairs.
@@ -182,7 +179,7 @@ class ProcessTreeParams(ListedParams):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
-        changed = of_shares(UNITS, self.max_units)
+        changed = sensitivity.of_shares(UNITS, self.max_units)
         return self.spending.means["fitness"].noise(changed, UNITS)
 
     def sizes(self, n_names: int) -> list[int]:
@@ -308,7 +305,7 @@ def _selection(params: ProcessTreeParams) -> Part:
             CellStream(given.randomness, "process-tree/selection", cells),
             np.array(scores, np.int64),
             given.means["selection"].epsilon,
-            Fraction(of_count(UNITS).of_cases(params.max_units).linf),
+            Fraction(sensitivity.of_count(UNITS).of_cases(params.max_units).linf),
             monotone=True,  # a case adds something to each score, or is taken from each
         )
         return trees[chosen]

@@ -17,7 +17,8 @@ from tests.anonymizers.graphs.test_interval_coverage import flower, params_of
 from tests.support.keys import randomness
 from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, released_durations, released_graph
-from tracecloak.anonymizers.graphs.private_dfg import GraphDecision, PrivateDfg, PrivateDfgParams
+from tracecloak.anonymizers.graphs.graph_kinds import GraphDecision
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.graphs.time_figures import median_times
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import possible_pairs

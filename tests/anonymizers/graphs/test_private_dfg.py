@@ -28,12 +28,8 @@ from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_d
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
 from tracecloak.anonymizers.graphs import graph_kinds
-from tracecloak.anonymizers.graphs.private_dfg import (
-    ClipsDecision,
-    PrivateDfg,
-    PrivateDfgParams,
-    clip_of,
-)
+from tracecloak.anonymizers.graphs.graph_kinds import ClipsDecision
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
 from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import cell_numbers

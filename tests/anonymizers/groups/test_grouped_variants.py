@@ -169,8 +169,7 @@ class _Sums:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
         decide_as(monkeypatch, is_hidden)
-        for module in (joint_variants, grouped_variants):
-            monkeypatch.setattr(module, "noisy_number", self._number)
+        monkeypatch.setattr(joint_variants, "noisy_number", self._number)
         monkeypatch.setattr(joint_variants, "_seen_share", lambda *_: 1.0)
         for place in ("variants.joint_variants", "groups.grouped_variants"):
             monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
