@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
@@ -13,7 +11,6 @@ from tests.support.logs import trace_batch
 from tracecloak.anonymizers.times.case_classes import (
     LONGEST_VARIANT,
     MOST_VARIANTS,
-    NO_CLASSES,
     CaseClasses,
 )
 from tracecloak.schemas.events.traces import TraceBatch
@@ -82,24 +79,6 @@ def test_classes_are_those_of_a_loop(variants, cases):
     assert classes.pairs(4).tolist() == pairs
 
 
-def test_variants_beyond_the_most_frequent_are_of_the_class_of_their_last_activity():
-    every = ["".join(v) for n in (1, 2, 3, 4) for v in itertools.product("ABC", repeat=n)]
-    variants = {variant: 200 - i for i, variant in enumerate(every)}
-    classes, most = CaseClasses.of(released(variants), WORDS), MOST_VARIANTS
-    assert len(every) > most + 50 and (classes.n_variants, classes.size) == (most, most + 4)
-    found = classes.of_cases(public(every))
-    assert found[:most].tolist() == list(range(most))
-    assert found[most:].tolist() == [most + "ABC".index(v[-1]) for v in every[most:]]
-    assert classes.sizes[:most].tolist() == list(variants.values())[:most]
-    assert classes.sizes[most:].tolist() == [
-        sum(variants[v] for v in every[most:] if v[-1] == last) for last in "ABCX"
-    ]
-    assert classes.sizes.sum() == sum(variants.values())
-    assert classes.n_places == len("".join(every[:most]))
-    # With as many variants as can be classes, all are.
-    assert CaseClasses.of(released(dict.fromkeys(every[:most], 1)), WORDS).sizes[most:].sum() == 0
-
-
 def test_codes_of_a_large_vocabulary_are_told_apart():
     """Sequences of codes of more than a byte, which are not as long as their variants."""
     many = ActivityVocabulary.public([f"n{i:03}" for i in range(300)])
@@ -124,12 +103,3 @@ def test_long_variants_are_no_classes():
     assert (classes.n_variants, classes.n_places) == (2, LONGEST_VARIANT + 2)
     assert classes.of_cases(public([long, "AB", long[1:]])).tolist() == [2 + 2, 0, 1]
     assert classes.sizes.tolist() == [5, 3, 0, 0, 9, 0]
-
-
-def test_without_variants_the_last_activity_decides():
-    cases = public(["AB", "X", "BA"])
-    for classes in (NO_CLASSES, CaseClasses.of(released({}), WORDS)):
-        assert (classes.n_variants, classes.n_places) == (0, 0)
-        assert classes.of_cases(cases).tolist() == [1, 3, 0]
-        assert classes.places(np.array([1, 0]), np.array([0, 1])).tolist() == [-1, -1]
-        assert classes.pairs(4).tolist() == []

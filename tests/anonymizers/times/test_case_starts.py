@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import math
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -20,10 +19,8 @@ from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
-from tests.support.logs import MINUTE, trace_batch
+from tests.support.logs import trace_batch
 from tests.support.rounds import Recording
-from tests.support.silence import Noting
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.case_starts import (
@@ -136,42 +133,6 @@ def is_open(log_time: LogTime, moment: int) -> bool:
     )
 
 
-@pytest.mark.parametrize("noise", [SumNoise((6, 1), 1, True), SumNoise((6000, 1), 1024, False)])
-@pytest.mark.parametrize("n_cases_noisy", [-5, 10, at_night(800), 10**6])
-def test_one_case_moves_two_sums_by_1_each_where_noise_is_added(n_cases_noisy, noise):
-    """Every hour of three weeks, and before and after, beside small logs; on the noise's lattice.
-
-    So L1 is 2 and the square of L2 is 2, whatever the counts are added up to.
-    """
-    log_time = rule("2024-03-20", "2024-04-05", "Europe/Amsterdam", days=(0, 1, 2, 3, 4, 5))
-    time = log_time.working_time({})
-    counter = CaseStarts(log_time)
-
-    def sums(starts: list[int]) -> np.ndarray:
-        noting = Noting()
-        counted = counter.count(log_of(starts), {}, randomness())
-        decide_starts(counted, time, n_cases_noisy, noise, randomness().with_noise(noting))
-        assert [told[0] for told in noting.told] == ["starts by date", "starts by hour"]
-        assert {told[2] for told in noting.told} == {noise}
-        assert {scale for _, _, scale in noting.draws} == {Fraction(*noise.scale)}
-        return np.concatenate([told[1] for told in noting.told])
-
-    others = [time.first_us + 5, time.first_us + 90 * HOUR_US, time.last_us]
-    before = sums(others)
-    changes = set()
-    for start in range(time.first_us - 30 * HOUR_US, time.last_us + 30 * HOUR_US, HOUR_US // 2):
-        moved = sums([*others, start]) - before
-        changes.add((moved.min(), moved.max(), np.count_nonzero(moved)))
-    assert changes == {(0, noise.units, 2)}
-
-
-@pytest.mark.parametrize("units", [1, 4])
-def test_the_noise_is_made_for_what_a_unit_changes(units):
-    changed = changed_starts(units)
-    assert (changed.l1, changed.l2_squared, changed.linf) == (2 * units, 2 * units**2, units)
-    assert noise_of(Fraction(1, 3), units) == SumNoise((6 * units, 1), 1, True)
-
-
 def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
     log_time = rule("2024-03-01", "2024-04-30", days=(0, 1), from_hour=9, to_hour=11)
     time = log_time.working_time({})
@@ -232,27 +193,6 @@ def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
     assert np.array_equal(
         sample_starts(back, numbers, randomness()), sample_starts(decided, numbers, randomness())
     )
-
-
-def test_how_fine_they_are_depends_on_the_mean_size_of_the_noise_whatever_its_law_and_lattice():
-    """Gaussian noise of mean size 20 in place of Laplace noise of scale 20, as above."""
-    sigma = Fraction(20 * 1024) * Fraction(math.sqrt(math.pi / 2))
-    gaussian = SumNoise(sigma.as_integer_ratio(), 1024, False)
-    time, empty = YEARS.working_time({}), ClippedCells.merge([])
-    for n_cases, fineness in ((1461 * 80 + 1, (1, 168)), (1461 * 80 - 1, (7, 168)), (0, (364, 8))):
-        decided = decide_starts(empty, time, n_cases, gaussian, randomness())
-        assert (decided.bucket_days, decided.n_hours) == fineness
-
-
-def test_gaussian_noise_on_its_lattice_leaves_the_same_shares():
-    time = YEARS.working_time({})
-    counts = CaseStarts(YEARS).count(many(rhythm(500, time)), {}, randomness())
-    narrow = SumNoise((1, 10**6), 1024, False)  # so that 0 is drawn
-    found, other = (
-        decide_starts(counts, time, 10**9, noise, randomness()) for noise in (narrow, NONE)
-    )
-    assert found.buckets == pytest.approx(other.buckets, abs=1e-4)
-    assert found.rates == pytest.approx(other.rates, rel=1e-3, abs=1e-18)
 
 
 @pytest.mark.parametrize("shares", ["smoothed", "standing_out"])
@@ -401,24 +341,6 @@ def test_closed_hours_are_never_drawn_even_from_noise():
         assert all(is_open(log_time, moment) for moment in drawn.tolist())
 
 
-def test_noise_changes_the_shares_and_more_of_it_more():
-    """The control of the tests without noise: their distances are not 0 by construction."""
-    log_time = rule("2020-01-01", "2021-12-31")
-    time = log_time.working_time({})
-    starts = rhythm(4000, time)
-    counts = CaseStarts(log_time).count(many(starts), {}, randomness())
-    truth = decide_starts(counts, time, len(starts), NONE, randomness())
-    _, true_hours = time.days_and_hours(starts)
-    exact = np.bincount(true_hours, minlength=168) / len(starts)
-    distances = []
-    for noise in (NONE, noise_of(Fraction(1, 2)), noise_of(Fraction(1, 20))):
-        decided = decide_starts(counts, time, len(starts), noise, randomness())
-        shares = decided.rates / decided.rates.sum()
-        distances.append(float(np.abs(shares - truth.rates / truth.rates.sum()).sum() / 2))
-    assert distances[0] == 0 < distances[1] < distances[2] < 0.5
-    assert np.abs(truth.rates / truth.rates.sum() - exact).sum() < 0.05
-
-
 @given(st.lists(st.integers(0, 10**9), unique=True, max_size=30), st.integers(1, 5))
 def test_a_case_number_decides_its_start(numbers, n_pieces):
     time = time_of("2024-01-01", "2024-12-31")
@@ -432,31 +354,6 @@ def test_a_case_number_decides_its_start(numbers, n_pieces):
 
 
 # --- periods --------------------------------------------------------------------------------------
-
-
-def test_starts_within_a_period_fall_into_it():
-    """Uneven starts: half of them in one week of a year."""
-    days = [*range(300, 307)] * 100 + list(range(0, 350)) * 2
-    log = {f"c{i}": f"A@{day * 1440 + 600}" for i, day in enumerate(days)}
-    log_time = LogTime(WorkingCalendar(), TimeRange(0, 364 * 1440 * MINUTE))
-    time = log_time.working_time({})
-    counts = CaseStarts(log_time).count(trace_batch(log), {}, randomness())
-    narrow = SumNoise((1, 10**6), 1, True)
-    decided = decide_starts(counts, time, len(days), narrow, randomness())
-    periods = periods_of(decided, 7)
-    assert periods.size == 7 and (np.diff(periods.borders_us) > 0).all()
-    assert periods.ranks[0] == 0 and periods.ranks[-1] == 1
-    # All start at ten, and an hour is not cut: one of that week has a fourteenth of all cases.
-    assert np.diff(periods.ranks) == pytest.approx(np.full(7, 1 / 7), abs=1 / 13)
-    n = 4000
-    own = np.arange(n) % 7
-    within = periods.ranks[own], periods.ranks[own + 1]
-    drawn = sample_starts(decided, np.arange(n), randomness(), within)
-    assert (periods.of(drawn) == own).mean() > 0.999
-    anywhere = sample_starts(decided, np.arange(n), randomness())
-    assert (
-        p_value(np.bincount(periods.of(anywhere), minlength=7), n * np.diff(periods.ranks)) > ALPHA
-    )
 
 
 @st.composite
@@ -533,19 +430,6 @@ def test_a_range_whose_last_hours_have_no_start_has_a_period_of_none():
     periods = periods_of(StartsDecision(time, 7, np.array([1.0]), 168, rates), 5)
     assert periods.ranks.tolist() == [0, 1, 1]
     assert periods.borders_us.tolist() == [us("2024-01-01T09:00")]
-
-
-@pytest.mark.parametrize("n", [1, 2, 24])
-def test_periods_of_little_time(n):
-    """Of one hour, and of a log in which all start in the same one."""
-    hour = LogTime(WorkingCalendar(), TimeRange(0, 60 * MINUTE))
-    for log in ({}, {f"c{i}": "A@5" for i in range(50)}):
-        counts = CaseStarts(hour).count(trace_batch(log), {}, randomness())
-        narrow = SumNoise((1, 10**6), 1, True)
-        decided = decide_starts(counts, hour.working_time({}), 50, narrow, randomness())
-        periods = periods_of(decided, n)
-        assert periods.size == 1 and periods.ranks.tolist() == [0, 1]
-        assert periods.of(np.array([5, 10**9])).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("shares", "most"), [("standing_out", 0.002), ("smoothed", 0.05)])

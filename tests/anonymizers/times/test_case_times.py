@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from fractions import Fraction
 from typing import Any
 
@@ -14,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
-from tests.support.keys import randomness, release_key
-from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
-from tests.support.rounds import Recording
-from tests.support.silence import Noting
-from tracecloak.anonymizers.noise.sums import SumNoise
+from tests.support.keys import randomness
+from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
@@ -27,8 +23,6 @@ from tracecloak.anonymizers.times.case_times import (
     CaseTables,
     CaseTimes,
     TablesDecision,
-    changed_tables,
-    decide_tables,
     decide_times,
     n_periods_of,
     ranks_among_all,
@@ -37,7 +31,6 @@ from tracecloak.anonymizers.times.case_times import (
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -113,57 +106,6 @@ def naive(log: Log) -> list[int]:
 def test_cases_are_counted_by_class_period_and_time(log, unit):
     log = [(case, name, time // MINUTE * unit) for case, name, time in log]
     assert counts_of(log) == naive(log)
-
-
-OTHERS: list[Event] = [("o", "A", 0), ("o", "B", 5), ("p", "B", 0), ("q", "X", 0), ("q", "X", DAY)]
-
-
-@pytest.mark.parametrize("others", [[], OTHERS])
-def test_one_case_changes_three_counts_by_1(others):
-    """Every case of up to 3 events, in every period, beside another log."""
-    before = counts_of(others)
-    for n in (1, 2, 3):
-        for names in itertools.product("ABX", repeat=n):
-            for first, gap in itertools.product((0, 20 * DAY, 60 * DAY), (0, SECOND, 300 * DAY)):
-                case = [("new", name, first + i * gap) for i, name in enumerate(names)]
-                after = counts_of([*others, *case])
-                change = [y - x for x, y in zip(before, after, strict=True)]
-                ends = np.cumsum([a * b for a, b in SHAPES])[:-1]
-                for part in np.split(np.array(change), ends):
-                    assert (part.sum(), part.max(), part.min()) == (1, 1, 0)
-
-
-@pytest.mark.parametrize("units", [1, 2, 5])
-def test_the_noise_is_made_for_what_a_unit_changes(units):
-    changed = changed_tables(units)
-    assert (changed.l1, changed.l2_squared, changed.linf) == (3 * units, 3 * units**2, units)
-    assert Allowance(Fraction(1, 7)).noise(changed) == SumNoise((21 * units, 1), 1, True)
-
-
-def test_every_cell_has_noise_of_its_own_whatever_the_log():
-    for log in ({}, {"c": "A B X A", "d": "B"}):
-        noting = Recording(release_key(), "release", "input", "configuration")
-        counted = COUNTER.count(public(log), DECISIONS, noting)
-        noise = Allowance(Fraction(1, 10)).noise(changed_tables(1))
-        decide_tables(counted, (N_CLASSES, N_PERIODS, N_BINS + 1), noise, noting)
-        [(purpose, asked)] = noting.asked.items()
-        assert purpose == "case table"
-        assert {a for a, _, counter in asked if counter == 0} == set(range(N_CELLS))
-
-
-@pytest.mark.parametrize("noise", [SumNoise((14, 1), 1, True), SumNoise((9000, 1), 1024, False)])
-def test_the_counts_get_the_noise_that_is_given_on_its_lattice(noise):
-    log, noting = {"c": "A B X A", "d": "B A"}, Noting()
-    counted = COUNTER.count(public(log), DECISIONS, randomness())
-    sizes = N_CLASSES, N_PERIODS, N_BINS + 1
-    decided = decide_tables(counted, sizes, noise, randomness().with_noise(noting))
-    [(purpose, sums, told)] = noting.told
-    assert (purpose, told) == ("case table", noise)
-    assert sums.tolist() == [x * noise.units for x in naive(log)]
-    tables = (decided.by_period, decided.by_span, decided.of_periods)
-    assert [table.shape for table in tables] == list(SHAPES)
-    width = noise.width / noise.units
-    assert decided.deviation == pytest.approx(width * (math.sqrt(2) if noise.is_laplace else 1))
 
 
 @pytest.mark.parametrize(("n_cases", "expected"), [(0, 2), (5_000, 4), (10_000, 8), (10**6, 24)])
@@ -251,16 +193,6 @@ def test_chances_are_chances_whatever_the_noise(deviation):
         assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
 
 
-def test_without_a_case_all_is_as_for_all():
-    of_all = spans_of([1 / N_BINS] * N_BINS, 0)
-    tables = TablesDecision(*(np.zeros(shape) for shape in SHAPES), 3.0)
-    classes = CaseClasses(CLASSES.variants, CLASSES.offsets, np.zeros(N_CLASSES, np.int64))
-    none = np.zeros(0, np.int64)
-    times = decide_times(tables, of_all, PERIODS, classes, (none, none))
-    assert times.spans == pytest.approx(np.tile(of_all.reached, (N_CLASSES, N_PERIODS, 1)))
-    assert times.periods == pytest.approx(np.tile(PERIODS.ranks[1:], (2 * N_CLASSES, 1)))
-
-
 # --- draws ----------------------------------------------------------------------------------------
 
 
@@ -277,17 +209,6 @@ def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():
         assert not found[shares == 0].any()
         if (shares > 0).sum() > 1:
             assert p_value(found[shares > 0], n * shares[shares > 0]) > ALPHA
-
-
-def test_the_number_of_a_case_decides_and_nothing_else():
-    times, _ = exact_times(drifting(), 3.0)
-    n = 200
-    own, single = np.arange(n) % N_CLASSES, np.arange(n) % 3 == 0
-    whole = sample_periods(times, own, single, np.arange(n), randomness())
-    few = np.arange(3, n, 7)
-    part = sample_periods(times, own[few], single[few], few, randomness())
-    assert part.tolist() == whole[few].tolist()
-    assert decode(encode(times)).spans.tolist() == times.spans.tolist()
 
 
 def test_ranks_in_classes_have_their_bins_and_ranks_in_bins_say_where_in_them():

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from fractions import Fraction
 
-import numpy as np
 import pydantic
 import pytest
 
 from tests.anonymizers.times.test_pair_times import (
-    ALWAYS,
-    DAY,
-    DECISIONS,
-    OTHERS,
-    SECOND,
-    SPANS,
     public,
 )
-from tests.support.keys import randomness
-from tests.support.logs import MINUTE, Log
 from tests.support.timed_logs import variants_of
 from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
-from tracecloak.anonymizers.times.pair_times import PairTimes, clip_of
-from tracecloak.anonymizers.times.step_durations import StepDurations
 
 OF_ALL = Detail("case")
 ONE_EACH = (Fraction(1), Fraction(1, 10**6))
@@ -99,37 +86,3 @@ def test_cases_look_alike_and_keep_their_times():
     assert BY_ACTIVITY.cases(traces) is traces
     classes = OF_ALL.classes(variants_of(traces), traces.vocabulary)
     assert classes.sizes.tolist() == [2] and classes.of_cases(alike).tolist() == [0, 0]
-
-
-def sums_of(log: Log) -> np.ndarray:
-    counted = PairTimes(ALWAYS, False, OF_ALL).count(public(log), DECISIONS, randomness())
-    return np.asarray(counted.dense(np.arange(1)))
-
-
-def test_one_case_changes_the_sum_of_all_times_by_at_most_a_clip_and_can_change_it_by_one():
-    before, changes, unclipped = sums_of(OTHERS), [], []
-    for gaps in itertools.product((0, SECOND, 3 * MINUTE, 300 * DAY), repeat=2):
-        times = itertools.accumulate((0, *gaps))
-        case = [("new", name, time) for name, time in zip("ABA", times, strict=True)]
-        changes.append(int((sums_of([*OTHERS, *case]) - before)[0]))
-        unclipped.append(sum(gaps) // SECOND * UNITS // clip_of(SPANS, 1))
-    assert min(changes) >= 0 and max(changes) == UNITS
-    assert max(unclipped) > UNITS  # the control: not clipped, it is more
-
-
-@pytest.mark.parametrize("clip", [UNITS, 3 * UNITS])
-def test_one_case_changes_the_histogram_of_all_steps_by_at_most_the_clip(clip):
-    known = {"variants": variants_of(public(OTHERS))}
-    counter = StepDurations(ALWAYS, 5, clip, UNITS, OF_ALL)
-
-    def counts(log: Log) -> np.ndarray:
-        return np.asarray(counter.count(public(log), known, randomness()).dense(np.arange(10)))
-
-    before, norms = counts(OTHERS), []
-    for names in itertools.product("ABX", repeat=2):
-        for n_events in (1, 2, 5, 12):
-            case = [("new", names[i % 2], i * MINUTE) for i in range(n_events)]
-            change = counts([*OTHERS, *case]) - before
-            norms.append(int((change.astype(np.int64) ** 2).sum()))
-    assert max(norms) <= clip**2
-    assert max(norms) > (0.9 * clip) ** 2

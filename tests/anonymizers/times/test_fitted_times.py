@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
+from tests.support.tiers import at_night
 from tests.support.timed_logs import decided_on, timing_from, variants_of
 from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.times import fitted_times
-from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.fitted_times import (
     LARGEST_LOG,
@@ -73,11 +73,6 @@ def test_the_mean_is_the_measured_one_and_every_bin_keeps_its_cases(mean):
     of_bins = np.bincount(np.searchsorted(BORDERS, times, side="right"), minlength=5) / len(times)
     assert of_bins == pytest.approx(COUNTS / 100, abs=0.001)
     assert (np.diff(times) >= 0).all()
-
-
-def test_without_the_sum_the_mean_is_another_one():
-    means = [np.minimum(spans_at(SPANS, RANKS), CLIP).mean(), fitted_to(900).mean()]
-    assert abs(means[0] - 700) > 50 and abs(means[0] - 1_100) > 50
 
 
 def test_a_sum_out_of_reach_moves_times_as_far_as_their_bins_go():
@@ -139,15 +134,6 @@ def test_by_hand():
     for log, least, most in ((0.0, 0, 0), (LARGEST_LOG, 60, 80)):
         weights = weights_of(none, steps, PairFactors(np.array([log, 0, 0, 0]), IDLE))
         assert least <= divided(wanted, weights, steps)[0] <= most
-
-
-def test_a_million_steps_of_a_case_do_not_overflow():
-    n = 1_000_000
-    steps = steps_of([[0] * n])
-    factors = PairFactors(np.full(4, LARGEST_LOG), IDLE)
-    weights = weights_of(np.full(n, 2**33), steps, factors)
-    found = divided(np.array([2**33]), weights, steps)
-    assert found.sum() == 2**33 and found.min() > 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
@@ -251,21 +237,6 @@ def test_times_of_variants_come_out_as_counted():
     assert wanted["AB"][1] < 60 < 150 < wanted["A"][1] < 210 < 240 < wanted["CBA"][1]
 
 
-def test_how_long_a_variant_takes_changes_with_the_periods():
-    """Of 400 cases C C that take minutes in the first five months and weeks in the others."""
-    cases = drifting(400)
-    traces = log_of(cases)
-    rows = rows_of(cases, "CC")
-    made = timed_anew(traces).take(rows)
-    is_late = made.starts > 150 * DAY
-    # The period about the border has both.
-    apart = np.abs(made.starts - 150 * DAY) > 60 * DAY
-    is_long = spans_of(made) > 24
-    assert apart.sum() > 150
-    assert (is_long == is_late)[apart].mean() > 0.9
-    assert is_long.mean() == pytest.approx((spans_of(traces)[rows] > 24).mean(), abs=0.08)
-
-
 def test_which_step_takes_most_depends_on_the_time_of_the_case():
     """Short cases A B A wait for B, long ones for A; the control is each other's share."""
     rng = np.random.default_rng(9)
@@ -282,35 +253,7 @@ def test_which_step_takes_most_depends_on_the_time_of_the_case():
     assert (first > second)[is_long].mean() > 0.9 > 0.1 > (first > second)[~is_long].mean()
 
 
-def test_rare_variants_are_as_others_that_end_alike():
-    """More variants than are classes: of the rare ones those that end with A are late."""
-    rng = np.random.default_rng(10)
-    frequent = [
-        f"C{'C' * (i // 8)}{i % 8:03b}".translate(str.maketrans("01", "AB")) for i in range(40)
-    ]
-    assert len(set(frequent)) == MOST_VARIANTS
-    cases: list[Case] = []
-    for variant in frequent:
-        for _ in range(6):
-            steps = [HOUR] * (len(variant) - 1)
-            cases.append((variant, int(rng.integers(0, 300 * DAY)), steps))
-    rare = [f"{a}{'B' * n}{b}" for a in "AB" for n in range(20) for b in "AB"]
-    for variant in rare * 5:
-        begin = int(rng.integers(0, 60 * DAY)) + 240 * DAY * (variant[-1] == "A")
-        steps = [(50 if variant[-1] == "A" else 1) * 10 * HOUR // len(variant)] * (len(variant) - 1)
-        cases.append((variant, begin, steps))
-    traces = log_of(cases)
-    made = timed_anew(traces)
-    for name, late, span in (("A", True, 500), ("B", False, 10)):
-        rows = np.array([i for i, (v, _, _) in enumerate(cases) if v[-1] == name and v[0] != "C"])
-        assert ((made.starts[rows] > 180 * DAY) == late).mean() > 0.85, name
-        assert np.median(spans_of(made)[rows]) == pytest.approx(
-            np.median(spans_of(traces)[rows]), rel=0.3
-        ), name
-        assert 0.5 * span < np.median(spans_of(traces)[rows]) < span
-
-
-@pytest.mark.parametrize("n_events", [300, 10**6])
+@pytest.mark.parametrize("n_events", [300, at_night(10**6)])
 def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(monkeypatch, n_events):
     """Of 1,500 cases with 3,300 events; spans come out alike."""
     monkeypatch.setattr(fitted_times, "_MOST_EVENTS", n_events)
@@ -332,37 +275,7 @@ def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(mon
         assert spans_of(made)[rows].mean() == pytest.approx(wanted, rel=0.2), variant
 
 
-def test_variants_that_the_log_does_not_have_get_times_too():
-    """Released variants carry noise: such a one has the times of its steps and of all cases."""
-    cases = drifting(100)
-    traces = log_of(cases)
-    own = variants_of(log_of([*cases, *[("BCA", 0, [0, 0])] * 50]))
-    known = decided_on(traces, LOG_TIME, N_PERIODS, own)
-    known |= fitted(known, WORDS, randomness(3))
-    more = log_of([("BCA", 0, [0, 0])] * 200)
-    made = timed(more, np.arange(200), timing_from(known, LOG_TIME, WORDS), randomness())
-    assert (np.diff(made.times.reshape(-1, 3)) >= 0).all()
-    assert (
-        len(np.unique(spans_of(made))) > 20 and spans_of(made).max() <= spans_of(traces).max() * 1.5
-    )
-
-
 # --- what it is made of ---------------------------------------------------------------------------
-
-
-def tied_by(known: dict[str, Any], number: int) -> dict[str, bytes]:
-    found = fitted(known, WORDS, randomness(number))
-    assert set(found) == {"step sums", "case times", "pair factors"}
-    return {name: encode(part) for name, part in found.items()}
-
-
-def test_the_same_numbers_give_the_same_times_under_the_same_key():
-    known = decided_on(log_of(drifting(20)), LOG_TIME, N_PERIODS)
-    first = tied_by(known, 0)
-    assert tied_by(known, 0) == first
-    assert tied_by({name: decode(encode(part)) for name, part in known.items()}, 0) == first
-    others = tied_by(known, 1)
-    assert all(others[name] != part for name, part in first.items())
 
 
 def check_chances(found: dict[str, Any], n_classes: int, n_periods: int, k: int) -> None:
@@ -373,18 +286,6 @@ def check_chances(found: dict[str, Any], n_classes: int, n_periods: int, k: int)
         assert (reached[..., -1] == 1).all() and (np.diff(reached, prepend=0) >= -1e-12).all()
     assert found["pair factors"].logs.shape == (len(WORDS) ** 2,)
     assert np.isfinite(found["pair factors"].logs).all()
-
-
-def test_a_single_case_is_one_to_make_others_from():
-    cases: list[Case] = [("AB", 5 * DAY, [3 * HOUR])]
-    known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
-    found = fitted(known, WORDS, randomness())
-    n_kept = np.diff(found["step sums"].offsets)
-    assert n_kept[0] == n_kept[1:].sum() > 100  # of the class, and of its one wide bin
-    made = timed(
-        log_of(cases), np.arange(1), timing_from(known | found, LOG_TIME, WORDS), randomness()
-    )
-    assert spans_of(made)[0] == pytest.approx(3, rel=0.4)
 
 
 def test_the_share_that_the_clip_keeps_is_that_of_the_made_cases():
@@ -418,30 +319,6 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     # A case of whatever class has times all the same.
     more = timed(log_of(drifting(9)), np.arange(45), timing, randomness())
     assert ((more.times >= 0) & (more.times < N_DAYS * DAY)).all()
-
-
-def test_cases_of_one_event_have_starts_by_variant_and_take_no_time():
-    rng = np.random.default_rng(11)
-    cases: list[Case] = [
-        (name, begin + int(rng.integers(0, 60 * DAY)), [])
-        for name, begin in (("A", 0), ("B", 240 * DAY), ("C", 120 * DAY))
-        for _ in range(300)
-    ]
-    traces = log_of(cases)
-    known = decided_on(traces, LOG_TIME, N_PERIODS)
-    found = fitted(known, WORDS, randomness(3))
-    check_chances(found, 3 + len(WORDS), known["periods"].size, known["spans"].n_wide)
-    assert len(found["step sums"].sums) == 0
-    made = timed(traces, np.arange(900), timing_from(known | found, LOG_TIME, WORDS), randomness())
-    for name in "ABC":
-        rows = rows_of(cases, name)
-        assert made.starts[rows].mean() / DAY == pytest.approx(
-            traces.starts[rows].mean() / DAY, abs=10
-        )
-    # The numbers of cases decide, and their times do not matter.
-    again = replace(traces, times=traces.times[::-1].copy())
-    timing = timing_from(known | found, LOG_TIME, WORDS)
-    assert np.array_equal(timed(again, np.arange(900), timing, randomness()).times, made.times)
 
 
 # --- where time goes by ---------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
-from tests.support.silence import Noting
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.case_spans import (
@@ -77,9 +75,6 @@ def test_dates_are_those_of_the_local_clock(zone):
     assert counts_of(log)[5] == 0
 
 
-# --- sensitivity ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("zone", ["Africa/Cairo", "America/Sao_Paulo", "Pacific/Apia"])
 def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids(zone):
     clock = grid_clock(zone)
@@ -91,23 +86,6 @@ def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids(zone):
         expected[(over == 0) | (clock.first_us(local - over) == times)] = i
     log = [(f"c{i}", "A", time) for i, time in enumerate(times.tolist())]
     assert counts_of(log, zone) == np.bincount(expected, minlength=6).tolist()
-
-
-@pytest.mark.parametrize("max_units", [1, 2])
-def test_a_unit_changes_one_count_for_each_of_its_cases(max_units):
-    """Every case of up to three stamps on the grids, and every pair of such."""
-    others = [("o", "A", 0), ("p", "A", 1), ("p", "B", DAY_US)]
-    before = counts_of(others)
-    cases = [list(x) for n in (1, 2, 3) for x in itertools.product(GRIDS, repeat=n)]
-    changes = set()
-    some = cases[:: 1 if max_units == 1 else 7]
-    for unit in itertools.combinations_with_replacement(some, max_units):
-        more = [(f"new {i}", "A", time) for i, case in enumerate(unit) for time in case]
-        change = [y - x for x, y in zip(before, counts_of(others + more), strict=True)]
-        assert min(change) >= 0 and sum(change) == max_units
-        changes.add(sum(x * x for x in change))
-    stated = changed_granularities(max_units)
-    assert stated.l1 == max_units and stated.l2_squared == max(changes) == max_units**2
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -146,14 +124,6 @@ def test_a_log_that_noise_hides_keeps_its_seconds():
     # By hand: 20 finer ones are no 2.5 * 10, and as many as 60 are that for sure.
     assert found([20, 0, 0, 0, 0, 0]).count("second") > 100
     assert found([60, 0, 0, 0, 0, 0]).count("microsecond") > 380
-
-
-def test_the_counts_get_the_noise_that_is_given():
-    noting, noise = Noting(), SumNoise((9000, 1), 1024, False)
-    counted = GranularityOfCases("UTC").count(trace_batch([("c", "A", MINUTE)]), {}, randomness())
-    decide_granularity(counted, noise, randomness().with_noise(noting))
-    [(purpose, sums, told)] = noting.told
-    assert (purpose, sums.tolist(), told) == ("granularity", [0, 0, 0, 1024, 0, 0], noise)
 
 
 @pytest.mark.parametrize("max_units", [None, 2])

@@ -1,12 +1,8 @@
-"""Times of steps: vectors by a loop, sensitivity by enumeration, estimates, the law of the draws.
-
-Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
-"""
+"""Times of steps: vectors by a loop, estimates, and draws."""
 
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -19,17 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value
-from tests.support.keys import randomness, release_key
+from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
-from tests.support.rounds import Recording
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_clipped, of_count
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import UNITS, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.times import step_durations
@@ -46,7 +39,6 @@ from tracecloak.anonymizers.times.step_durations import (
     most_names_of_durations,
     n_cells_of,
     sample_durations,
-    whole_norm,
 )
 from tracecloak.anonymizers.times.time_bins import (
     MOST_BINS,
@@ -56,7 +48,6 @@ from tracecloak.anonymizers.times.time_bins import (
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -183,129 +174,17 @@ def test_times_are_working_times_within_the_range():
     assert took((3 * 24 + 16) * hour, 4000 * hour) == 59  # and at the end, in its last minute
 
 
-# --- sensitivity ----------------------------------------------------------------------------------
-
-# Times apart such that steps fall into each of the four bins of `time_borders(4, …)`.
-GAPS = (0, SECOND, 20 * DAY, 10**6 * DAY)
-
-
-def small_cases(max_length: int) -> list[list[tuple[str, int]]]:
-    """All cases over three activities with all gaps between their events."""
-    cases = []
-    for n in range(1, max_length + 1):
-        for names in itertools.product("ABX", repeat=n):
-            for gaps in itertools.product(GAPS, repeat=n - 1):
-                cases.append(list(zip(names, itertools.accumulate((0, *gaps)), strict=True)))
-    return cases
-
-
-OTHERS = [("o", "A", 0), ("o", "B", 5), ("p", "B", 0), ("p", "B", 0), ("p", "X", MINUTE)]
-LONG = [("A", MINUTE * i) for i in range(40)]
-
-
-@dataclass(frozen=True)
-class Clip(contract.Decision):
-    clip_units: int
-
-
-# Of which each case's variant is a class.
-EVERY = released(
-    ["".join(names) for n in (1, 2, 3) for names in itertools.product("ABX", repeat=n)]
-)
-
-
-def moved(counter: StepDurations, decisions: dict[str, Any], case: list[tuple[str, int]]) -> Any:
-    """What a case adds to the sums beside two others."""
-    n_places = len(decisions["variants"].codes)
-    domain = np.arange(n_cells_of(3, counter.n_bins, n_places))
-
-    def sums(log: list[Event]) -> np.ndarray:
-        return counter.count(public(log), decisions, randomness()).dense(domain)
-
-    log = [*OTHERS, *(("new", name, time) for name, time in case)]
-    return sums(log) - sums(OTHERS)
-
-
-@pytest.mark.parametrize("clip", [1024, 1448, 2500, 5000])
-def test_one_case_moves_the_sums_by_at_most_the_clip(clip):
-    """Every case of up to 3 events and a long one; the bound is nearly attained."""
-    time = LogTime(WorkingCalendar(), TimeRange(0, 10**8 * DAY))
-    counter = StepDurations(time, 4, clip, UNITS)
-    bought = StepDurations(time, 4, "clip", UNITS)
-    largest = 0
-    for case in [*small_cases(3), LONG]:
-        change = [int(x) for x in moved(counter, EVERY, case)]
-        assert min(change) >= 0
-        square = sum(x * x for x in change)
-        assert square <= clip**2
-        largest = max(largest, square)
-    assert math.sqrt(largest) > clip - 3
-    decisions = EVERY | {"clip": Clip(clip)}
-    assert np.array_equal(moved(bought, decisions, LONG), moved(counter, EVERY, LONG))
-
-
-@pytest.mark.parametrize("max_length", [1, 2, 3])
-def test_without_delta_one_case_moves_them_by_up_to_three_times_its_steps(max_length):
-    time = LogTime(WorkingCalendar(), TimeRange(0, 10**8 * DAY))
-    counter = StepDurations(time, 4, whole_norm(max_length), 1)
-    for decisions, each in ((NONE, 2), (EVERY, 3)):
-        changes = {int(moved(counter, decisions, case).sum()) for case in small_cases(max_length)}
-        assert changes == {each * n for n in range(max_length)}
-    assert whole_norm(max_length) == max(max(changes), 1)
-
-
-def test_no_long_case_is_scaled_without_delta():
-    """Also one whose steps are all in one cell, whose L2 norm is the largest."""
-    counter = StepDurations(ALWAYS, 4, whole_norm(len(LONG)), 1)
-    own = released(["A" * len(LONG)])
-    assert moved(counter, own, LONG).sum() == whole_norm(len(LONG)) == 3 * 39
-
-
-def noise_of(epsilon: Fraction, delta: Fraction, clip_units: int, max_units: int = 1) -> SumNoise:
-    """With a budget of its own."""
-    changed = of_clipped(clip_units, max_units, is_pure=delta == 0)
-    units = 1 if delta == 0 else UNITS
-    need = Sums("durations", Fraction(1), changed, units)
-    return budget_of(epsilon, delta, (need,)).means["durations"].noise(changed, units)
-
-
-@pytest.mark.parametrize("max_units", [1, 3])
-def test_the_noise_is_calibrated_to_the_clip_and_the_unit(max_units):
-    """Alone, the Gaussian budget is the mechanism of Balle and Wang."""
-    epsilon, delta = Fraction(38, 100), Fraction(1, 10**6)
-    noise = noise_of(epsilon, delta, 5000, max_units)
-    least = Fraction(*gaussian_scale(epsilon, delta, of_count(5000 * max_units)))
-    assert (noise.units, noise.is_laplace, noise.sensitivity) == (UNITS, False, 5000 * max_units)
-    assert least <= Fraction(*noise.scale) < least * (1 + Fraction(1, 10**6))
-    noise = noise_of(epsilon, Fraction(0), whole_norm(20), max_units)
-    assert noise == SumNoise(laplace_scale(epsilon, of_count(57 * max_units)), 1, True)
-
-
-def test_noise_that_cannot_be_drawn_is_refused():
-    with pytest.raises(UsageError, match="raise epsilon"):
-        noise_of(Fraction(1, 10**8), Fraction(1, 10**6), 10**9)
-
-
 # --- the counters ---------------------------------------------------------------------------------
 
 
 @given(event_logs(max_events=25, activities="ABX"))
-def test_norms_are_those_of_a_loop_and_hold_for_every_class(log):
+def test_norms_are_those_of_a_loop(log):
     found = StepNorms(ALWAYS, 5).count(public(log), {}, randomness()).histogram(len(norm_grid()))
     expected = np.zeros(len(norm_grid()) + 1)
     for vector in naive(log, borders_of(5)).values():
         square = sum(x * x for x in vector.values()) + vector.total() // 2
         expected[bisect.bisect_left(norm_grid().tolist(), square)] += 1
     assert found.tolist() == expected.tolist()
-    variants = {"".join(name for name, _ in steps) for steps in cases_of(log).values()}
-    traces = public(log)
-    own = CaseClasses.of(released(sorted(variants))["variants"], traces.vocabulary)
-    borders = np.array(borders_of(5))
-    two, three = (
-        cells_of_steps(traces, ALWAYS.grid({}), borders, classes).squares
-        for classes in (NO_CLASSES, own)
-    )
-    assert (three == two + traces.lengths - 1).all()
 
 
 @given(
@@ -370,23 +249,6 @@ def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int =
     counter = StepDurations(ALWAYS, n_bins, NO_CLIP, UNITS)
     counted = counter.count(public(log), NONE, randomness())
     return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
-
-
-def test_places_of_variants_take_what_their_own_steps_say_else_their_pair_s():
-    log = {"c": "A@0 B@0 A@9000", "d": "A@0 B@100", "e": "A@0 B@100", "f": "B@0 A@3 B@6"}
-    variants = released(["AB", "ABA", "AXB"])
-    classes = CaseClasses.of(variants["variants"], WORDS)
-    counted = StepDurations(ALWAYS, 6, NO_CLIP, UNITS).count(public(log), variants, randomness())
-    decided = decide_durations(counted, WORDS, classes, 6, N_TICKS, EXACT, randomness())
-    assert decided.reached.shape == (9 + 8, 6) and (decided.reached[:, -1] == 1).all()
-    places = np.diff(decided.reached, prepend=0.0, axis=1)[9:]
-    zero, few, far = (bisect.bisect_right(borders_of(6), x * 60) for x in (0, 100, 9000))
-    assert len({zero, few, far}) == 3
-    assert places[1, few] == pytest.approx(1) and places[3, zero] == pytest.approx(1)
-    assert places[4, far] == pytest.approx(1)
-    # Nobody has the third: from A to X, which nobody has either, and from there to B, as to B.
-    assert places[7] == pytest.approx(shares_of(decided)[2, 1])
-    assert shares_of(decided)[0, 1, few] == pytest.approx(0.5)
 
 
 def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
@@ -477,21 +339,6 @@ def test_an_empty_log_gives_possible_durations(noise):
         assert short.reached.shape == (9, 1) and (short.reached == 1).all()
 
 
-def test_every_cell_has_noise_of_its_own_whatever_the_log():
-    for log in ({}, {"c": "A B X A"}):
-        noting = Recording(release_key(), "release", "input", "configuration")
-        variants = released(["AB"])
-        counted = StepDurations(ALWAYS, 5, 1500, UNITS).count(public(log), variants, noting)
-        noise = SumNoise((3000, 1), UNITS, False)
-        classes = CaseClasses.of(variants["variants"], WORDS)
-        decided = decide_durations(counted, WORDS, classes, 5, 86_400, noise, noting)
-        [(_, asked)] = noting.asked.items()
-        assert {a for a, _, counter in asked if counter == 0} == set(range(n_cells_of(3, 5, 2)))
-        few = np.zeros(3, np.int64)
-        sample_durations(decided, steps(few, few, few, np.arange(3), 3), noting)
-        assert len(noting.asked) == 2  # what is drawn has a purpose of its own
-
-
 def large_log(n: int) -> list[Event]:
     """A to B in minutes, B to A in days, each a little spread."""
     rng = np.random.default_rng(2)
@@ -514,7 +361,8 @@ def test_noise_leaves_no_stray_mass_and_more_of_it_errs_more():
     years = bisect.bisect_left(borders_of(bins), 400 * 86_400) + 1
 
     def errors(epsilon: Fraction) -> tuple[float, float]:
-        noise = noise_of(epsilon, Fraction(1, 10**6), clip)
+        scale = gaussian_scale(epsilon, Fraction(1, 10**6), of_count(clip))
+        noise = SumNoise(scale, UNITS, False)
         far, distance = [], []
         for number in range(10):
             given_ = counted, WORDS, NO_CLASSES, bins, N_TICKS, noise, randomness(number)
@@ -565,29 +413,6 @@ def steps(
     """Steps of n activities, all of one place."""
     places = np.full(len(cases), place)
     return Steps(np.arange(len(cases)), cases, cases, positions, sources * n + targets, places)
-
-
-def test_drawn_times_have_the_law_of_the_bins():
-    """100,000 draws; the control is the law with two bins exchanged, and uniform within the bin.
-
-    The third bin lies between as many, so that it is even in the logarithm.
-    """
-    shares = np.array([0.2, 0.1, 0.6, 0.1, 0])
-    decided, n = one_pair(shares.tolist()), 100_000
-    zeros = np.zeros(n, np.int64)
-    own = steps(zeros, zeros, np.arange(n), zeros + 3)
-    drawn = sample_durations(decided, own, randomness())
-    assert drawn.dtype == np.int64
-    bins = np.searchsorted(BORDERS, drawn, side="right")
-    observed = np.bincount(bins, minlength=5)
-    assert observed[4] == 0 and (drawn[bins == 0] == 0).all()
-    held = shares > 0
-    assert p_value(observed[held], n * shares[held]) > ALPHA
-    assert p_value(observed[held], n * shares[[2, 1, 0, 3]]) < ALPHA
-    place = np.log(drawn[bins == 2] / 100) / math.log(100)
-    halves = np.histogram(place, [0, 0.5, 1])[0]
-    assert p_value(halves, np.full(2, len(place) / 2)) > ALPHA
-    assert p_value(halves, len(place) * np.array([1, 10]) / 11) < ALPHA
 
 
 @given(st.integers(0, 4), st.integers(0, 10**12), st.integers(0, 10**6))
