@@ -161,35 +161,6 @@ def test_exact_loss_of_variants_in_windows(cases: int) -> None:
     assert max(found) > delta
 
 
-@pytest.mark.parametrize("cases", [1, 2])
-def test_exact_loss_of_variants_of_cases_that_count_twice(cases: int) -> None:
-    """Each case counts in both steps, as a new variant or a known one: twice both hold.
-
-    Control: once delta does not.
-    """
-    noise = variant_noise(ONE, Fraction(1, 50), 2, Participation(cases))
-    epsilon, delta = noise.repeated_epsilon(2, 1)
-    threshold, scale = noise.threshold, Fraction(*noise.scale)
-    assert threshold is not None
-
-    def fresh(shift: int) -> Law:
-        if not shift:
-            return Law({None: (privacy_loss.ONE, privacy_loss.ONE)}, 0)
-        law = privacy_loss.discrete_laplace(scale, 45, shift)
-        return law.map(lambda y: y if isinstance(y, int) and y >= threshold else None)
-
-    def known(shift: int) -> Law:
-        return privacy_loss.discrete_laplace(scale, 45, 20 + shift)
-
-    # In the first step some of the cases have the known variant; all others a new one.
-    without = laws_of_steps(fresh, (0, 0)).times(known(0))
-    found = []
-    for new in range(cases + 1):
-        whole = laws_of_steps(fresh, (new, cases)).times(known(cases - new))
-        found.append(delta_between(whole, without, epsilon)[1])
-    assert noise.delta < max(found) <= delta
-
-
 MILLIONTH = Fraction(1, 10**6)
 CELLS = cell_numbers(np.arange(5))
 STREAM = partial(randomness, input_digest="")
@@ -219,36 +190,22 @@ def counts_of(horizon: int, number: int = 0, n: int = 5) -> np.ndarray:
 
 
 @makers
-def test_steps_come_out_the_same_one_by_one_and_all_at_once(
-    maker: Callable[..., ContinualNoise],
+def test_values_come_out_the_same_in_any_order_shard_and_block(
+    maker: Callable[..., ContinualNoise], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So nothing needs to be saved: not what was drawn, nor what was measured."""
     noise, counts = maker(9), counts_of(9)
     whole = noise.measure(counts, CELLS, STREAM(), "dfg")
-    for t in reversed(range(9)):  # in any order
+    estimates = noise.estimate(whole, None)
+    for t in reversed(range(9)):
         newest = noise.measure(counts[: t + 1], CELLS, STREAM(), "dfg", first=t)
         assert (newest == whole[t]).all()
-    assert (noise.measure(counts, CELLS, STREAM(), "dfg", first=4) == whole[4:]).all()
-
-
-@makers
-def test_cells_come_out_the_same_in_any_order_and_shard(
-    maker: Callable[..., ContinualNoise],
-) -> None:
-    noise, counts = maker(9), counts_of(9)
-    whole = noise.measure(counts, CELLS, STREAM(), "dfg")
-    estimates = noise.estimate(whole, None)
     for part in ([3, 0, 2, 4, 1], [2], [4, 1]):
         shard = noise.measure(counts[:, part], CELLS[part], STREAM(), "dfg")
         assert (shard == whole[:, part]).all()
         assert (noise.estimate(shard, None) == estimates[:, part]).all()
-
-
-def test_blocks_of_values_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise, counts = totals_of(9), counts_of(9)
-    whole = noise.measure(counts, CELLS, STREAM(), "dfg")
     monkeypatch.setattr("tracecloak.anonymizers.streams.continual._BLOCK_VALUES", 7)
-    assert (noise.measure(counts, CELLS, STREAM(), "dfg") == whole).all()
+    assert (noise.measure(counts, CELLS, STREAM(), "dfg", first=4) == whole[4:]).all()
 
 
 @makers
@@ -421,17 +378,10 @@ def test_reservation_of_pure_windows_with_w_events() -> None:
     assert variants.over_horizon() == (4, 4 * MILLIONTH)
 
 
-def test_what_is_not_covered_is_said() -> None:
-    replay, window = (
-        "no step is released again on other cases",
-        "Protected is what a unit does within any 3",
-    )
-    (once,) = pure_windows(10).not_covered()
-    assert replay in once
-    first, second = pure_windows(10, Participation(2, 3)).not_covered()
-    assert window in first
-    assert "Over all 10 steps epsilon 4 with delta 0 holds" in first
-    assert second == once
+def delta_at(epsilon: float, ratio: float) -> float:
+    """The delta of Gaussian noise at a change of so many deviations (Balle and Wang 2018)."""
+    below = stats.norm.cdf(ratio / 2 - epsilon / ratio)
+    return float(below - math.exp(epsilon) * stats.norm.cdf(-ratio / 2 - epsilon / ratio))
 
 
 @pytest.mark.parametrize("length", [None, 1, 4])
@@ -447,16 +397,7 @@ def test_reservation_of_gaussian_noise_with_w_events(length: int | None, per_ste
     norm = float(noise.strategy.norm_over_all(participation)) * 1000
     ratio, epsilon = norm / noise.deviation, float(of_horizon)
     assert epsilon > 1
-    exactly = stats.norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * stats.norm.cdf(
-        -ratio / 2 - epsilon / ratio
-    )
-    assert exactly == pytest.approx(1e-6, rel=1e-3)
-
-
-def delta_at(epsilon: float, ratio: float) -> float:
-    """The delta of Gaussian noise at a change of so many deviations (Balle and Wang 2018)."""
-    below = stats.norm.cdf(ratio / 2 - epsilon / ratio)
-    return float(below - math.exp(epsilon) * stats.norm.cdf(-ratio / 2 - epsilon / ratio))
+    assert delta_at(epsilon, ratio) == pytest.approx(1e-6, rel=1e-3)
 
 
 @pytest.mark.parametrize("length", [None, 1, 4])
@@ -550,16 +491,8 @@ def test_errors_of_a_year_of_totals(horizon: int, most: float, last: float) -> N
         in_floats = 4.2247 * errors_of_normalised_sums(horizon, None)
         np.testing.assert_allclose(errors, in_floats, rtol=0.005)
     # An individual with three cases: three times as much.
-    thrice = continual_noise(
-        ONE,
-        MILLIONTH,
-        horizon,
-        1024,
-        n_cells=400,
-        length=None,
-        units=1024,
-        participation=Participation(3),
-    )
+    often = {"n_cells": 400, "length": None, "units": 1024, "participation": Participation(3)}
+    thrice = continual_noise(ONE, MILLIONTH, horizon, 1024, **often)  # type: ignore[arg-type]
     np.testing.assert_allclose(thrice.errors(7), 3 * noise.errors(7), rtol=1e-6)
 
 
@@ -573,17 +506,6 @@ def test_estimates_are_in_occurrences_and_agree_with_each_other() -> None:
     off = (totals - np.cumsum(counts, axis=0) / 64) / noise.errors(None)[:, None]
     assert np.abs(off).max() < 8
     assert off.std() > 0.1
-
-
-def test_explanation_names_the_errors() -> None:
-    noise = continual_noise(ONE, MILLIONTH, 365, 1024, n_cells=400, length=None, units=1024)
-    steps, weeks, totals = noise.explain([1, 7, None])
-    assert totals == (
-        "totals: standard deviation 7.2 occurrences in the first step, 10.1 in step 365, "
-        "at most 11.7"
-    )
-    assert steps.startswith("counts of a step: standard deviation 7.2 occurrences")
-    assert weeks.startswith("sums of the last 7 steps: standard deviation 7.2 occurrences")
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, linalg
+from scipy import linalg
 
 from tests.support.continual_errors import (
     error_of_sliding_sums,
     error_of_totals,
-    errors_of_normalised_sums,
 )
 from tracecloak.anonymizers.accounting.square_root import square_root
-from tracecloak.anonymizers.streams import matrix_mechanism
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     COLUMN_UNITS,
     LARGEST_VALUE,
@@ -67,11 +65,6 @@ def test_coefficients_of_totals_are_central_binomials() -> None:
     for k, value in enumerate(found.tolist()):
         exactly = Fraction(1024 * math.comb(2 * k, k), 4**k)
         assert abs(value - exactly) <= Fraction(1, 2)
-
-
-def test_sliding_sums_of_three_steps_by_hand() -> None:
-    """sqrt(1 + z + z^2) = 1 + z/2 + 3 z^2/8 - 3 z^3/16 + …: its square has 0 at z^3."""
-    assert Strategy(4, 3).coefficients.tolist() == [1024, 512, 384, -192]
 
 
 def test_windows_are_measured_as_they_are() -> None:
@@ -336,17 +329,6 @@ def test_the_bound_by_products_is_what_it_is_defined_to_be(
     assert strategy.squared_norm(n_times, gap) == bound_by_products(largest, n_times, gap)
 
 
-@given(st.lists(st.integers(0, 99), min_size=2, max_size=25), st.integers(1, 9), st.integers(2, 25))
-def test_the_bound_holds_for_any_products(largest: list[int], gap: int, n_times: int) -> None:
-    """Also where a larger one comes right before a small one, as it may of other roots."""
-    strategy = Strategy(len(largest), None, COLUMN_UNITS)
-    n_times = min(n_times, strategy.n_times_within(gap))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix_mechanism, "_largest_products", lambda _: np.array(largest))
-        found = matrix_mechanism._squared_by_products.__wrapped__(strategy, n_times, gap)
-    assert found == bound_by_products(largest, n_times, gap)
-
-
 def test_exactly_as_long_as_one_where_it_counts_once() -> None:
     strategy = Strategy(20, None, COLUMN_UNITS)
     once = strategy.norm(Participation())
@@ -355,47 +337,6 @@ def test_exactly_as_long_as_one_where_it_counts_once() -> None:
     for wrong, named in (((0, 1), "n_times"), ((1, 0), "gap")):
         with pytest.raises(UsageError, match=f"{named} must be at least 1, got 0"):
             strategy.repeated_norm(*wrong)
-
-
-def test_the_more_steps_the_more_is_saved() -> None:
-    """A year of days: cases a week apart in sums of 30 days change a sum of columns by so much."""
-    strategy, gap = Strategy(365, 30), 7
-    bound = float(strategy.norm_over_all(Participation(1, gap)))
-    columns = dense(strategy.coefficients)[:, ::gap]
-    signs = np.ones(columns.shape[1])
-    for _ in range(100):  # to the nearest largest
-        signs = np.where(columns.T @ (columns @ signs) >= 0, 1, -1)
-    attained = math.sqrt(((columns @ signs) ** 2).sum())
-    assert attained <= bound < 1.3 * attained
-    sizes = np.abs(strategy.coefficients)
-    sizes = np.maximum.accumulate(sizes[::-1])[::-1]
-    by_absolute_values = dense(sizes)[:, ::gap].sum(axis=1)
-    assert math.sqrt((by_absolute_values**2).sum()) > 1.7 * bound
-
-
-@given(st.integers(1, 60), lengths, st.integers(1, 70), st.integers(1, 70))
-def test_norm_of_repetitions_by_shifting(
-    horizon: int, length: int | None, n_times: int, gap: int
-) -> None:
-    strategy = Strategy(horizon, length)
-    sizes = np.abs(strategy.coefficients)
-    if n_times > 1 and gap > 1:
-        sizes = np.array([sizes[k:].max() for k in range(horizon)])
-    total = np.zeros(horizon, np.int64)
-    for i in range(n_times):
-        if i * gap < horizon:
-            total[i * gap :] += sizes[: horizon - i * gap]
-    if length in (None, 1):
-        assert strategy.squared_norm(n_times, gap) == squared(total)
-    else:  # where what columns take from each other may be less still
-        assert strategy.squared_norm(n_times, gap) <= squared(total)
-
-
-@pytest.mark.parametrize(("n_steps", "growth"), [(2, 1.89), (5, 4.41), (10, 8.37)])
-def test_cases_in_consecutive_steps_cost_nearly_their_number(n_steps: int, growth: float) -> None:
-    strategy = Strategy(365, None)
-    ratio = math.sqrt(strategy.squared_norm(n_steps) / strategy.squared_norm())
-    assert ratio == pytest.approx(growth, abs=0.005)
 
 
 # --- errors ---------------------------------------------------------------------------------------
@@ -424,31 +365,6 @@ def test_errors_of_sliding_sums_from_totals(length: int) -> None:
         closed = error_of_sliding_sums(step, length, 365)
         assert factors[step] == pytest.approx(closed, rel=3e-4)
         assert closed <= error_of_totals(364, 365) * math.sqrt(2)
-
-
-def dirichlet(length: int) -> float:
-    """(1 / pi) times the integral of |sin(W x / 2) / sin(x / 2)| over 0 to pi.
-
-    By Parseval the squared norm of the power series of sqrt((1 - z^W) / (1 - z)).
-    """
-    borders = np.append(np.arange(0, math.pi, 2 * math.pi / length), math.pi)
-    return (
-        sum(
-            integrate.quad(lambda x: abs(math.sin(length * x / 2) / math.sin(x / 2)), low, high)[0]
-            for low, high in itertools.pairwise(borders)
-        )
-        / math.pi
-    )
-
-
-@pytest.mark.parametrize("length", [2, 7, 30])
-def test_errors_of_sliding_sums_do_not_grow_with_the_horizon(length: int) -> None:
-    for horizon in (365, 8760):
-        strategy = Strategy(horizon, length)
-        error = strategy.error_factors(length).max() * float(strategy.norm(Participation()))
-        assert error == pytest.approx(dirichlet(length), rel=1e-3)
-        assert error < error_of_sliding_sums(horizon - 1, length, horizon)
-        assert length < 7 or error < math.sqrt(length)  # which windows have, added up
 
 
 def test_errors_of_sums_of_windows() -> None:
@@ -487,27 +403,6 @@ def test_what_normalised_columns_save(
     assert normalised[-1] / plain[-1] == pytest.approx(of_last, abs=0.0006)
     assert normalised.max() / plain.max() == pytest.approx(of_largest, abs=0.0006)
     assert (normalised <= plain * (1 + 1e-9)).all()
-
-
-@pytest.mark.parametrize("length", [None, 7, 30])
-def test_rounding_of_factors_costs_less_than_it_says(length: int | None) -> None:
-    """Against columns that are divided by their norms in floats; increments lose a little more."""
-    strategy = Strategy(365, length, COLUMN_UNITS)
-    for of_sums, at_most in ((length, 0.004), (1, 0.006)):
-        exactly = errors_of_normalised_sums(365, length, of_sums)
-        found = of_one_case(strategy, of_sums)
-        assert (found < exactly * (1 + at_most)).all()
-        assert (found > exactly * (1 - 0.001)).all()
-
-
-def test_two_ways_to_the_errors_agree_over_a_year_of_hours() -> None:
-    """By rows that follow from each other, and by weights of a row alone."""
-    for length in (None, 24):
-        strategy = Strategy(8760, length, COLUMN_UNITS)
-        errors = strategy.error_factors(length)
-        for step in (0, 23, 24, 5000, 8759):
-            weights = strategy.weights(step, length)
-            assert math.sqrt((weights**2).sum()) == pytest.approx(errors[step], rel=1e-11)
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -17,12 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.stream_runs import Sent, counts_of, no_noise, stream_config
+from tests.support.stream_runs import counts_of, no_noise
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamName, StreamState
-from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
 from tracecloak.schemas.streams.stream_caps import CaseCap
@@ -352,39 +349,3 @@ def test_what_waits_for_its_closing_does_not_slow_the_reading(
         state = stream.take(state, batch([Message(100, number)]))
     assert state.n_pending + state.opened.n_events == 65
     assert len(merged) < 12
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The cases of each count."""
-    found: list[int] = []
-    original = DfgSteps.count
-
-    def count(self: DfgSteps, traces: TraceBatch) -> Statistics:
-        found.append(traces.n_cases)
-        return original(self, traces)
-
-    monkeypatch.setattr(DfgSteps, "count", count)
-    yield found
-
-
-@pytest.mark.parametrize("delay", ["0s", "40s"])
-def test_cases_behind_the_horizon_are_not_counted(
-    tmp_path: Path, counted: list[int], delay: str
-) -> None:
-    """Catches counts that nobody publishes, and that are kept as long as the last step waits."""
-    config = stream_config(tmp_path, horizon=2, release_delay=delay)
-    stream = RunningStream(config.made_product(), config.rule, config.name, KEY, IDENTITIES)
-    # Three cases close in the two steps, and forty behind them.
-    seconds = [1.0, 8.0, 15.0, *(float(second) for second in range(20, 60))]
-    messages = [Sent(at, f"c{at}", "END", f"{at}").message() for at in seconds]
-    state = stream.begin()
-    decided = []
-    for message, at in zip(messages, seconds, strict=True):
-        events, _ = config.layout.decode([message.value], [int(at * 1e6)])
-        state = stream.take(state, stream.keyed(events))
-        state, made = stream.advance(state, int(at * 1e6))
-        decided += made
-    _, made = stream.advance(state, END_US)
-    assert [one.step for one in [*decided, *made]] == [0, 1]
-    assert sum(counted) == 3
