@@ -12,79 +12,6 @@ from scipy.optimize import lsq_linear
 
 from tracecloak.anonymizers.graphs.noisy_graph import fitted_counts
 
-
-def fitted(
-    edges: list[tuple[int, int]],
-    intervals: list[tuple[int, int]],
-    totals: list[float],
-    hidden: tuple[tuple[int, int, float], ...] = (),
-    variance: float = 100.0,
-    least: float = 20.0,
-) -> list[int]:
-    """Counts of shown edges with these intervals, beside hidden ones with these noisy sums."""
-    every = np.array([*edges, *(edge[:2] for edge in hidden)], np.int64).reshape(-1, 2)
-    values = np.array([*(sum(i) / 2 for i in intervals), *(edge[2] for edge in hidden)])
-    n, is_shown = len(every), np.arange(len(every)) < len(edges)
-    low, high = np.array(intervals, np.int64).reshape(-1, 2).T
-    found = fitted_counts(
-        (every[:, 0], every[:, 1]),
-        np.array(totals, float),
-        *(values, np.full(n, variance), np.full(n, least), is_shown, (low, high), (low + high) / 2),
-    )
-    assert found.dtype == np.int64
-    return found.tolist()
-
-
-# --- by hand --------------------------------------------------------------------------------------
-
-
-def test_a_cycle_gets_nearly_the_mean_of_its_middles() -> None:
-    """A condition is as sure as one hidden edge makes it, of which 0.36 of the variance is left.
-
-    t^2 / 12 = 400 / 12 beside 100 is a trust of 0.25, so 25. Half the gap d = 40 is closed but for
-    d / (1 + 2 * 100 * 2 / 25), as both nodes ask for it.
-    """
-    left = 40 / (1 + 2 * 100 * 2 / 25)
-    assert fitted([(0, 1), (1, 0)], [(50, 150), (90, 190)], [0, 0]) == [
-        round(120 - left / 2),
-        round(120 + left / 2),
-    ]
-
-
-def test_no_count_leaves_its_interval_where_no_flow_lies_inside() -> None:
-    assert fitted([(0, 1), (1, 0)], [(0, 10), (90, 110)], [0, 0]) == [10, 90]
-
-
-def test_hidden_edges_make_a_condition_softer_and_their_noisy_sums_shift_it() -> None:
-    edges, intervals, cycle = [(0, 1), (1, 0)], [(0, 200), (40, 240)], [0.0, 0.0]
-
-    def gap(*hidden: tuple[int, int, float]) -> int:
-        first, second = fitted(edges, intervals, cycle, hidden)
-        return second - first
-
-    none, one = gap(), gap((0, 1, 0.0))
-    many = gap(*((0, 1, 0.0) for _ in range(30)))
-    assert 0 <= none == one < many <= 40
-    # Thirty edges of 20 each are trusted with a quarter of it, more than the gap of 40.
-    assert gap(*((0, 1, 20.0) for _ in range(30))) > many
-    # Loops say nothing.
-    assert gap(*((0, 0, 50.0) for _ in range(30))) == none
-
-
-def test_a_row_of_bins_has_its_total_as_far_as_it_can() -> None:
-    """Two bins that flow into one node more, and a total of 100."""
-    found = fitted([(0, 1), (0, 1)], [(40, 80), (20, 60)], [120, -120])
-    assert found[0] == found[1] + 20 and 117 <= sum(found) <= 120
-    assert fitted([(0, 1), (0, 1)], [(40, 80), (20, 60)], [1000, -1000]) == [80, 60]
-
-
-def test_agreeing_middles_come_back_and_loops_are_free() -> None:
-    edges = [(2, 0), (0, 1), (1, 2), (0, 0)]
-    assert fitted(edges, [(60, 80), (50, 90), (65, 75), (0, 7)], [0, 0, 0])[:3] == [70, 70, 70]
-    assert fitted([(0, 0)], [(1, 8)], [0]) == [4]
-    assert fitted([], [], [0]) == []
-
-
 # --- against a reference, and properties ----------------------------------------------------------
 
 
@@ -135,7 +62,7 @@ def counts_of(case: tuple[np.ndarray, ...]) -> np.ndarray:
     return fitted_counts((sources, targets), totals, *of_cells, is_shown, limits, middles)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(cases())
 def test_it_is_bounded_least_squares_rounded(case: tuple[np.ndarray, ...]) -> None:
     *_, is_shown, low, high = case
@@ -143,20 +70,6 @@ def test_it_is_bounded_least_squares_rounded(case: tuple[np.ndarray, ...]) -> No
     assert (low[is_shown] <= found).all() and (found <= high[is_shown]).all()
     if is_shown.any():
         assert np.abs(found - expected_of(case)[2]).max() <= 0.5 + 1e-5
-
-
-@settings(deadline=None, max_examples=50)
-@given(cases(), st.integers(0, 2**32))
-def test_the_order_of_the_edges_is_nothing(case: tuple[np.ndarray, ...], seed: int) -> None:
-    sources, targets, totals, *others = case
-    order = np.random.default_rng(seed).permutation(len(sources))
-    is_shown = others[3]
-    found = np.zeros(len(sources), np.int64)
-    found[is_shown] = counts_of(case)
-    again = np.zeros_like(found)
-    moved = (sources[order], targets[order], totals, *(column[order] for column in others))
-    again[order[is_shown[order]]] = counts_of(moved)
-    assert np.abs(found - again).max() <= 1  # a half may go either way
 
 
 @pytest.mark.parametrize(("n_nodes", "n_edges"), [(45, 2_000), (230, 50_000), (5_000, 5_000)])

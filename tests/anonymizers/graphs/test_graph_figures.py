@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.anonymizers.graphs.test_interval_coverage import flower, params_of
 from tests.support.keys import randomness
 from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
-from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, released_durations, released_graph
 from tracecloak.anonymizers.graphs.graph_kinds import GraphDecision
+from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, released_durations, released_graph
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.graphs.time_figures import median_times
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -41,21 +41,6 @@ def cells_of(counts: dict[str, int], noise: SumNoise, n_bins: int = 1) -> NoisyC
     sums = [counts.get(f"{name}{place}" if n_bins > 1 else name, 0)
             for name, place in zip(names, places, strict=True)]  # fmt: skip
     return NoisyCells.measured(domain, np.array(sums, np.int64) * noise.units, noise)
-
-
-def test_totals_of_exact_sums_are_those_of_the_log() -> None:
-    """A noise of 1 in a million: 100 cases A B, of which 30 do B once more."""
-    noise = SumNoise((1, 1), 1_000_000, is_laplace=False)
-    arcs = cells_of({"▶A": 100, "AB": 100, "BB": 30, "B■": 100}, noise)
-    found = figures_of_graph(arcs, released_graph(arcs, WORDS), WORDS)
-    assert found[:5] == [
-        Figure("cases", (), 100, 99, 101, DERIVED),
-        Figure("events", (), 230, 229, 231, DERIVED),
-        Figure("activity", ("A",), 100, 99, 101, DERIVED),
-        Figure("activity", ("B",), 130, 129, 131, DERIVED),
-        Figure("activity", ("__other__",), 0, 0, 1, DERIVED),
-    ]
-    assert found[5] == Figure("path_not_shown", (), 0, 0, 1, DERIVED)
 
 
 @pytest.mark.parametrize("is_laplace", [False, True])

@@ -56,20 +56,6 @@ def line() -> TraceBatch:
     return log_of([np.arange(10)] * 5000, 10)
 
 
-def heavy() -> TraceBatch:
-    """Lengths of no bounded mean: the longest of 5,000 cases has 3,000 events."""
-    rng = np.random.default_rng(8)
-    lengths = np.minimum(1 + np.floor((1 / rng.random(5000)) ** (1 / 1.1)), 3000).astype(int)
-    likely = np.cumsum(rng.dirichlet(np.full(10, 0.4), 10), axis=1)
-    cases = []
-    for length in lengths.tolist():
-        case = [int(rng.integers(0, 3))]
-        while len(case) < length:
-            case.append(int(min(np.searchsorted(likely[case[-1]], rng.random()), 9)))
-        cases.append(np.array(case))
-    return log_of(cases, 10)
-
-
 def params_of(traces: TraceBatch, epsilon: str, *, durations: bool) -> PrivateDfgParams:
     names = [name for name in traces.vocabulary.names.to_pylist() if name != "__other__"]
     return PrivateDfgParams(epsilon=epsilon, vocabulary=tuple(names), durations=durations)
@@ -121,14 +107,6 @@ def test_intervals_hold_of_two_hundred_releases(
         if seen.n:
             assert seen.coverage >= 0.93
             assert seen.mean_width <= WIDEST
-
-
-@pytest.mark.slow
-def test_of_a_heavy_tail_of_lengths_a_quarter_of_the_intervals_fails() -> None:
-    traces = heavy()
-    found = intervals_of(traces, params_of(traces, "1", durations=False), 200)
-    assert 0.7 < found["edges"].coverage < 0.9
-    assert found["edges"].mean_width <= WIDEST
 
 
 REAL = [
