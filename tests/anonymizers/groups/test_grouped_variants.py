@@ -25,7 +25,6 @@ from tracecloak.anonymizers.groups.grouped_variants import (
     GroupSums,
     group_chain,
 )
-from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.grouping import Grouping
@@ -345,13 +344,3 @@ def test_private_log_releases_the_sums_that_a_graph_of_groups_follows_from(produ
     assert set(made.products.by_name) == set(method.writes(params))
     members = dict(row.of for row in made.products.by_name["measures"].rows(measures.GROUP))
     assert members == {"A1": "A", "A2": "A2", "B1": "B", OTHER: OTHER}
-
-
-def test_nothing_that_is_noted_is_drawn_anew() -> None:
-    """Noting changes no release: the variants are those of a generator that nobody listens to."""
-    exact = counted(LOGS["frequent"])
-    given = exact, domain(), Fraction(1), DELTA
-    listened = randomness().with_noise(Noting())
-    assert variants_of(answer_of(GROUPED, *given, listened)) == variants_of(
-        answer_of(GROUPED, *given, randomness())
-    )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.indicator_logs import AMOUNT, KIND, RESOURCE, Case, Event, case_lists, log_of
+from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists, log_of
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.indicators.bought import (
@@ -74,12 +72,6 @@ def test_a_pair_is_its_names_in_json_and_adds_nothing_where_there_is_none() -> N
     decision = GroupsDecision(pa.array(['["A", "B\\""]']), is_pair=True)
     assert decision.steps == [("A", 'B"')]
     assert GroupsDecision(pa.array(["x", "y"]), is_pair=False).steps == ["x", "y"]
-
-
-@pytest.mark.parametrize("by", ["activity", "pair", KIND, RESOURCE])
-def test_a_log_without_cases_has_no_labels(by: str) -> None:
-    assert labelled_by(log_of([]), by).n_cases == 0
-    assert len(LabelsOfCases(by, 3).count(log_of([]), {}, randomness()).counts) == 0
 
 
 @given(case_lists())
@@ -157,10 +149,3 @@ def test_a_longest_time_is_never_0() -> None:
         decided = bought(cases, "throughput of=histogram", "waiting activity=A then=B")
         times = [one for name, one in decided.items() if name.endswith("longest time")]
         assert len(times) == 2 and all(one.longest_us > 0 for one in times)
-
-
-def test_the_range_of_dates_has_most_cases() -> None:
-    decided = bought(MANY, "cases by=month", f"amount attribute={AMOUNT} bounds=0|9 by=month")
-    span = decided["time_range"].time_range
-    starts = np.array([case.events[0].time_us for case in MANY])
-    assert ((starts >= span.first_us) & (starts < span.last_us)).mean() > 0.9

@@ -283,22 +283,6 @@ def test_a_histogram_has_as_many_cases_as_there_are_and_none_below_0() -> None:
         assert sum(row.value for row in bins) == pytest.approx(whole.value, abs=len(bins))
 
 
-def test_the_bins_of_a_histogram_err_by_the_noise_of_all_of_epsilon() -> None:
-    """No worse than Laplace noise of scale 1 on each: 1.36, and less where a bin would be below 0.
-
-    The mean of its square over 600 bins has a deviation of .17, so 1.6 is five of them away; with
-    a number of cases beside the bins, which has its share of epsilon, it is 2.
-    """
-    texts, n_keys = ["throughput of=histogram n_bins=6 at_most=2d"], 100
-    truths = [row.value for row in rows_of(texts, Silence())]
-    squares = [
-        (row.value - truth) ** 2
-        for number in range(n_keys)
-        for row, truth in zip(rows_of(texts, number=number, epsilon="1"), truths, strict=True)
-    ]
-    assert mean(squares) < 1.6**2
-
-
 def test_groups_that_were_not_bought_have_no_rows() -> None:
     """The log is too small for the threshold, and all else is released as it is."""
     texts = [

@@ -8,8 +8,7 @@ import pydantic
 import pytest
 
 from tracecloak.anonymizers.indicators.figures import parts_of
-from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.summands import Population
+from tracecloak.anonymizers.indicators.params import IndicatorParams
 from tracecloak.schemas.events.vocabulary import OTHER
 
 
@@ -126,14 +125,6 @@ def test_steps_are_declared_or_those_of_the_vocabulary_or_bought() -> None:
     assert public.bought_groups == {}
 
 
-def test_the_most_groups_that_any_asks_for_are_bought_once() -> None:
-    params = asked(
-        "cases by=case:x n_groups=3", "rework by=case:x n_groups=5",
-        "cases by=case:y name=y groups=c",
-    )  # fmt: skip
-    assert params.bought_groups == {"case:x": 5}
-
-
 def test_attributes_are_declared_with_all_that_is_asked_of_them() -> None:
     params = asked(
         "cases by=case:x groups=a|b where.attribute=case:y where.equals=1",
@@ -163,15 +154,3 @@ def test_names_of_needs_are_distinct_whatever_indicators_are_called() -> None:
     names = [need.name for part in parts for need in part.needs]
     assert len(set(names)) == len(names)
     assert len({part.name for part in parts}) == len(parts)
-
-
-def test_known_groups_are_declared_or_bought() -> None:
-    params = asked("cases by=case:x groups=a|b", "cases", "cases by=year",
-                   first_date="2023-07-01", last_date="2024-01-01")  # fmt: skip
-    known = Known(params, {})
-    by_value, whole, by_year = map(Population.of, params.indicators)
-    assert known.groups(by_value).labels == ("a", "b")
-    assert known.groups(whole).labels == ("",)
-    assert known.groups(by_year).labels == ("2023", "2024")
-    with pytest.raises(KeyError):
-        Known(asked("cases by=case:x"), {}).groups(Population(None, "case:x"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists, log_of
+from tests.support.indicator_logs import KIND, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter
 from tracecloak.anonymizers.indicators.params import IndicatorParams
 from tracecloak.anonymizers.indicators.summands import (
@@ -172,33 +172,6 @@ def test_a_case_is_in_the_period_of_the_clock_of_the_place(
     assert places[1] == len(groups.labels) - 1
 
 
-@pytest.mark.parametrize(
-    ("zone", "date", "hours"),
-    [("Europe/Amsterdam", "2024-03-31", 23), ("Europe/Amsterdam", "2024-10-27", 25)],
-)
-def test_a_day_on_which_clocks_change_is_shorter_or_longer(
-    zone: str, date: str, hours: int
-) -> None:
-    first = us(date, zone)
-    groups = periods_of("day", first, first + 1, zone)
-    assert groups.labels == (date,)
-    assert groups.borders_us is not None
-    assert int(np.diff(groups.borders_us)[0]) == hours * 3_600_000_000
-
-
 def test_a_range_of_no_time_has_no_period() -> None:
     with pytest.raises(UsageError, match="there is no month between the dates"):
         periods_of("month", us("2024-01-01"), us("2023-12-31"), "UTC")
-
-
-def test_a_case_begins_with_its_first_event() -> None:
-    groups = periods_of("month", us("2024-01-01"), us("2024-03-01"), "UTC")
-    ends_later = Case((Event("A", us("2024-01-31")), Event("B", us("2024-02-20"))))
-    before = Case((Event("A", us("2023-12-31")), Event("B", us("2024-02-20"))))
-    assert groups.places(log_of([ends_later, before])).tolist() == [0, -1]
-
-
-def test_words() -> None:
-    population = Population(Filter(occurs="A", attribute=KIND, equals="k1"), RESOURCE)
-    assert population.words == f" by {RESOURCE}, cases with A and whose {KIND} is k1"
-    assert Population().words == ""

@@ -13,17 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.indicator_logs import AMOUNT, Case, Event, case_lists, log_of
-from tracecloak.anonymizers.indicators.declared import Cases, Indicator, OneIndicator, Workload
+from tracecloak.anonymizers.indicators.declared import OneIndicator
 from tracecloak.anonymizers.indicators.summands import (
     RANGE,
     Numbers,
     Summand,
-    bounds_of,
-    numbers_counted,
-    occurrences,
     repeats,
     summand_of,
-    throughput_of,
 )
 from tracecloak.schemas.events.vocabulary import OTHER
 
@@ -116,14 +112,6 @@ def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range(
     assert places[:2].tolist() == [0, RANGE]
 
 
-def test_a_log_without_cases_has_numbers_of_the_same_columns() -> None:
-    traces = log_of([])
-    for text, (steps, naive) in COUNTED.items():
-        numbers = summand_of(read(text), steps, HOUR).numbers(traces)
-        n_columns = len(naive(Case((Event("A", 0),))))
-        assert numbers.values.shape == numbers.is_there.shape == (0, n_columns), text
-
-
 def test_steps_that_were_not_bought_are_no_columns() -> None:
     traces = log_of([Case((Event("A", 0), Event("A", 5)))])
     for text in ("frequency by=activity", "waiting by=pair at_most=1d"):
@@ -156,24 +144,3 @@ def test_others_together_are_no_rework() -> None:
     cases = [Case((Event(OTHER, 0), Event(OTHER, 1))), Case((Event("A", 0), Event("A", 0)))]
     assert repeats(log_of(cases)).tolist() == [False, True]
     assert repeats(log_of([])).tolist() == []
-
-
-def test_small_ones() -> None:
-    traces = log_of([Case((Event("A", 3), Event("B", 3), Event("A", 8)))])
-    assert throughput_of(traces).tolist() == [5]
-    assert occurrences(traces, ["B", "A", "Z"]).tolist() == [[1, 2, 0]]
-    assert occurrences(traces, []).shape == (1, 0)
-
-
-def test_bounds_are_declared_or_bought() -> None:
-    assert bounds_of(read("throughput at_most=1h")) == (0, HOUR)
-    assert bounds_of(read("throughput"), 7 * HOUR) == (0, 7 * HOUR)
-    assert bounds_of(read("amount attribute=case:x bounds=-1|2.5"), 5) == (-1, 2.5)
-
-
-@pytest.mark.parametrize("indicator", [Cases(indicator="cases"), Workload(indicator="workload")])
-def test_what_is_a_count_has_no_summand(indicator: Indicator) -> None:
-    with pytest.raises(TypeError, match="has no summand"):
-        summand_of(indicator)
-    with pytest.raises(TypeError, match="has no numbers"):
-        numbers_counted(indicator, ())(log_of([]))  # type: ignore[arg-type]

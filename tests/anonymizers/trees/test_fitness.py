@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.trees import language, random_tree, trees
+from tests.support.trees import language, trees
 from tracecloak.anonymizers.trees import fitness
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
@@ -94,30 +92,6 @@ def test_a_case_fits_if_it_is_one_of_the_trees_words(
     words = language(tree, 5)
     fit = replay(tree, "ABCD", histogram(counts, "ABCD"))
     assert fit.fits.tolist() == [variant in words for variant in sorted(counts)]
-
-
-def test_what_fits_is_what_pm4py_can_align_without_cost() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pm4py: Any = pytest.importorskip("pm4py")
-        from pm4py.algo.conformance.alignments.petri_net import algorithm
-        from pm4py.objects.log.obj import Event, Trace
-    random = np.random.default_rng(4)
-    n_fit = 0
-    for _ in range(25):
-        tree = random_tree(random, NAMES[: random.integers(2, 5)])
-        words = sorted(language(tree, 5) - {()})
-        cases = {words[random.integers(len(words))] for _ in range(3)} if words else set()
-        cases |= {tuple(random.choice(list("ABCD"), size=3)) for _ in range(2)}
-        fit = replay(tree, NAMES, histogram(dict.fromkeys(cases, 1), NAMES))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            net = pm4py.convert_to_petri_net(pm4py.parse_process_tree(str(tree)))
-            for case, fits in zip(sorted(cases), fit.fits.tolist(), strict=True):
-                trace = Trace([Event({"concept:name": name}) for name in case])
-                assert (algorithm.apply(trace, *net)["cost"] < 10_000) == fits, (str(tree), case)
-                n_fit += fits
-    assert 25 < n_fit < 100
 
 
 def test_a_long_misfit_costs_no_more_than_one_case() -> None:

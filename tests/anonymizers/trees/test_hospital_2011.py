@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.hospital_2011 import N_ACTIVITIES, N_CASES, hospital_2011
+from tests.support.hospital_2011 import N_ACTIVITIES, hospital_2011
 from tests.support.keys import randomness
 from tests.support.trees import mined_tree
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim
 from tracecloak.anonymizers.trees.dpim_params import DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
@@ -29,17 +28,6 @@ class Counting(Noise):
         found = super().laplace(*given)
         self.sizes.append(len(found))
         return found
-
-
-def test_the_log_is_as_large_as_the_hospital_s() -> None:
-    """Within 5 % of its 150,291 events and 4,295 pairs; few are frequent and most are rare."""
-    variants, vocabulary = hospital_2011()
-    assert variants.n_cases == N_CASES and len(vocabulary.names) == N_ACTIVITIES
-    assert len(set(variants.codes.tolist())) == N_ACTIVITIES
-    assert len(variants.codes) == pytest.approx(150_291, rel=0.05)
-    counts = cases_with_pair(variants, N_ACTIVITIES)
-    assert (counts > 0).sum() == pytest.approx(4_295, rel=0.05)
-    assert np.sort(counts.ravel())[-10] > 400 and (counts > 40).sum() < 700
 
 
 @pytest.mark.parametrize(

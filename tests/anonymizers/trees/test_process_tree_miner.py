@@ -12,7 +12,6 @@ import numpy as np
 import pydantic
 import pytest
 
-from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting, Silence
@@ -33,11 +32,10 @@ from tracecloak.anonymizers.trees.process_tree import (
     noisy_fitness,
     noisy_relation,
 )
-from tracecloak.anonymizers.trees.questions import HalvedBudget, noisy_ends, scale_of
+from tracecloak.anonymizers.trees.questions import HalvedBudget
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = ProcessTreeMiner()
 NAMES = "ABCDEFGH"
@@ -242,26 +240,6 @@ def test_a_halved_budget_is_never_used_up() -> None:
     assert sum(budget.drawn) < budget.total and budget.drawn[0] == Fraction(3, 14)
 
 
-def test_noise_on_ends_has_its_law() -> None:
-    """20,000 draws at scale 8 (2 parts at epsilon 1/2); the control is the scale of one part."""
-    n, log = 1000, histogram({tuple("AB"): 7}, "AB")
-    scale = scale_of(Fraction(1, 2), 2, 1)
-    assert scale == (8, 1)
-    parts = [tuple(range(2, 500)), tuple(range(500, 1000))]  # of which the case has none
-    found = [noisy_ends(log, n, parts, scale, randomness(i), "ends") for i in range(10)]
-    values = np.concatenate([np.concatenate([f.starts[2:], f.ends[2:]]) for f in found])
-    assert not any(f.starts[:2].any() for f in found)
-
-    def p_of(width: int) -> float:
-        decay = math.exp(-1 / width)
-        chances = (1 - decay) / (1 + decay) * decay ** np.abs(np.arange(-120, 121))
-        inside = values[np.abs(values) <= 120]
-        observed = np.bincount(inside + 120, minlength=241)
-        return p_value(observed, chances / chances.sum() * len(inside))
-
-    assert p_of(8) > ALPHA > p_of(4)
-
-
 # --- what comes out -------------------------------------------------------------------------------
 
 
@@ -290,13 +268,6 @@ def test_the_flower_does_not_win_on_a_log_with_structure() -> None:
         assert {tuple("ABDE"), tuple("ACDE")} <= language(tree, 4)
 
 
-def test_equal_keys_give_equal_trees_and_others_do_not() -> None:
-    counts = {tuple("ABC"): 30, tuple("ACB"): 20, tuple("AD"): 9}
-    found = [str(released(counts, params_of("0.5"), number).tree) for number in range(8)]
-    assert found[3] == str(released(counts, params_of("0.5"), 3).tree)
-    assert len(set(found)) > 2
-
-
 def test_an_empty_log_is_a_log() -> None:
     """Nothing is refused, and nothing tells that there was no case but the noise."""
     for number in range(5):
@@ -309,12 +280,6 @@ def test_names_beyond_the_vocabulary_are_one() -> None:
     params = params_of("50", vocabulary=("A", "B"))
     made = anonymise([trace_batch(log)], METHOD, params, release_key(), "release", "configuration")
     assert str(made.products.by_name["tree"].tree) == f"->( 'A', '{OTHER}', 'B' )"
-
-
-def test_after_the_count_there_are_only_variants() -> None:
-    """Neither case ids nor times reach the decision."""
-    assert set(METHOD.requires("tree", params_of())) == {"variants"}
-    assert METHOD.requires("tree", params_of())["variants"].kind is VariantHistogram
 
 
 def test_sizes_are_those_of_the_public_grid() -> None:
