@@ -364,8 +364,8 @@ class GroupedVariants(joint_variants.JointVariants):
     """The generator; see the module."""
 
     reality: ClassVar[str] = (
-        f"{joint_variants.JointVariants.reality} Groups of activities are one more vector of the case, clipped to "
-        "a norm that a paid number chooses, with a share of the same budget: what a case changes "
+        f"{joint_variants.JointVariants.reality} Groups of activities are one more vector of the "
+        "case, clipped to a norm that a paid number chooses, with a share of the same budget: what a case changes "
         "of activities and of groups is one sensitivity. Which activity is in which group is "
         "public, or follows from its name."
     )

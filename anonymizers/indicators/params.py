@@ -115,9 +115,8 @@ class AskedParams(RigorousParams):
     def _check_attributes(self) -> None:
         declared = {attribute.name: attribute.declaration for attribute in self.declared_attributes}
         if len(declared) > declarations.MAX_ATTRIBUTES:
-            raise ValueError(
-                f"indicators read {len(declared)} attributes, and {declarations.MAX_ATTRIBUTES} are the most"
-            )
+            most = declarations.MAX_ATTRIBUTES
+            raise ValueError(f"indicators read {len(declared)} attributes, and {most} are the most")
         for name in declared.keys() & set(declarations.TAKEN_NAMES):
             raise ValueError(f"{name!r} is the case, the activity or the time, and no attribute")
         declarations.check_names(declared)

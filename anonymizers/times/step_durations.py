@@ -443,7 +443,8 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
         by_what = (
             f"by pair of activities, and of {case_classes.MOST_VARIANTS} variants by position, and "
         )
-        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {time_bins.bins_text(n_bins)}"
+        bins = time_bins.bins_text(n_bins)
+        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {bins}"
         return f"{counted}, {noise_text(noise, clip)}"
 
     def decide(given: Given) -> DurationsDecision:
