@@ -365,9 +365,9 @@ class GroupedVariants(joint_variants.JointVariants):
 
     reality: ClassVar[str] = (
         f"{joint_variants.JointVariants.reality} Groups of activities are one more vector of the "
-        "case, clipped to a norm that a paid number chooses, with a share of the same budget: what a case changes "
-        "of activities and of groups is one sensitivity. Which activity is in which group is "
-        "public, or follows from its name."
+        "case, clipped to a norm that a paid number chooses, with a share of the same budget: what "
+        "a case changes of activities and of groups is one sensitivity. Which activity is in which "
+        "group is public, or follows from its name."
     )
 
     def __init__(self, grouping: Grouping) -> None:
