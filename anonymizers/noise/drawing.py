@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,31 +17,10 @@ import pyarrow as pa
 from tracecloak.anonymizers.noise import samplers
 from tracecloak.anonymizers.noise.keyed_stream import CellStream, Whole
 
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.noise.sums import SumNoise
+
 Law = Literal["discrete_laplace", "discrete_gaussian", "truncated_laplace", "selection"]
-
-
-class AddedNoise(Protocol):
-    """The noise that was added to sums; see `anonymizers.noise.sums.SumNoise`."""
-
-    @property
-    def scale(self) -> tuple[int, int]:
-        """(numerator, denominator) of its scale in lattice steps."""
-
-    @property
-    def units(self) -> int:
-        """Lattice steps of one occurrence."""
-
-    @property
-    def is_laplace(self) -> bool:
-        """Whether it is discrete Laplace; else it is discrete Gaussian."""
-
-    @property
-    def width(self) -> float:
-        """The scale as a number, in lattice steps."""
-
-    @property
-    def sensitivity(self) -> Fraction | None:
-        """By how much one unit changes the sums, in lattice steps; None where none is claimed."""
 
 
 class Noise:
@@ -78,7 +57,7 @@ class Noise:
         purpose: str,
         domain: np.ndarray,
         noisy: np.ndarray,
-        noise: AddedNoise,
+        noise: SumNoise,
         names: pa.Array | None = None,
     ) -> None:
         """Receives sums with noise, before anything is computed from them.
@@ -167,7 +146,7 @@ class Recording(Noise):
         purpose: str,
         domain: np.ndarray,
         noisy: np.ndarray,
-        noise: AddedNoise,
+        noise: SumNoise,
         names: pa.Array | None = None,
     ) -> None:
         """Notes what the last call was made to cover, and passes it on."""

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.noise.drawing import Noise
+    from tracecloak.anonymizers.noise.randomness import Randomness
 
 Whole = np.ndarray | int
 """A whole number for each cell, or one for all of them."""
@@ -29,49 +33,6 @@ _EXTRA_BITS = 32
 _WORD_BITS = 64
 
 
-class Draws(Protocol):
-    """What draws noise from a stream; `anonymizers.noise.drawing.Noise` does it exactly."""
-
-    def laplace(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
-        """Returns int64[n], discrete Laplace noise."""
-        ...
-
-    def gaussian(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
-        """Returns int64[n], discrete Gaussian noise."""
-        ...
-
-    def truncated_laplace(
-        self, stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
-    ) -> np.ndarray:
-        """Returns int64[n], discrete Laplace noise within bounds."""
-        ...
-
-    def select(
-        self,
-        stream: CellStream,
-        scores: np.ndarray,
-        epsilon: Fraction,
-        sensitivity: Fraction,
-        *,
-        monotone: bool = False,
-    ) -> int:
-        """Returns a position of nearly the highest score."""
-        ...
-
-
-class Keyed(Protocol):
-    """Where the words of cells come from; `anonymizers.noise.randomness.Randomness` is it."""
-
-    @property
-    def noise(self) -> Draws:
-        """What draws the noise."""
-        ...
-
-    def words(self, purpose: str, cells: np.ndarray, counter: np.ndarray) -> np.ndarray:
-        """Returns uint64[n, 2], 128 random bits of each (cell, counter)."""
-        ...
-
-
 class CellStream:
     """Fresh random words of each of n cells under one purpose.
 
@@ -85,7 +46,7 @@ class CellStream:
         cells: uint64[n, 2], identities or cell numbers; equal cells get equal words.
     """
 
-    def __init__(self, randomness: Keyed, purpose: str, cells: np.ndarray) -> None:
+    def __init__(self, randomness: Randomness, purpose: str, cells: np.ndarray) -> None:
         self._randomness = randomness
         self.purpose = purpose
         self._cells = cells
@@ -95,7 +56,7 @@ class CellStream:
         return len(self._cells)
 
     @property
-    def noise(self) -> Draws:
+    def noise(self) -> Noise:
         """What draws from it."""
         return self._randomness.noise
 

@@ -8,7 +8,7 @@ often each activity occurs. Both are whole numbers, and few, so that nothing nee
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -21,30 +21,8 @@ _MOST_GONE = 0.05
 _MOST_CAPPED = 8
 
 
-class Targets(Protocol):
-    """The variants that are left."""
-
-    def remove(self, variants: np.ndarray) -> None:
-        """Leaves out variants, int64[n], from now on."""
-        ...
-
-    def nearest(self, variant: int) -> int:
-        """Returns the one at the smallest distance from a variant; of several, the first.
-
-        At least one is left.
-        """
-        ...
-
-
-def targets_of(distance: VariantDistance, n_variants: int) -> Targets:
-    """Returns all variants of a histogram as targets."""
-    if isinstance(distance, LevenshteinDistance):
-        return _ByEdits(distance)
-    return _ByBounds(distance, n_variants)
-
-
-class _Remembering:
-    """Targets that remember who else was as near to a variant as the one that it got.
+class Targets:
+    """The variants that are left, and who else was as near to a variant as the one that it got.
 
     As none is ever added, the next of them is the nearest when that one is gone, and nothing need
     be compared again.
@@ -55,9 +33,14 @@ class _Remembering:
         self._nearest: dict[int, np.ndarray] = {}
 
     def remove(self, variants: np.ndarray) -> None:
+        """Leaves out variants, int64[n], from now on."""
         self._is_left[variants] = False
 
     def nearest(self, variant: int) -> int:
+        """Returns the one at the smallest distance from a variant; of several, the first.
+
+        At least one is left.
+        """
         nearest = self._nearest.get(variant, np.zeros(0, np.int64))
         nearest = nearest[self._is_left[nearest]]
         if not len(nearest):
@@ -70,7 +53,7 @@ class _Remembering:
         raise NotImplementedError
 
 
-class _ByBounds(_Remembering):
+class _ByBounds(Targets):
     """Of any distance: all variants in the order of their bounds."""
 
     def __init__(self, distance: VariantDistance, n_variants: int) -> None:
@@ -98,7 +81,7 @@ class _ByBounds(_Remembering):
         return search.nearest
 
 
-class _ByEdits(_Remembering):
+class _ByEdits(Targets):
     """Of edits: by length, and of each length by the activities that are in common."""
 
     def __init__(self, distance: LevenshteinDistance) -> None:
@@ -177,6 +160,13 @@ class _ByEdits(_Remembering):
             candidates = self._variants[held][is_next & (bounds > looked_at)]
             search.look_at(candidates[self._is_left[candidates]])
             looked_at, size = level, 4 * size
+
+
+def targets_of(distance: VariantDistance, n_variants: int) -> Targets:
+    """Returns all variants of a histogram as targets."""
+    if isinstance(distance, LevenshteinDistance):
+        return _ByEdits(distance)
+    return _ByBounds(distance, n_variants)
 
 
 class _Search:

@@ -43,7 +43,7 @@ from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.queries.query_method import QueryMethod, published_guarantee
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
@@ -367,28 +367,12 @@ class PairQueryMethod(QueryMethod):
     def guarantee_as_published(self, params: PairQueryParams) -> Guarantee:
         """Returns the published claim beside the epsilon that holds, if a finite one does."""
         epsilon = params.epsilon_as_published
-        not_covered = []
-        if params.vocabulary is None:
-            not_covered.append(
-                "The activity names are the input's own, so a new one is seen for sure."
-            )
-        else:
-            not_covered.append(DECLARED)
+        names = "The activity names are the input's own, so a new one is seen for sure."
+        not_covered = [names if params.vocabulary is None else DECLARED]
         if params.max_trace_length is None:
             not_covered.append("The length of cases is not bounded.")
-        if params.max_cases_per_individual is None:
-            not_covered.append("A person with several cases is protected case by case.")
-        not_covered.append("Releases of the same cases add up: so do their epsilons.")
-        return Guarantee(
-            kind="published",
-            unit="case" if params.max_cases_per_individual is None else "individual",
-            adjacency="add_remove",
-            epsilon=None if epsilon is None else float(epsilon),
-            delta=None if epsilon is None else 0.0,
-            claim=params.claim,
-            reality=self.reality_as_published(params),
-            not_covered=tuple(not_covered),
-        )
+        reality = self.reality_as_published(params)
+        return published_guarantee(params, params.claim, reality, epsilon, *not_covered)
 
     def not_covered(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns what the honest form does not cover."""

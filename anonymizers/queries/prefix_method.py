@@ -49,7 +49,7 @@ from tracecloak.anonymizers.queries.prefix_query import (
     PrefixCounts,
     trace_variant_query,
 )
-from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.queries.query_method import QueryMethod, published_guarantee
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -169,7 +169,6 @@ class LevelParams(NamesParams):
             self.max_prefix_length,
             self.scale,
             threshold,
-            prunes_ended=self.profile == "paper",
             prunes_last=self.profile == "paper",
             when_full=self.when_full,
             draw=truncated_laplace if form == "truncated" else draw_laplace,
@@ -264,37 +263,6 @@ def chance_of_nothing(params: LevelParams, threshold: int) -> float:
     """Returns the probability that a candidate without cases reaches a threshold of at least 1."""
     decay = math.exp(-1 / Fraction(*params.scale))
     return decay**threshold / (1 + decay)
-
-
-def published_guarantee(
-    params: LevelParams, claim: str, reality: str, epsilon: Fraction | None, *not_covered: str
-) -> Guarantee:
-    """Returns the promise of a published query: the claim beside the epsilon that really holds.
-
-    Args:
-        params: The method's parameters.
-        claim: The paper's.
-        reality: Why it is not what holds, in sentences.
-        epsilon: What holds for the whole release, or None.
-        not_covered: What is not covered, beside cases that depend on each other.
-    """
-    people = "A person with several cases is protected case by case."
-    is_case = params.max_cases_per_individual is None
-    return Guarantee(
-        kind="published",
-        unit="case" if is_case else "individual",
-        adjacency="add_remove",
-        epsilon=None if epsilon is None else float(epsilon),
-        delta=None if epsilon is None else 0.0,
-        claim=claim,
-        reality=reality,
-        not_covered=(
-            *not_covered,
-            *((DECLARED,) if params.vocabulary is not None else ()),
-            *((people,) if is_case else ()),
-            "Releases of the same cases add up: so do their epsilons.",
-        ),
-    )
 
 
 def text_of(epsilon: Fraction) -> str:
@@ -410,4 +378,5 @@ class LaplaceVariants(LevelMethod):
             in_all if is_finite else None,
             "A pruning threshold that is chosen until the result looks right, as published, tells "
             "of the log.",
+            *((DECLARED,) if is_finite else ()),
         )

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.queries.sacofa import RuleJudge
 
 # Candidates of one level, at most: it bounds time and memory.
 MAX_CANDIDATES = 1 << 22
@@ -46,8 +49,7 @@ class LevelQuery:
             events are seen to end.
         scale: (numerator, denominator) of the noise of each count, in cases.
         threshold: Smallest noisy count that survives, after negative ones became 0. With 0 all do.
-        prunes_ended: Whether the threshold holds for ended prefixes too.
-        prunes_last: Whether it holds on the last level too.
+        prunes_last: Whether the threshold holds for ended prefixes and on the last level too.
         max_candidates: Of one level.
         when_full: What happens where the surviving prefixes have more continuations than that:
             `refuse` raises an error; `keep largest` drops those of the smallest noisy counts.
@@ -63,7 +65,6 @@ class LevelQuery:
     max_prefix_length: int
     scale: tuple[int, int]
     threshold: int
-    prunes_ended: bool = True
     prunes_last: bool = True
     max_candidates: int = MAX_CANDIDATES
     when_full: Literal["refuse", "keep largest"] = "refuse"
@@ -83,27 +84,6 @@ class LevelQuery:
     def threshold_of_harmful(self) -> int:
         """Smallest noisy count of a harmful candidate that survives."""
         return self.threshold if self.harmful_threshold is None else self.harmful_threshold
-
-
-class Judge(Protocol):
-    """Tells which candidates are harmful and which of them are counted all the same."""
-
-    def judge(
-        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Judges the candidates of a level.
-
-        Args:
-            prefixes: int32[n_survivors, depth], the prefixes that go on.
-            cells: uint64[n_survivors * n_symbols, 2], what keys each candidate: of each prefix its
-                continuations by every activity in the order of their codes, and by the end.
-            is_candidate: bool[n_survivors * n_symbols], false for what is out of the question.
-
-        Returns:
-            (bool[n], bool[n]): which are harmful, and which are counted; what is not counted gets
-            no noisy count, so it is not released and does not go on.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +110,7 @@ def trace_variant_query(
     query: LevelQuery,
     randomness: Randomness,
     name: str,
-    judge: Judge | None = None,
+    judge: RuleJudge | None = None,
 ) -> PrefixCounts:
     """Asks for the noisy counts of prefixes, level by level.
 
@@ -190,10 +170,8 @@ def trace_variant_query(
         # From here on only noisy counts are read.
         noisy = np.clip(noisy, 0, LARGEST_TERM)
         is_spared = np.zeros(len(symbol), bool)
-        if not query.prunes_ended:
-            is_spared |= is_end
-        if not query.prunes_last and is_last:
-            is_spared[:] = True
+        if not query.prunes_last:
+            is_spared |= is_end | is_last
         thresholds = np.where(is_harmful, query.threshold_of_harmful, query.threshold)
         survives = is_candidate & ((noisy >= thresholds) | is_spared)
         out = np.flatnonzero(survives & (is_end | is_last))

@@ -17,6 +17,36 @@ from tracecloak.anonymizers.rigorous.parts_method import PartsMethod
 from tracecloak.schemas.published.guarantee import Guarantee, Kind, at_most
 
 
+def published_guarantee(
+    params: Any, claim: str, reality: str, epsilon: Fraction | None, *not_covered: str
+) -> Guarantee:
+    """Returns the promise of a published query: the claim beside the epsilon that really holds.
+
+    Args:
+        params: The method's parameters.
+        claim: The paper's.
+        reality: Why it is not what holds, in sentences.
+        epsilon: What holds for the whole release, or None.
+        not_covered: What is not covered, beside cases that depend on each other.
+    """
+    people = "A person with several cases is protected case by case."
+    is_case = params.max_cases_per_individual is None
+    return Guarantee(
+        kind="published",
+        unit="case" if is_case else "individual",
+        adjacency="add_remove",
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=None if epsilon is None else 0.0,
+        claim=claim,
+        reality=reality,
+        not_covered=(
+            *not_covered,
+            *((people,) if is_case else ()),
+            "Releases of the same cases add up: so do their epsilons.",
+        ),
+    )
+
+
 class QueryMethod(PartsMethod):
     """The part of a published query's method that does not depend on which query it is.
 

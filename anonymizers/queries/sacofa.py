@@ -48,15 +48,16 @@ from tracecloak.anonymizers.queries.prefix_method import (
     epsilon_in_all,
     half_width_of,
     names_of,
-    published_guarantee,
     text_of,
 )
 from tracecloak.anonymizers.queries.prefix_query import trace_variant_query
+from tracecloak.anonymizers.queries.query_method import published_guarantee
 from tracecloak.anonymizers.queries.sacofa_params import (
     MAX_ACTIVITIES,
     TOO_MANY_ACTIVITIES,
     SacofaParams,
 )
+from tracecloak.anonymizers.rigorous.params import DECLARED
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
@@ -88,7 +89,18 @@ class RuleJudge:
     def judge(
         self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Judges the candidates of a level; see `trace_variant_query.Judge`."""
+        """Judges the candidates of a level.
+
+        Args:
+            prefixes: int32[n_survivors, depth], the prefixes that go on.
+            cells: uint64[n_survivors * n_symbols, 2], what keys each candidate: of each prefix its
+                continuations by every activity in the order of their codes, and by the end.
+            is_candidate: bool[n_survivors * n_symbols], false for what is out of the question.
+
+        Returns:
+            (bool[n], bool[n]): which are harmful, and which are counted; what is not counted gets
+            no noisy count, so it is not released and does not go on.
+        """
         violations = self.rules.violations(prefixes).ravel()
         is_harmful = is_candidate & (violations >= self.harmful_from)
         is_counted = is_candidate & ~is_harmful
@@ -182,23 +194,22 @@ class Sacofa(LevelMethod):
         return (self._bought_rules(params), variants) if params.rules == "bought" else (variants,)
 
     def _bought_rules(self, params: SacofaParams) -> Part:
-        query = params.rule_query
-        scale = float(Fraction(*query.scale))
+        scale = float(Fraction(*params.rules_scale))
         reality = (
             "The rules follow from counts of which activity comes before which, which a unit "
-            f"changes by at most {query.sensitivity.l1} in total; exact discrete Laplace noise of "
-            f"scale {scale:g} covers them with epsilon {text_of(query.epsilon)}."
+            f"changes by at most {params.rules_changed.l1} in total; exact discrete Laplace noise "
+            f"of scale {scale:g} covers them with epsilon {text_of(params.rules_epsilon)}."
         )
         sentence = (
             "counts in how many cases one activity comes before another, with noise of scale "
-            f"{scale:.4g}, and takes the rules that all but fewer than {query.threshold} noisy "
-            "cases keep"
+            f"{scale:.4g}, and takes the rules that all but fewer than {params.least_harmless} "
+            "noisy cases keep"
         )
 
         def decide(given: Given) -> OrderRules:
             relations = given.statistics["relations"]
             vocabulary = names_of(given.statistics, params)
-            return query.answer(relations, vocabulary, given.randomness, self.name)
+            return _noisy_rules(relations, vocabulary, params, given.randomness, self.name)
 
         needs = tuple(need for need in params.needs if need.name == "rules")
         counters = {
@@ -266,6 +277,7 @@ class Sacofa(LevelMethod):
             in_all if is_finite else None,
             "Pruning thresholds that are chosen until the query is fast, as published, tell of the "
             "log.",
+            *(() if params.vocabulary is None else (DECLARED,)),
         )
 
     def _answered(self, given: Given, params: SacofaParams) -> VariantsDecision:
@@ -294,6 +306,32 @@ class Sacofa(LevelMethod):
         # one, so it gets no interval.
         half_width = None if params.form == "positive" else half_width_of(params)
         return decision_of(counts, vocabulary, params, half_width)
+
+
+def _noisy_rules(
+    relations: ActivityRelations,
+    vocabulary: ActivityVocabulary,
+    params: SacofaParams,
+    randomness: Randomness,
+    name: str,
+) -> OrderRules:
+    """The rules of the noisy counts of cases over a public alphabet."""
+    n, least = len(vocabulary), params.least_harmless
+    exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
+    counts = np.concatenate([*exact, relations.firsts(vocabulary)])
+    stream = CellStream(randomness, f"{name}/rule", cell_numbers(np.arange(len(counts))))
+    noisy = counts + draw_laplace(stream, *params.rules_scale)
+
+    # From here on only noisy counts are read.
+    pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
+    occurs = pairs >= least
+    has_other = ~np.eye(n, dtype=bool)
+    return OrderRules(
+        ~occurs,
+        occurs & (cases[:, np.newaxis] - pairs < least),
+        occurs & has_other & ~occurs.T & (cases[np.newaxis] - pairs < least),
+        firsts >= least,
+    )
 
 
 def _rules(given: Given, vocabulary: ActivityVocabulary, params: SacofaParams) -> OrderRules:

@@ -14,27 +14,21 @@ the last place and if the other never comes before it, which together mean: befo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
-import numpy as np
 import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
-from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
-from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
+from tracecloak.anonymizers.queries.order_rules import NamedRules
 from tracecloak.anonymizers.queries.prefix_method import Form, LevelParams
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.relations import ActivityRelations
 
 # The rules are matrices of activities by activities.
 MAX_ACTIVITIES = 4096
@@ -98,7 +92,7 @@ class SacofaParams(LevelParams):
         if self.rules == "bought":
             if not self.is_honest:
                 raise ValueError("rules bought needs budget honest, which says what they cost")
-            self.rule_query.scale  # noqa: B018  # or it cannot be drawn
+            self.rules_scale  # noqa: B018  # or it cannot be drawn
         if self.n_words is not None and self.n_words > MAX_ACTIVITIES:
             raise ValueError(TOO_MANY_ACTIVITIES)
         return self
@@ -129,24 +123,28 @@ class SacofaParams(LevelParams):
         """What the levels have to spend, and the rules before them where they are bought."""
         if self.rules != "bought":
             return super().needs
-        share, changed = Fraction(self.rules_share), self._rules_changed
+        share, changed = Fraction(self.rules_share), self.rules_changed
         levels = Pure("levels", 1 - share, largest=self.changed)
         return (Pure("rules", share, changed), levels)
 
     @property
-    def _rules_changed(self) -> Sensitivity:
+    def rules_changed(self) -> Sensitivity:
+        """How far one unit moves all counts of bought rules together."""
         return of_order(self.max_prefix_length, self.n_words or 1, self.max_units)
 
     @property
-    def rule_query(self) -> RuleQuery:
-        """The counts that the rules are made of, where the rules are bought."""
-        return RuleQuery(
-            self.n_words or 1,
-            self.max_prefix_length,
-            self.max_units,
-            self.spending.means["rules"].epsilon,
-            self.least_harmless,
-        )
+    def rules_epsilon(self) -> Fraction:
+        """What the rules spend, where they are bought."""
+        return self.spending.means["rules"].epsilon
+
+    @property
+    def rules_scale(self) -> tuple[int, int]:
+        """(numerator, denominator) of the scale of the noise of bought rules, in cases.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return self.spending.means["rules"].noise(self.rules_changed).scale
 
     @property
     def form(self) -> Form:
@@ -193,69 +191,4 @@ class SacofaParams(LevelParams):
             harmful_threshold=self.least_harmful,
             keeps_uncounted=self.keeps_uncounted,
             named="p_harmless",
-        )
-
-
-@dataclass(frozen=True)
-class RuleQuery:
-    """What is public of the noisy counts.
-
-    Attributes:
-        n_activities: Size of the public alphabet.
-        max_events: Events of a case that count.
-        max_units: Cases that one unit of privacy can have.
-        epsilon: Of all counts together.
-        threshold: Smallest noisy count that is taken for an occurrence.
-    """
-
-    n_activities: int
-    max_events: int
-    max_units: int
-    epsilon: Fraction
-    threshold: int
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """How far one unit moves all counts together."""
-        return of_order(self.max_events, self.n_activities, self.max_units)
-
-    @property
-    def scale(self) -> tuple[int, int]:
-        """(numerator, denominator) of the noise's scale, in cases.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        return drawable(laplace_scale(self.epsilon, self.sensitivity))
-
-    def answer(
-        self,
-        relations: ActivityRelations,
-        vocabulary: ActivityVocabulary,
-        randomness: Randomness,
-        name: str,
-    ) -> OrderRules:
-        """Returns the rules of the noisy counts.
-
-        Args:
-            relations: Exact counts of cases of at most `max_events` events.
-            vocabulary: The public alphabet.
-            randomness: The release's.
-            name: What the purpose begins with.
-        """
-        n = self.n_activities
-        exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
-        counts = np.concatenate([*exact, relations.firsts(vocabulary)])
-        stream = CellStream(randomness, f"{name}/rule", cell_numbers(np.arange(len(counts))))
-        noisy = counts + draw_laplace(stream, *self.scale)
-
-        # From here on only noisy counts are read.
-        pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
-        occurs = pairs >= self.threshold
-        has_other = ~np.eye(n, dtype=bool)
-        return OrderRules(
-            ~occurs,
-            occurs & (cases[:, np.newaxis] - pairs < self.threshold),
-            occurs & has_other & ~occurs.T & (cases[np.newaxis] - pairs < self.threshold),
-            firsts >= self.threshold,
         )

@@ -39,7 +39,7 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
-from tracecloak.anonymizers.tlkc.verify import VariantRequirement, verify_k_anonymity
+from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
@@ -321,16 +321,7 @@ class KAnonymous(Suppressing):
         Raises:
             GuaranteeError: It does not hold.
         """
-        verify_k_anonymity(
-            released,
-            VariantRequirement(
-                params.knowledge_kind,
-                params.perspective,
-                params.time_unit,
-                params.k,
-                next(iter(params.resources), None),
-            ),
-        )
+        verify_k_anonymity(released, params)
 
 
 class KAnonymousVariants(KAnonymous):

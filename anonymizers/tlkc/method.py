@@ -43,7 +43,7 @@ from tracecloak.anonymizers.tlkc.suppression import (
     suppressed_by_n_scores,
     without_numbers,
 )
-from tracecloak.anonymizers.tlkc.verify import TlkcRequirement, verify_tlkc
+from tracecloak.anonymizers.tlkc.verify import verify_tlkc
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.attributes import Attribute, declared
@@ -174,22 +174,7 @@ class Tlkc(Suppressing):
         Raises:
             GuaranteeError: It does not hold.
         """
-        verify_tlkc(released, requirement_of(params))
-
-
-def requirement_of(params: TlkcParams) -> TlkcRequirement:
-    """Returns what a log released with these parameters is held to."""
-    return TlkcRequirement(
-        params.knowledge_kind,
-        params.perspective,
-        params.time_unit,
-        params.length,
-        params.k,
-        params.exact_confidence,
-        tuple(params.sensitive),
-        tuple(name for name, value in params.sensitive.items() if value.bounds is not None),
-        next(iter(params.resources), None),
-    )
+        verify_tlkc(released, params)
 
 
 def suppression_passes(

@@ -12,63 +12,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams, TlkcParams
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.background_knowledge import UNIT_US, Kind, Perspective, TimeUnit
+from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
 _MAX_EXAMPLES = 10
-
-
-@dataclass(frozen=True)
-class TlkcRequirement:
-    """What a released log is held to.
-
-    Attributes:
-        kind: How known elements are put together.
-        perspective: What of an event is its element.
-        unit: How exactly times are known.
-        length: How many elements are known at most.
-        k: How many cases must match.
-        confidence: Largest share of a sensitive value among them.
-        sensitive: Released attributes of the case.
-        numbers: Those of them that are numbers, of which the boxes by their quartiles count.
-        resource: Released attribute of events that is the resource, or None.
-    """
-
-    kind: Kind
-    perspective: Perspective
-    unit: TimeUnit
-    length: int
-    k: int
-    confidence: Fraction
-    sensitive: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
-    resource: str | None = None
-
-
-@dataclass(frozen=True)
-class VariantRequirement:
-    """What a released log is held to where all of a case is known.
-
-    Attributes:
-        kind: Whether times are known too.
-        perspective: What of an event is its element.
-        unit: How exactly times are known.
-        k: How many cases must be alike.
-        resource: Released attribute of events that is the resource, or None.
-    """
-
-    kind: Literal["sequence", "relative"]
-    perspective: Perspective
-    unit: TimeUnit
-    k: int
-    resource: str | None = None
 
 
 @dataclass(frozen=True)
@@ -99,25 +53,23 @@ class TlkcFinding:
         return self.n_too_few == 0 and self.n_too_sure == 0
 
 
-def verify_tlkc(released: Sequence[TraceBatch], requirement: TlkcRequirement) -> TlkcFinding:
+def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFinding:
     """Returns the finding of a log that satisfies the requirement.
 
     Args:
         released: All of its cases, as they were released or as they are read from its files.
-        requirement: What it is held to.
+        params: What it is held to.
 
     Raises:
         GuaranteeError: It does not.
     """
-    finding = examine_tlkc(released, requirement)
+    finding = examine_tlkc(released, params)
     if not finding.holds:
         broken = []
         if finding.n_too_few:
-            broken.append(f"k={requirement.k}: some knowledge matches fewer cases")
+            broken.append(f"k={params.k}: some knowledge matches fewer cases")
         if finding.n_too_sure:
-            broken.append(
-                f"confidence={float(requirement.confidence):g}: a sensitive value is more certain"
-            )
+            broken.append(f"confidence={params.confidence:g}: a sensitive value is more certain")
         raise GuaranteeError(
             f"the released log does not keep {'; nor '.join(broken)}. It must not be published; "
             "anonymise the input again with these parameters"
@@ -125,13 +77,13 @@ def verify_tlkc(released: Sequence[TraceBatch], requirement: TlkcRequirement) ->
     return finding
 
 
-def examine_tlkc(released: Sequence[TraceBatch], requirement: TlkcRequirement) -> TlkcFinding:
+def examine_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFinding:
     """Goes through all knowledge of a log, whether it satisfies the requirement or not.
 
     A log that violates much takes long: every piece of knowledge that occurs is looked at.
     """
-    log = _Log.of(released, requirement)
-    examination = _Examination(requirement)
+    log = _Log.of(released, params)
+    examination = _Examination(params)
     examination.look_at((), np.arange(log.n_cases), log)
     if log.n_cases:
         examination.go_on((), np.arange(log.n_cases), log.offsets[:-1], log)
@@ -153,8 +105,8 @@ class _Log:
     texts: list[str]
 
     @classmethod
-    def of(cls, released: Sequence[TraceBatch], requirement: TlkcRequirement) -> _Log:
-        tables = [_elements_of_batch(batch, requirement) for batch in released]
+    def of(cls, released: Sequence[TraceBatch], params: TlkcParams) -> _Log:
+        tables = [_elements_of_batch(batch, params, params.knowledge_kind) for batch in released]
         elements = pa.concat_arrays([pa.array([], pa.string()), *(t[1] for t in tables)])
         case_sizes = np.concatenate([np.zeros(0, np.int64), *(t[0] for t in tables)])
         case = np.repeat(np.arange(len(case_sizes)), case_sizes)
@@ -162,10 +114,10 @@ class _Log:
         known = np.asarray(elements.is_valid())
         codes = np.asarray(pc.fill_null(coded.indices, -1), np.int64)[known]
         case = case[known]
-        if requirement.kind in ("set", "multiset"):
+        if params.knowledge_kind in ("set", "multiset"):
             in_order = np.lexsort((codes, case))
             case, codes = case[in_order], codes[in_order]
-        if requirement.kind == "set":
+        if params.knowledge_kind == "set":
             is_new = np.ones(len(case), bool)
             is_new[1:] = (case[1:] != case[:-1]) | (codes[1:] != codes[:-1])
             case, codes = case[is_new], codes[is_new]
@@ -174,51 +126,51 @@ class _Log:
             np.searchsorted(case, np.arange(len(case_sizes) + 1)),
             codes,
             [
-                _sensitive_values(released, name, name in requirement.numbers)
-                for name in requirement.sensitive
+                _sensitive_values(released, name, is_number=declaration.bounds is not None)
+                for name, declaration in params.sensitive.items()
             ],
             coded.dictionary.to_pylist(),
         )
 
 
-def verify_k_anonymity(released: Sequence[TraceBatch], requirement: VariantRequirement) -> None:
+def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams) -> None:
     """Checks that each released case has all of its elements in common with k - 1 others.
 
     Args:
         released: All of the log's cases, as they were released or as they are read from its files.
-        requirement: What it is held to.
+        params: What it is held to.
 
     Raises:
         GuaranteeError: One is not.
     """
     cases: Counter[tuple[str | None, ...]] = Counter()
     for batch in released:
-        sizes, elements = _elements_of_batch(batch, requirement)
+        sizes, elements = _elements_of_batch(batch, params, params.knowledge_kind)
         texts = elements.to_pylist()
         ends = np.cumsum(sizes).tolist()
         for first, last in zip([0, *ends], ends, strict=False):
             cases[tuple(texts[first:last])] += 1
-    if cases and min(cases.values()) < requirement.k:
+    if cases and min(cases.values()) < params.k:
         raise GuaranteeError(
-            f"the released log does not keep k={requirement.k}: a variant has fewer cases. It must "
+            f"the released log does not keep k={params.k}: a variant has fewer cases. It must "
             "not be published; anonymise the input again with these parameters"
         )
 
 
 def _elements_of_batch(
-    traces: TraceBatch, requirement: TlkcRequirement | VariantRequirement
+    traces: TraceBatch, params: KnowledgeParams, kind: str
 ) -> tuple[np.ndarray, pa.Array]:
     """Events by case, and what is known of each event as one text; null: nothing."""
     activity = traces.vocabulary.names.take(pa.array(traces.activities))
     text = activity
-    if requirement.perspective != "activity":
-        assert requirement.resource is not None
-        text = _plain(traces.attributes[requirement.resource])
-        if requirement.perspective == "activity_resource":
+    if params.perspective != "activity":
+        [resource] = params.resources
+        text = _plain(traces.attributes[resource])
+        if params.perspective == "activity_resource":
             # A tab cannot be in a declared resource, so two pairs never make one text.
             text = pc.binary_join_element_wise(pc.fill_null(text, "\t"), activity, "\t")
-    if requirement.kind == "relative":
-        unit = UNIT_US[requirement.unit]
+    if kind == "relative":
+        unit = UNIT_US[params.time_unit]
         number = np.floor_divide(traces.times, unit)
         first = np.repeat(number[traces.offsets[:-1]], np.diff(traces.offsets))
         time = pa.array(number - first).cast(pa.string())
@@ -226,7 +178,7 @@ def _elements_of_batch(
     return np.diff(traces.offsets), text.cast(pa.string())
 
 
-def _sensitive_values(released: Sequence[TraceBatch], name: str, is_number: bool) -> np.ndarray:
+def _sensitive_values(released: Sequence[TraceBatch], name: str, *, is_number: bool) -> np.ndarray:
     """int64[n_cases], the number of each case's value or box; -1 for none."""
     columns = [
         _plain(batch.attributes[name].take(pa.array(batch.offsets[:-1])))
@@ -256,8 +208,8 @@ def _plain(values: pa.Array) -> pa.Array:
 class _Examination:
     """Adds up what is found along the way."""
 
-    def __init__(self, requirement: TlkcRequirement) -> None:
-        self._requirement = requirement
+    def __init__(self, params: TlkcParams) -> None:
+        self._params = params
         self._n_known = self._n_too_few = self._n_too_sure = 0
         self._fewest: int | None = None
         self._share = Fraction(0)
@@ -290,9 +242,9 @@ class _Examination:
         self._n_known += 1
         self._fewest = n_cases if self._fewest is None else min(self._fewest, n_cases)
         self._share = max(self._share, share)
-        if n_cases < self._requirement.k:
+        if n_cases < self._params.k:
             self._n_too_few += 1
-        elif share > self._requirement.confidence:
+        elif share > self._params.exact_confidence:
             self._n_too_sure += 1
         else:
             return
@@ -311,7 +263,7 @@ class _Examination:
             log: The log.
         """
         n_later = log.offsets[cases + 1] - places
-        if len(pattern) == self._requirement.length or not n_later.any():
+        if len(pattern) == self._params.length or not n_later.any():
             return
         whose = np.repeat(np.arange(len(cases)), n_later)
         place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
-from tracecloak.anonymizers.noise.drawing import AddedNoise, Noise
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -64,7 +65,7 @@ class NoisySums:
     domain: np.ndarray
     vocabulary: ActivityVocabulary
     borders_us: np.ndarray | None
-    noise: AddedNoise
+    noise: SumNoise
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the sum of each pair, in all bins and in each, and what goes with them."""
@@ -140,7 +141,7 @@ class NoisyHistograms:
 
 
 # Noisy sums, their cells, what was added and what the codes of pairs mean.
-_Told = tuple[np.ndarray, np.ndarray, AddedNoise, pa.Array | None]
+_Told = tuple[np.ndarray, np.ndarray, SumNoise, pa.Array | None]
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ class _Keeping(Noise):
         purpose: str,
         domain: np.ndarray,
         noisy: np.ndarray,
-        noise: AddedNoise,
+        noise: SumNoise,
         names: pa.Array | None = None,
     ) -> None:
         self.sums[purpose] = noisy, domain, noise, names

@@ -89,7 +89,7 @@ def reference(
             noise = query.draw(CellStream(drawn, "query/count", own), *query.scale)
             noisy = max(0, true + int(noise[0]))
             last = level == query.max_prefix_length
-            spared = (symbol == END and not query.prunes_ended) or (last and not query.prunes_last)
+            spared = (symbol == END or last) and not query.prunes_last
             if noisy < query.threshold and not spared:
                 continue
             if symbol == END:
@@ -108,7 +108,6 @@ def reference(
     st.integers(1, 4),
     st.integers(0, 5),
     st.booleans(),
-    st.booleans(),
     st.integers(0, 10**6),
 )
 @settings(max_examples=60, deadline=None)
@@ -116,11 +115,10 @@ def test_it_answers_what_the_reference_answers(
     counts: dict[Variant, int],
     n_levels: int,
     threshold: int,
-    prunes_ended: bool,
     prunes_last: bool,
     number: int,
 ) -> None:
-    query = LevelQuery(n_levels, (3, 2), threshold, prunes_ended, prunes_last)
+    query = LevelQuery(n_levels, (3, 2), threshold, prunes_last)
     answer = asked(counts, query, "ABC", randomness(number))
     assert answer == reference(counts, query, "ABC", randomness(number))
     again = asked(dict(reversed(counts.items())), query, "ABC", randomness(number))

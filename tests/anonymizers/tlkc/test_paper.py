@@ -28,7 +28,7 @@ from tests.support.tlkc_logs import (
     release_of,
 )
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
-from tracecloak.anonymizers.tlkc.method import Tlkc, requirement_of
+from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
     Patterns,
@@ -144,7 +144,7 @@ def test_no_other_elements_cost_fewer_events(rows: Rows, fewest: int) -> None:
         given = params(algorithm=algorithm)
         [released] = release_of([hours_log(rows, hour_zero=True)], Tlkc(), given)
         assert 38 - released.n_events == fewest
-        verify_tlkc([released], requirement_of(given))
+        verify_tlkc([released], given)
 
 
 def steps(traces: TraceBatch) -> list[list[tuple[str, int]]]:

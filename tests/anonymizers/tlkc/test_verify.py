@@ -27,10 +27,8 @@ from tests.support.tlkc_logs import (
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
 from tracecloak.anonymizers.tlkc.verify import (
-    TlkcRequirement,
-    VariantRequirement,
     examine_tlkc,
     verify_k_anonymity,
     verify_tlkc,
@@ -43,24 +41,11 @@ from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
-HALF = Fraction(1, 2)
-
-
-def requirement(kind: Any, perspective: Any, **more: Any) -> TlkcRequirement:
-    values: dict[str, Any] = {
-        "length": 2,
-        "k": 2,
-        "confidence": HALF,
-        "sensitive": (DISEASE,),
-        "resource": None if perspective == "activity" else RESOURCE,
-    }
-    return TlkcRequirement(kind, perspective, "hours", **{**values, **more})
-
 
 @pytest.mark.parametrize(("kind", "perspective"), TWELVE)
 @given(
     log=small_logs(), length=st.integers(1, 3), k=st.integers(1, 4),
-    confidence=st.sampled_from([Fraction(1, 3), HALF, Fraction(1)]),
+    confidence=st.sampled_from([0.3, 0.5, 1.0]),
 )  # fmt: skip
 @settings(max_examples=20, deadline=None)
 def test_what_is_found_is_what_plain_python_finds(
@@ -69,7 +54,7 @@ def test_what_is_found_is_what_plain_python_finds(
     log: Mapping[str, Case],
     length: int,
     k: int,
-    confidence: Fraction,
+    confidence: float,
 ) -> None:
     """Of logs that nobody anonymised, in two batches, for each of the twelve kinds."""
     traces = traces_with(log, released=True)
@@ -79,7 +64,8 @@ def test_what_is_found_is_what_plain_python_finds(
         traces.take(np.arange(half)),
         traces.take(np.arange(half, traces.n_cases)),
     ]
-    asked = requirement(kind, perspective, length=length, k=k, confidence=confidence)
+    asked = params(kind, perspective, k, length=length, confidence=confidence)
+    share = Fraction(str(confidence))
     found = examine_tlkc(batches, asked)
     assert found.n_cases == traces.n_cases
     assert found.n_known == len(expected.cases)
@@ -87,22 +73,22 @@ def test_what_is_found_is_what_plain_python_finds(
     assert found.largest_share == max(expected.shares.values())
     too_few = {piece for piece, cases in expected.cases.items() if len(cases) < k}
     assert found.n_too_few == len(too_few)
-    assert found.n_too_sure == len(expected.violating(k, confidence) - too_few)
-    assert found.holds == (not expected.violating(k, confidence))
+    assert found.n_too_sure == len(expected.violating(k, share) - too_few)
+    assert found.holds == (not expected.violating(k, share))
     assert len(found.examples) == min(10, found.n_too_few + found.n_too_sure)
 
 
 # --- mutations of what the method releases --------------------------------------------------------
 
 
-def params(kind: Any, perspective: str, k: int = 3) -> TlkcParams:
+def params(kind: Any, perspective: str, k: int = 3, **more: Any) -> TlkcParams:
     return TlkcParams(
         k=k,
         knowledge_kind=kind,
         perspective=perspective,
         resources={} if perspective == "activity" else {RESOURCE: {"values": list(RESOURCES)}},
         sensitive={DISEASE: {"values": list(VALUES)}},
-        confidence=0.7,
+        **{"confidence": 0.7, **more},
     )
 
 
@@ -199,7 +185,7 @@ def test_a_share_exactly_at_the_bound_holds_and_one_above_does_not() -> None:
             {f"c{i}": ([("A", None, 0)], {DISEASE: v}) for i, v in enumerate(values)}, True
         )
 
-    asked = requirement("set", "activity", confidence=Fraction("0.3"))
+    asked = params("set", "activity", 2, confidence=0.3)
     assert verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
     with pytest.raises(GuaranteeError, match=r"confidence=0\.3"):
         verify_tlkc([log(4)], asked)
@@ -264,8 +250,11 @@ def test_k_anonymity_is_counted_as_plain_python_counts(
         start = events[0][2]
         key = tuple((a, r, time - start if timed else 0) for a, r, time in events)
         alike[key] = alike.get(key, 0) + 1
-    asked = VariantRequirement(
-        "relative" if timed else "sequence", "activity_resource", "hours", k, RESOURCE
+    asked = KAnonymousParams(
+        k=k,
+        knowledge_kind="relative" if timed else "sequence",
+        perspective="activity_resource",
+        resources={RESOURCE: {"values": list(RESOURCES)}},
     )
     if min(alike.values()) < k:
         with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):
