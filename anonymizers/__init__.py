@@ -1,5 +1,4 @@
-"""Methods and mechanisms: where noise is drawn, and what it is worth. No Beam.
+"""Methods and mechanisms: noise, its accounting, and one package for each family. No Beam.
 
-Ground rooms are noise, accounting, contract and rigorous; each family of methods has a room of its
-own; `registry` knows all methods.
+The families build on noise, accounting, contract and rigorous; `registry` lists all methods.
 """

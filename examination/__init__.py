@@ -1,5 +1,4 @@
-"""What examines and what shows: attacks, comparisons, evaluations, experiments, demonstrations.
+"""Examination: attacks, comparisons, evaluations, experiments, demonstrations.
 
-It stands above all that runs, and nothing that runs needs it. A release knows of it by the names of
-its commands alone.
+Nothing that runs imports it; the table of commands names its commands.
 """

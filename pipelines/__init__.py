@@ -1,1 +1,1 @@
-"""What is run: commands, releases, streams, windows, budgets, what a recipient verifies."""
+"""Runs: commands, releases, streams, windows, budgets, verification."""

@@ -1,1 +1,1 @@
-"""Values and exact arithmetic: events, statistics, models, what is published. No noise, no Beam."""
+"""Values and exact arithmetic: events, statistics, models, released values. No noise, no Beam."""

@@ -1,4 +1,4 @@
-"""Noise, drawn exactly and keyed: the same for a cell whatever asks for it, and never twice.
+"""Exact, keyed noise: one value for each cell of a release, whichever driver draws it.
 
 Here: keys, keyed streams, samplers, and the noise that sums and published queries get. Not here:
 how wide noise must be (accounting) and what it is added to (the families).

@@ -1,1 +1,1 @@
-"""`tracecloak attack config`: a configuration audited by attacks on neighbouring logs."""
+"""`tracecloak attack config`: attacks on neighbouring logs that audit a configuration."""

@@ -1,1 +1,1 @@
-"""The commands of what examines and shows; the table of all commands knows their places."""
+"""The commands of examination, which the table of all commands names."""

@@ -1,4 +1,4 @@
-"""Methods compared at the same true epsilon, beside peers that are not offered.
+"""Methods at the same true epsilon, next to peers that are not offered.
 
 Not here: the papers' evaluations, which are `examination.experiments` and measure by an
 `Original` of this room, too.

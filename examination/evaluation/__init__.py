@@ -1,1 +1,1 @@
-"""One release beside its log: whether it is of it, what it keeps, and the report; no measure."""
+"""One release next to its log: whether they belong together, its measures, the report."""

@@ -1,1 +1,1 @@
-"""`attack linkage`: finished releases attacked by what somebody knows of a case."""
+"""`attack linkage`: finished releases attacked with background knowledge of a case."""

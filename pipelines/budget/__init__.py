@@ -1,4 +1,4 @@
-"""Who pays for a release, from its reservation to its end: the gate that all others see.
+"""The budget of a release from its reservation to its end, and the draw guard.
 
 Here: what a release is by ledger, folder and key, and what the next run does. Not here: the ledger
 itself (pipelines/ledger), keys and receipts (pipelines/keys), which units a window counted

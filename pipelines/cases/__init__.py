@@ -1,4 +1,4 @@
-"""Sketches of the cases that releases read, kept beside the ledger to recognise copies of a log.
+"""Sketches of the cases that releases read, by which copies of a log are recognised.
 
 Here: sketches of cases, kept for a while and erased. Not here: what was spent (pipelines/ledger).
 """

@@ -1,1 +1,1 @@
-"""The command `tracecloak`: its flags, and what each command says of what it found out."""
+"""The command `tracecloak`: its flags, and the report of each command."""

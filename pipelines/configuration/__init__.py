@@ -1,4 +1,4 @@
-"""What a configuration says, as a file or as flags, and the files that it reads.
+"""Configurations as files or flags, and the files that they name.
 
 Here: keys, their checks and digests, how flags write them. Not here: what is done with them
 (pipelines/release, pipelines/stream).

@@ -1,4 +1,4 @@
-"""What a release will be like, told before anything is paid, and what its first records say.
+"""Plans: cost, error and utility of a release, estimated before anything is charged.
 
 Here: plans, verdicts and findings, of public numbers and for the operator. Not here: the release
 itself (pipelines/release).

@@ -1,1 +1,1 @@
-"""Beam's runners: their options, what each can do, and mends of the local ones."""
+"""Beam's runners: their options, their capabilities, and corrections of the local ones."""

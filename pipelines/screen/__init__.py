@@ -1,4 +1,4 @@
-"""What an operator sees: results in one form for all commands, progress, scripts of completion.
+"""Output for the operator: results in one form for all commands, progress, completion.
 
 Each command decides what it shows, and in which words.
 """

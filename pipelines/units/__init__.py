@@ -1,4 +1,4 @@
-"""The book of counted units: which cases each window of a schedule counted.
+"""The registry of counted cases: which cases each window of a schedule counted.
 
 Here: claims, so that no unit counts in two windows. Not here: which windows there are
 (schemas/windows), or what is paid for them (pipelines/ledger).

@@ -1,4 +1,4 @@
-"""`verify`: what somebody can check who received a release, and has nothing but its folder.
+"""`verify`: what a recipient can check with nothing but the folder of a release.
 
 Here: reading a folder that may be hostile, and what must hold of it: its files, what it says of
 itself, its data, its signature. Nothing here needs keys, ledger or the original log, and nothing is

@@ -1,4 +1,4 @@
-"""Windows of a schedule: several releases by one command, what became of each, and the calendar.
+"""Windows of a schedule: several releases by one command, their states, and the calendar.
 
 How one window is released is in `pipelines.release`.
 """

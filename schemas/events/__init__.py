@@ -1,4 +1,5 @@
 """Events and cases: canonical columns, mapping, vocabulary, traces, attributes, calendars.
 
-Here: what is read and what cases are made of. Not here: counts (statistics), open cases (streams).
+Here: what readers return and what cases consist of. Not here: counts
+(statistics), open cases (streams).
 """

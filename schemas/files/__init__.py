@@ -1,1 +1,1 @@
-"""Schemas for others to read: JSON Schema and Avro; no code."""
+"""JSON Schema and Avro schemas of configurations and releases; no code."""

@@ -1,4 +1,4 @@
-"""Cases that are still open: when one closes, with which events, and who counts how often.
+"""Open cases of a stream: when one closes, with which events, and how often an individual counts.
 
 Here: the rules and the state, as values. Not here: timers and watermarks (transforms/stream).
 """

@@ -1,4 +1,4 @@
-"""Texts that somebody else may have written: read within bounds, and shown without harm.
+"""Untrusted texts: parsed within bounds, escaped where they are shown, secrets masked.
 
-What a configuration or a release means lives with it; here is only how its text is taken in.
+Not here: what a configuration or a release means.
 """

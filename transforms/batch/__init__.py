@@ -1,1 +1,1 @@
-"""Beam for finished logs: read, validate, group, count, decide, apply, write."""
+"""Beam for complete logs: read, validate, group, count, decide, apply, write."""

@@ -1,4 +1,4 @@
-"""Message services as a stream finds them: their topics, and what time it is by their clocks.
+"""Kafka, Pub/Sub and schema registries by their own clients: topics, tokens, clocks.
 
 Here: what Kafka's and Pub/Sub's own clients are asked, and which of their errors waiting mends. Not
 here: sources, sinks and what becomes of messages (transforms/stream). There is no Beam.
