@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
@@ -89,14 +90,15 @@ def run(given: Given) -> int:
         "max_minutes": flags.pop("max_minutes", None),
     }
     names = [Path(path).name.split(".")[0] for path in inputs]
-    compare.check(names, chosen, **settings)
+    compare.check_runs({"log": names}, 1, 0, None)
+    comparison = compare.Comparison((), chosen, **settings)  # before logs are read
     originals = tuple(
         Original.read(name, source_of(load_log({"log": path, **flags})))
         for name, path in zip(names, inputs, strict=True)
     )
-    comparison = compare.Comparison(originals, chosen, **settings)
+    comparison = replace(comparison, originals=originals)
     with showing_progress(given.form):
-        made = compare.run(comparison, rows)
+        made = compare.run(comparison.rows, rows)
         compared = results.results_of(comparison, made, command, recorded_peers(peers))
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}
         for path, text in texts.items():

@@ -17,19 +17,19 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from tracecloak.examination.comparison.contenders import Cell, Contender, Outcome
+from tracecloak.examination.comparison.contenders import Contender, Outcome, Release
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure import measures
 from tracecloak.examination.measure.intervals import CHAINS, bootstrap
-from tracecloak.examination.measure.mining import ModelQuality, require_pm4py
-from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.examination.measure.mining import require_pm4py
+from tracecloak.examination.measure.registry import checked
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -46,6 +46,8 @@ BOOTSTRAP = "bootstrap of the log"
 LINES = (BOOTSTRAP, *CHAINS)
 NO_BUDGET = "none"
 
+_OF_MODELS = ("fitness", "precision", "f_score")
+
 # What a row is known by: where these agree, it is not computed again.
 _IDENTITY = (
     "version", "log", "cases", "events", "variants", "max_length", "method", "epsilon", "delta",
@@ -54,39 +56,6 @@ _IDENTITY = (
 
 # A row is a repetition: what it is known by, and figures (null where one does not apply).
 Row = dict[str, Any]
-
-
-def check(
-    names: Sequence[str],
-    methods: Mapping[str, Contender],
-    epsilons: Sequence[str] = DEFAULT_EPSILONS,
-    delta: str = DEFAULT_DELTA,
-    repetitions: int = DEFAULT_REPETITIONS,
-    mined: int = 0,
-    max_minutes: float | None = None,
-) -> None:
-    """Checks what is known of a comparison before its logs are read, which can take long.
-
-    Args:
-        names: Of the logs.
-        methods: This and the others are as in `Comparison`.
-        epsilons: See there.
-        delta: See there.
-        repetitions: See there.
-        mined: See there.
-        max_minutes: See there.
-
-    Raises:
-        UsageError: One of them is out of range, a name comes twice, or a library that is needed is
-            not installed.
-    """
-    check_runs({"log": names, "epsilons": epsilons}, repetitions, mined, max_minutes)
-    for method in methods.values():
-        for epsilon in epsilons:
-            method.check(epsilon, delta)
-    measures.require_pot()
-    if mined:
-        require_pm4py()
 
 
 def check_runs(
@@ -120,7 +89,7 @@ class Comparison:
     """What is compared with what.
 
     Attributes:
-        originals: The logs, of distinct names.
+        originals: The logs, of distinct names; none before they are read, which can take long.
         methods: The methods and peers by name.
         epsilons: As texts.
         delta: As text; methods that need none spend none.
@@ -130,7 +99,8 @@ class Comparison:
             that a comparison takes. None: there is no end.
 
     Raises:
-        UsageError: As `check` raises it.
+        UsageError: One of them is out of range, a name comes twice, or a library that is needed is
+            not installed.
     """
 
     originals: tuple[Original, ...]
@@ -142,15 +112,14 @@ class Comparison:
     max_minutes: float | None = None
 
     def __post_init__(self) -> None:
-        check(
-            [original.name for original in self.originals],
-            self.methods,
-            self.epsilons,
-            self.delta,
-            self.repetitions,
-            self.mined,
-            self.max_minutes,
-        )
+        names = {"log": [one.name for one in self.originals], "epsilons": self.epsilons}
+        check_runs(names, self.repetitions, self.mined, self.max_minutes)
+        for method in self.methods.values():
+            for epsilon in self.epsilons:
+                method.check(epsilon, self.delta)
+        measures.require_pot()
+        if self.mined:
+            require_pm4py()
 
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
@@ -188,7 +157,7 @@ class _Cell:
 
     head: Row
     method: Contender
-    releasing: Cell | None = None
+    release: Release | None = None
     is_refused: bool = False
 
 
@@ -243,10 +212,10 @@ class _OfLog:
             extra={"stage": "compare", "done": done, "total": total},
         )  # fmt: skip
         try:
-            if cell.releasing is None:
-                cell.releasing = cell.method.cell(self.original, row["epsilon"], row["delta"])
+            if cell.release is None:
+                cell.release = cell.method.cell(self.original, row["epsilon"], row["delta"])
             begun = time.perf_counter()
-            released = cell.releasing.release()
+            released = cell.release()
             seconds = time.perf_counter() - begun
         except UsageError as error:
             cell.is_refused = True
@@ -256,8 +225,9 @@ class _OfLog:
         if is_mined and released.variants is not None:
             quality = self.original.process.of(released.variants, self.original.vocabulary)
         figures = _figures(self.original, released)
-        of_model = _of_model(quality_figures(quality))
-        yield {**row, **figures, "seconds": seconds, "is_mined": is_mined, **of_model}, True
+        of_model = {f"mined_{name}": getattr(quality, name, None) for name in _OF_MODELS}
+        timed = {"seconds": seconds, "is_mined": is_mined}
+        yield {**row, **figures, **timed, **checked(of_model)}, True
 
 
 def _figures(original: Original, released: Outcome) -> Row:
@@ -272,11 +242,6 @@ def _figures(original: Original, released: Outcome) -> Row:
     return row
 
 
-def _of_model(figures: Figures) -> Figures:
-    """The same by the names of the registry."""
-    return checked({f"mined_{name}": value for name, value in figures.items()})
-
-
 def _line_figures(original: Original, name: str, draw: int) -> Row:
     """The measures of a line: all that it has; a chain has no times."""
     if name == BOOTSTRAP:
@@ -285,12 +250,6 @@ def _line_figures(original: Original, name: str, draw: int) -> Row:
         return {**original.figures(variants), **original.figures_of_times(traces)}
     drawn = CHAINS[name].draw(original.variants, len(original.vocabulary), draw)
     return dict(original.figures(drawn))
-
-
-def quality_figures(quality: ModelQuality | None) -> Figures:
-    """Returns a mined model's fitness, precision and f_score; null without a model."""
-    names = ("fitness", "precision", "f_score")
-    return {name: None if quality is None else getattr(quality, name) for name in names}
 
 
 def code_version() -> str:
@@ -341,19 +300,11 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-class Rows(Protocol):
-    """What computes rows, and does not compute one again that is known."""
-
-    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
-        """Yields all rows, and whether each is new."""
-        ...
-
-
-def run(comparison: Rows, path: Path) -> list[Row]:
+def run(compute: Callable[[list[Row]], Iterable[tuple[Row, bool]]], path: Path) -> list[Row]:
     """Computes what a file of rows lacks, adds each row as it comes, and returns all of them.
 
     Args:
-        comparison: What is compared.
+        compute: Yields all rows, given those that are known, and whether each is new.
         path: JSON lines. Rows of other comparisons stay in it.
     """
     known = read_rows(path)
@@ -362,7 +313,7 @@ def run(comparison: Rows, path: Path) -> list[Row]:
     path.write_text("".join(json.dumps(row) + "\n" for row in known), encoding="utf-8")
     rows = []
     with path.open("a", encoding="utf-8") as stream:
-        for row, is_new in comparison.rows(known):
+        for row, is_new in compute(known):
             if is_new:
                 stream.write(json.dumps(row) + "\n")
                 stream.flush()

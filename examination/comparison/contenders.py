@@ -25,11 +25,11 @@ import hashlib
 import importlib
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import pydantic
@@ -226,46 +226,8 @@ class Outcome:
     half_width: float | None = None
 
 
-class Cell(Protocol):
-    """One contender on one log at one epsilon, to be released often."""
-
-    def release(self) -> Outcome:
-        """Returns one release, under a key of its own."""
-        ...
-
-
-class Contender(Protocol):
-    """Something that is compared."""
-
-    @property
-    def kind(self) -> Kind:
-        """What it releases."""
-        ...
-
-    @property
-    def code(self) -> str:
-        """What tells its code from others', if it is none of tracecloak's."""
-        ...
-
-    def delta(self, delta: str) -> str:
-        """Returns the delta that it spends, if so much is allowed, as text."""
-        ...
-
-    def check(self, epsilon: str, delta: str) -> None:
-        """Makes sure that a budget can be asked for on any log.
-
-        Raises:
-            UsageError: It is out of range.
-        """
-        ...
-
-    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
-        """Returns what releases a log.
-
-        Raises:
-            UsageError: It refuses the budget, or needs what is not there.
-        """
-        ...
+# Makes one release, under a key of its own.
+Release = Callable[[], Outcome]
 
 
 @dataclass(frozen=True)
@@ -328,47 +290,43 @@ class Registered:
         """Makes sure that a budget can be asked for."""
         self.parameters(epsilon, delta, ("A",), 1)
 
-    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
-        """Returns what releases a log: counted once if one round of counts is all."""
+    def cell(self, original: Original, epsilon: str, delta: str) -> Release:
+        """Returns what releases a log: counted once if one round of counts is all.
+
+        Raises:
+            UsageError: The method refuses the budget, or needs what is not there.
+        """
         params = self.parameters(
             epsilon, delta, original.names, original.max_length, original.dates
         )
         self.method.spends(params)  # or is refused before anything is counted
-        kind_of_cell = _Counted if self.kind == "variants" else _Run
-        return kind_of_cell(original, self.method, params)
+        release_of = _counted_once if self.kind == "variants" else _run_anew
+        return release_of(original, self.method, params)
 
 
-class _Counted:
-    """A method of one round whose product is variants: counted once."""
+def _counted_once(original: Original, method: Anonymizer, params: Any) -> Release:
+    """A method of one round whose product is variants."""
+    units = fresh().of_units
+    [bounded] = bound([original.traces], method, params, fresh())
+    statistics = {
+        name: counter.count(bounded, {}, units)
+        for name, counter in method.requires("variants", params).items()
+    }
 
-    def __init__(self, original: Original, method: Anonymizer, params: Any) -> None:
-        self._original, self._method, self._params = original, method, params
-        units = fresh().of_units
-        [bounded] = bound([original.traces], method, params, fresh())
-        self._statistics = {
-            name: counter.count(bounded, {}, units)
-            for name, counter in method.requires("variants", params).items()
-        }
+    def release() -> Outcome:
+        decided = method.decide("variants", statistics, {}, params, fresh())
+        variants: Any = method.products({"variants": decided}, params).by_name["variants"]
+        return Outcome(original.recoded(variants))
 
-    def release(self) -> Outcome:
-        """Returns the variants of one release."""
-        decided = self._method.decide("variants", self._statistics, {}, self._params, fresh())
-        products = self._method.products({"variants": decided}, self._params)
-        variants: Any = products.by_name["variants"]
-        return Outcome(self._original.recoded(variants))
+    return release
 
 
-class _Run:
-    """A method whose rounds depend on each other: each release runs them all."""
+def _run_anew(original: Original, method: Anonymizer, params: Any) -> Release:
+    """A method whose rounds depend on each other: each release, a log or a graph, runs them all."""
 
-    def __init__(self, original: Original, method: Anonymizer, params: Any) -> None:
-        self._original, self._method, self._params = original, method, params
-
-    def release(self) -> Outcome:
-        """Returns the log or the graph of one release."""
-        method, params = self._method, self._params
+    def release() -> Outcome:
         key = ReleaseKey.generate()
-        output = anonymise([self._original.traces], method, params, key, "comparison", "")
+        output = anonymise([original.traces], method, params, key, "comparison", "")
         if method.log == "none":
             spends = [spend.to_json() for spend in method.spends(params)]
             half_width = noise_half_width({"params": params.resolved(), "spends": spends})
@@ -376,8 +334,10 @@ class _Run:
             return Outcome(graph=graph, half_width=half_width)
         released = ActivityVocabulary.merge([batch.vocabulary for batch in output.traces])
         log = TraceBatch.concat([batch.recode(released) for batch in output.traces])
-        traces = log.recode(self._original.vocabulary)
+        traces = log.recode(original.vocabulary)
         return Outcome(VariantHistogram.from_traces(traces), traces)
+
+    return release
 
 
 @dataclass(frozen=True)
@@ -396,19 +356,15 @@ class Pgm:
         empty = VariantHistogram.merge(())
         _ = PrivatePgm(empty, 1, 1, epsilon, delta).scale
 
-    def cell(self, original: Original, epsilon: str, delta: str) -> Cell:
+    def cell(self, original: Original, epsilon: str, delta: str) -> Release:
         """Returns what releases a log."""
         facts = len(original.vocabulary), original.max_length, epsilon, delta
-        return _PgmCell(PrivatePgm(original.cut, *facts))
+        pgm = PrivatePgm(original.cut, *facts)
+        return lambda: Outcome(pgm.release(fresh()))
 
 
-@dataclass(frozen=True)
-class _PgmCell:
-    pgm: PrivatePgm
-
-    def release(self) -> Outcome:
-        """Returns the variants of one release."""
-        return Outcome(self.pgm.release(fresh()))
+# Something that is compared.
+Contender = Registered | Pgm
 
 
 def fresh() -> Randomness:

@@ -468,7 +468,7 @@ def run(experiment: Experiment, path: Path) -> list[Row]:
     Raises:
         UsageError: The file is not one of rows.
     """
-    return experiment.ordered(compare.run(experiment, path))
+    return experiment.ordered(compare.run(experiment.rows, path))
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPa
         params = own.parameters("1", "1e-6", log.names, log.max_length, log.dates)
         _, decisions = decide([log.traces], own.method, params, release_key(), "comparison", "")
         products = own.method.products(decisions, params).by_name
-        released = own.cell(log, "1", "1e-6").release()
+        released = own.cell(log, "1", "1e-6")()
         if own.kind == "variants":
             assert released.variants == log.recoded(products["variants"]), name
         elif own.kind == "graph":
