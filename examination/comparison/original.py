@@ -156,14 +156,12 @@ class Original:
 
     def figures(self, released: VariantHistogram) -> Figures:
         """Returns the measures of released variants, in the codes of `vocabulary`."""
-        edges = utility.aligned_edges(self.edges, _edges(released, self.vocabulary))
+        edges = measures.aligned_edges(self.edges, _edges(released, self.vocabulary))
         before, after, _ = utility.aligned_variants(self.variants, released)
         return checked(
             {
                 "variant_total_variation": utility.total_variation(before, after),
-                "variant_emd": measures.variant_emd(
-                    _distribution(self.variants), _distribution(released), MAX_EMD_CELLS
-                ),
+                "variant_emd": measures.variant_emd(self.variants, released, MAX_EMD_CELLS),
                 "true_variant_mass": utility.true_variant_mass(self.variants, released),
                 "edge_total_variation": utility.total_variation(*edges),
                 "edge_relative_error": utility.relative_error(*edges),
@@ -208,8 +206,7 @@ class Original:
 
 
 def _edges(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> measures.EdgeWeights:
-    graph = DirectlyFollows.from_variants(variants, vocabulary)
-    return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+    return measures.EdgeWeights.of(DirectlyFollows.from_variants(variants, vocabulary))
 
 
 def _known_variants(variants: VariantHistogram) -> CaseTable:
@@ -222,10 +219,6 @@ def _known_in_time(traces: TraceBatch) -> CaseTable:
     words = Knowledge("relative", "activity", "hours").words(traces)
     ones, nothing_sensitive = np.ones(traces.n_cases, np.int64), np.zeros((traces.n_cases, 0), int)
     return CaseTable(traces.offsets, words, ones, nothing_sensitive)
-
-
-def _distribution(variants: VariantHistogram) -> measures.VariantDistribution:
-    return measures.VariantDistribution(variants.offsets, variants.codes, variants.counts)
 
 
 # Events that are known of a case.

@@ -92,21 +92,14 @@ class _Log:
         return VariantHistogram.from_traces(self.traces)
 
     @property
-    def distribution(self) -> measures.VariantDistribution:
-        v = self.variants
-        return measures.VariantDistribution(v.offsets, v.codes, v.counts)
-
-    @property
     def edges(self) -> measures.EdgeWeights:
         """Frequencies of the directly-follows pairs between activities."""
-        graph = DirectlyFollows.from_traces(self.traces).inner(self.traces.vocabulary)
-        return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+        return behaviour_measures.edges_of(self.traces)
 
     @property
     def all_edges(self) -> measures.EdgeWeights:
         """The same with START and END."""
-        graph = DirectlyFollows.from_traces(self.traces)
-        return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
+        return measures.EdgeWeights.of(DirectlyFollows.from_traces(self.traces))
 
     @property
     def edge_hours(self) -> measures.EdgeWeights:
@@ -140,7 +133,7 @@ class _Judge:
     def figures(self, log: _Log, is_timed: bool) -> Figures:
         """The measures of a log by their names, but for the distance of variants."""
         a, b, n = self.own, log, len(self.own.traces.vocabulary)
-        variants_a, variants_b = a.distribution, b.distribution
+        variants_a, variants_b = a.variants, b.variants
         counts = utility.aligned_variants(a.variants, b.variants)[:2]
         n_cases = a.traces.n_cases
         row: Figures = {
@@ -175,7 +168,7 @@ class _Judge:
 
     def emd(self, log: _Log) -> float | None:
         """The distance of variants; None: there are too many."""
-        return measures.variant_emd(self.own.distribution, log.distribution, _MAX_EMD_CELLS)
+        return measures.variant_emd(self.own.variants, log.variants, _MAX_EMD_CELLS)
 
 
 def require_extras(release: Received) -> None:

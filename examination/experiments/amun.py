@@ -45,9 +45,9 @@ from tracecloak.examination.experiments.table import (
     shown,
 )
 from tracecloak.examination.measure import measures, utility
+from tracecloak.examination.measure.behaviour_measures import edges_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _MODES = {"sampling": SAMPLING, "filtering": FILTERING, "oversampling": OVERSAMPLING}
 _OF_COUNTS, _OF_TIMES = "epsilon_d", "epsilon_t"
@@ -124,7 +124,7 @@ class AmunPaper(Paper):
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns the distances of a release; those of its times and graph where it has a log."""
-        before, after = map(_distribution, (log.variants, released.variants))
+        before, after = log.variants, released.variants
         counts, released_counts, _ = utility.aligned_variants(log.variants, released.variants)
         row: Row = {
             "released_cases": released.variants.n_cases,
@@ -142,7 +142,7 @@ class AmunPaper(Paper):
         }
         if released.traces is not None:
             sides = log.traces.recode(log.vocabulary), released.traces
-            row["edge_frequency_emd"] = measures.edge_frequency_emd(*map(_edges, sides))
+            row["edge_frequency_emd"] = measures.edge_frequency_emd(*map(edges_of, sides))
             row["edge_time_emd_months"] = measures.edge_time_emd(*map(_hours, sides))
             row["active_cases"] = active_cases(released.traces, _times(log)).tolist()
             steps = released.traces.durations[~released.traces.is_first]
@@ -339,15 +339,6 @@ def _times(log: Log) -> np.ndarray:
     """int64[n]: times at equal distances over the log."""
     times = log.traces.times
     return np.linspace(int(times.min()), int(times.max()), _N_TIMES).astype(np.int64)
-
-
-def _distribution(variants: VariantHistogram) -> measures.VariantDistribution:
-    return measures.VariantDistribution(variants.offsets, variants.codes, variants.counts)
-
-
-def _edges(traces: TraceBatch) -> measures.EdgeWeights:
-    graph = DirectlyFollows.from_traces(traces).inner(traces.vocabulary)
-    return measures.EdgeWeights(graph.sources, graph.targets, graph.counts)
 
 
 def _hours(traces: TraceBatch) -> measures.EdgeWeights:

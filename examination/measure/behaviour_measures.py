@@ -16,10 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from tracecloak.examination.measure.measures import EdgeWeights, VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges, variant_emd
 from tracecloak.examination.measure.perspectives import only_common
-from tracecloak.examination.measure.utility import aligned_edges
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.examination.measure.utility import PairWaits
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import ActivityRelations
@@ -33,16 +32,9 @@ N_BOTTLENECKS = 5
 _MOST_ELEMENTS = 2_000
 
 
-def variants_of(traces: TraceBatch) -> VariantDistribution:
-    """Returns the variants of a log as the measures take them."""
-    histogram = VariantHistogram.from_traces(traces)
-    return VariantDistribution(histogram.offsets, histogram.codes, histogram.counts)
-
-
 def edges_of(traces: TraceBatch) -> EdgeWeights:
     """Returns how often each pair follows directly, without START and END."""
-    graph = DirectlyFollows.from_traces(traces).inner(traces.vocabulary)
-    return EdgeWeights(graph.sources, graph.targets, graph.counts)
+    return EdgeWeights.of(DirectlyFollows.from_traces(traces).inner(traces.vocabulary))
 
 
 def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> float | None:
@@ -57,7 +49,8 @@ def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> fl
         b: The released log.
         max_cells: See `examination.measure.measures.variant_emd`; beyond, None is returned.
     """
-    distance = variant_emd(variants_of(a), variants_of(b), max_cells)
+    before, after = map(VariantHistogram.from_traces, (a, b))
+    distance = variant_emd(before, after, max_cells)
     return None if distance is None else 1.0 - distance
 
 
@@ -158,44 +151,27 @@ def bottlenecks(
         n: Bottlenecks to compare.
         frequent_share: From 0 to 1.
     """
-    arcs_a, arcs_b = (_Arcs.of(side, frequent_share) for side in (only_common(a, b), b))
-    slow_a, slow_b = arcs_a.slowest(n), arcs_b.slowest(n)
+    arcs_a, arcs_b = (PairWaits.of(side) for side in (only_common(a, b), b))
+    frequent = arcs_a.counts >= frequent_share * arcs_a.counts.sum()
+    slow_a, slow_b = (_slowest(arcs, n, frequent_share) for arcs in (arcs_a, arcs_b))
     if not len(slow_a):
         return BottleneckSimilarity(0, None, None, None, None)
-    _, in_a, in_b = np.intersect1d(arcs_a.keys, arcs_b.all_keys, True, True)
-    before, after = arcs_a.means[in_a], arcs_b.all_means[in_b]
+    _, in_a, in_b = np.intersect1d(arcs_a.keys[frequent], arcs_b.keys, True, True)
+    before, after = arcs_a.means_us[frequent][in_a], arcs_b.means_us[in_b]
     return BottleneckSimilarity(
         len(slow_a),
         float(np.isin(slow_a, slow_b).mean()),
         bool(len(slow_b) and slow_a[0] == slow_b[0]),
         _rank_correlation(before, after),
-        _relative_difference(before, after, arcs_a.counts[in_a]),
+        _relative_difference(before, after, arcs_a.counts[frequent][in_a]),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Arcs:
-    """Mean durations in microseconds of the frequent arcs, and of all; keys ascend."""
-
-    keys: np.ndarray
-    means: np.ndarray
-    counts: np.ndarray
-    all_keys: np.ndarray
-    all_means: np.ndarray
-
-    @classmethod
-    def of(cls, traces: TraceBatch, frequent_share: float) -> _Arcs:
-        later = np.flatnonzero(~traces.is_first)
-        codes = traces.activities.astype(np.int64)
-        keys, arc = np.unique(codes[later - 1] << 32 | codes[later], return_inverse=True)
-        counts = np.bincount(arc, minlength=len(keys))
-        means = sum_groups(arc, traces.durations[later], len(keys)) / counts
-        frequent = counts >= frequent_share * len(later)
-        return cls(keys[frequent], means[frequent], counts[frequent], keys, means)
-
-    def slowest(self, n: int) -> np.ndarray:
-        """The keys of the slowest frequent arcs, the slowest first; of equal ones the smaller."""
-        return self.keys[np.argsort(-self.means, kind="stable")[:n]]
+def _slowest(arcs: PairWaits, n: int, frequent_share: float) -> np.ndarray:
+    """The keys of the slowest frequent arcs, the slowest first; of equal ones the smaller."""
+    frequent = arcs.counts >= frequent_share * arcs.counts.sum()
+    order = np.argsort(-arcs.means_us[frequent], kind="stable")
+    return arcs.keys[frequent][order[:n]]
 
 
 def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:

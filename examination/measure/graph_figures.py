@@ -10,7 +10,7 @@ import numpy as np
 
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.intervals import interval_coverage, interval_width
-from tracecloak.examination.measure.measures import EdgeWeights
+from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges
 from tracecloak.examination.measure.registry import Figures, checked
 
 
@@ -21,7 +21,7 @@ def edge_figures(a: EdgeWeights, b: EdgeWeights) -> Figures:
         a: The original's.
         b: The release's.
     """
-    weights = utility.aligned_edges(a, b)
+    weights = aligned_edges(a, b)
     precision, recall = utility.precision_and_recall(*weights)
     return checked(
         {

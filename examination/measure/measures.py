@@ -21,45 +21,11 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
 from tracecloak.schemas.errors import of_extra
+from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import VariantHistogram
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
 _MICROSECONDS_PER_HOUR = 3_600_000_000
-
-
-@dataclass(frozen=True)
-class VariantDistribution:
-    """The variants of a log, each once, and how many cases follow them.
-
-    Attributes:
-        offsets: int64[n_variants + 1], where each variant begins in `codes`.
-        codes: int32[n_positions], activities of all variants, not negative; any order of variants.
-        counts: int64[n_variants], cases of each variant.
-
-    Raises:
-        ValueError: The arrays do not fit each other, or a code or a count is negative.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        if self.offsets.size != self.counts.size + 1:
-            raise ValueError(
-                f"{self.counts.size} counts need {self.counts.size + 1} offsets, "
-                f"got {self.offsets.size}"
-            )
-        if self.offsets[0] != 0 or self.offsets[-1] != self.codes.size:
-            raise ValueError("offsets must begin at 0 and end at the number of codes")
-        if (np.diff(self.offsets) < 0).any():
-            raise ValueError("offsets must not decrease")
-        if (self.codes < 0).any() or (self.counts < 0).any():
-            raise ValueError("codes and counts must not be negative")
-
-    @property
-    def lengths(self) -> npt.NDArray[np.int64]:
-        """int64[n_variants], events of each variant."""
-        return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
@@ -85,9 +51,24 @@ class EdgeWeights:
         if len(set(sizes)) > 1:
             raise ValueError(f"source, target and weight must be of one length, got {sizes}")
 
+    @classmethod
+    def of(cls, graph: DirectlyFollows) -> EdgeWeights:
+        """Returns the frequencies of a counted graph."""
+        return cls(graph.sources, graph.targets, graph.counts)
+
+
+def aligned_edges(a: EdgeWeights, b: EdgeWeights) -> np.ndarray:
+    """Returns float64[2, n_edges], the weights over the union of edges, 0 where an edge lacks."""
+    keys = np.concatenate([_edge_keys(side.source, side.target) for side in (a, b)])
+    edges, number = np.unique(keys, return_inverse=True)
+    weights = np.zeros((2, edges.size))
+    weights[0, number[: a.weight.size]] = a.weight
+    weights[1, number[a.weight.size :]] = b.weight
+    return weights
+
 
 def _shared_prefixes(
-    a: VariantDistribution, b: VariantDistribution
+    a: VariantHistogram, b: VariantHistogram
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     """Walks the prefixes that begin variants on both sides, by length from 0.
 
@@ -98,7 +79,7 @@ def _shared_prefixes(
     codes = np.concatenate([a.codes, b.codes]).astype(np.int64)
     width = int(codes.max(initial=0)) + 1
     begins = np.concatenate([a.offsets[:-1], b.offsets[:-1] + a.codes.size])
-    lengths = np.concatenate([a.lengths, b.lengths])
+    lengths = np.concatenate([np.diff(side.offsets) for side in (a, b)])
     side = np.repeat(np.arange(2), [a.counts.size, b.counts.size])
     prefix = np.zeros(lengths.size, dtype=np.int64)  # of each variant that is still walked
     n_prefixes, depth = 1, 0
@@ -116,7 +97,7 @@ def _shared_prefixes(
         n_prefixes, depth = longer.size, depth + 1
 
 
-def jaccard_distance(a: VariantDistribution, b: VariantDistribution) -> float:
+def jaccard_distance(a: VariantHistogram, b: VariantHistogram) -> float:
     """Returns 1 - |A ∩ B| / |A ∪ B| of the sets of variants.
 
     The share of variants that only one log has, from 0 (the same variants) to 1 (none in common, or
@@ -131,7 +112,7 @@ def jaccard_distance(a: VariantDistribution, b: VariantDistribution) -> float:
     return 1.0 - common / union if union else 0.0
 
 
-def prefix_jaccard_distance(a: VariantDistribution, b: VariantDistribution) -> float:
+def prefix_jaccard_distance(a: VariantHistogram, b: VariantHistogram) -> float:
     """Returns the Jaccard distance in which variants match as far as they begin alike.
 
     The measure behind Table 6 of the Amun paper, after its published code: the similarity of two
@@ -150,7 +131,7 @@ def prefix_jaccard_distance(a: VariantDistribution, b: VariantDistribution) -> f
     of one event are all alike, as a pair has similarity 1 even when it shares nothing. An empty
     variant counts as one event, which is what the code makes of it.
     """
-    total = int(np.maximum(a.lengths, 1).sum() + np.maximum(b.lengths, 1).sum())
+    total = sum(int(np.maximum(np.diff(side.offsets), 1).sum()) for side in (a, b))
     # Every pair counts 1, whether or not it shares the first event.
     similarity = min(a.counts.size, b.counts.size)
     for depth, (having, _) in enumerate(_shared_prefixes(a, b)):
@@ -166,19 +147,9 @@ def _edge_keys(
     return (source.astype(np.int64) << 32) + target
 
 
-def _aligned(a: EdgeWeights, b: EdgeWeights) -> npt.NDArray[np.float64]:
-    """Returns float64[2, n_edges], the weights over the union of edges, 0 where an edge lacks."""
-    keys = np.concatenate([_edge_keys(a.source, a.target), _edge_keys(b.source, b.target)])
-    edges, number = np.unique(keys, return_inverse=True)
-    weights = np.zeros((2, edges.size))
-    weights[0, number[: a.weight.size]] = a.weight
-    weights[1, number[a.weight.size :]] = b.weight
-    return weights
-
-
 def _sorted_difference(a: EdgeWeights, b: EdgeWeights) -> float:
     """Returns the Wasserstein distance of the two samples of weights over the union of edges."""
-    weights = _aligned(a, b)
+    weights = aligned_edges(a, b)
     if weights.size == 0:
         return 0.0
     # Between samples of one size it pairs the sorted values (scipy.stats.wasserstein_distance).
@@ -238,11 +209,11 @@ def edge_mean_absolute_error(a: EdgeWeights, b: EdgeWeights) -> float:
     sees which edge has which frequency. An edge that a log lacks counts 0 there; two logs without
     edges are at distance 0. Blind to anything longer than an edge.
     """
-    weights = _aligned(a, b)
+    weights = aligned_edges(a, b)
     return float(np.abs(np.diff(weights, axis=0)).mean()) if weights.size else 0.0
 
 
-def _texts(variants: VariantDistribution) -> list[str]:
+def _texts(variants: VariantHistogram) -> list[str]:
     """Returns each variant as a string of one character per event."""
     points = variants.codes.astype("<u4")
     points[points >= 0xD800] += 0x800  # the surrogates are no characters
@@ -262,7 +233,7 @@ def require_pot() -> Any:
 
 
 def variant_emd(
-    a: VariantDistribution, b: VariantDistribution, max_cells: int = 6_000_000
+    a: VariantHistogram, b: VariantHistogram, max_cells: int = 6_000_000
 ) -> float | None:
     """Returns the earth mover's distance of the distributions of cases over variants.
 

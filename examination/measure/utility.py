@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow.compute as pc
 from scipy.stats import wasserstein_distance
 
-from tracecloak.examination.measure.measures import EdgeWeights
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -68,18 +67,6 @@ def true_variant_mass(a: VariantHistogram, b: VariantHistogram) -> float:
     _, counts, is_true = aligned_variants(a, b)
     total = counts.sum()
     return float(counts[is_true].sum() / total) if total else 1.0
-
-
-def aligned_edges(a: EdgeWeights, b: EdgeWeights) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the weights of both over the union of their edges, 0 where an edge lacks."""
-    sides = []
-    keys = [(side.source.astype(np.int64) << 32) + side.target for side in (a, b)]
-    union = np.unique(np.concatenate(keys))
-    for side, of_side in zip((a, b), keys, strict=True):
-        weights = np.zeros(len(union))
-        weights[np.searchsorted(union, of_side)] = side.weight
-        sides.append(weights)
-    return sides[0], sides[1]
 
 
 def relative_error(a: np.ndarray, b: np.ndarray) -> float | None:

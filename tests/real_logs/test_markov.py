@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.distributions import VariantDistribution
 from tests.support.generators import answer_of
 from tests.support.keys import randomness, release_key
 from tests.support.real_logs import public_log
@@ -26,7 +27,7 @@ from tracecloak.anonymizers.variants.generator import Domain, StableVariants
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.privtree import PrivTree
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from tests.support.distributions import VariantDistribution
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

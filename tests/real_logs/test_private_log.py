@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.distributions import VariantDistribution
 from tests.support.keys import release_key
 from tests.support.real_logs import public_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.examination.measure import utility
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows

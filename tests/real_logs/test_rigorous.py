@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.distributions import VariantDistribution
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
@@ -23,7 +24,7 @@ from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants

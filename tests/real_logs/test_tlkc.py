@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.distributions import VariantDistribution
 from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import (
     release_of,
@@ -20,7 +21,7 @@ from tests.support.tlkc_logs import (
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import examine_tlkc
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

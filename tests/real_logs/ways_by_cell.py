@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from tests.support.distributions import VariantDistribution
 from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.real_logs import each_event_once, sample_of
@@ -28,7 +29,7 @@ from tests.support.ways_by_cell import AUTO, DELTA, RECORDED, WAYS, Cell, public
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import expected_distance as expected
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.examination.measure.measures import VariantDistribution, variant_emd
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram

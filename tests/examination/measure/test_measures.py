@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import wasserstein_distance
 
+from tests.support.distributions import VariantDistribution
 from tracecloak.examination.measure.measures import (
     EdgeWeights,
-    VariantDistribution,
     edge_frequency_emd,
     edge_hours,
     edge_mean_absolute_error,
@@ -306,30 +306,6 @@ def test_without_pot_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ot", None)
     with pytest.raises(UsageError, match=r"pip install 'POT.*the extra measures"):
         variant_emd(log({(1,): 1}), log({(2,): 1}))
-
-
-# --- arguments ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("offsets", "codes", "counts", "message"),
-    [
-        ([0, 1], [1], [1, 1], "2 counts need 3 offsets, got 2"),
-        ([], [], [], "0 counts need 1 offsets, got 0"),
-        ([0, 1], [1, 2], [1], "end at the number of codes"),
-        ([1, 2], [1, 2], [1], "begin at 0"),
-        ([0, 2, 1, 3], [1, 2, 3], [1, 1, 1], "must not decrease"),
-        ([0, 1], [-1], [1], "must not be negative"),
-        ([0, 1], [1], [-1], "must not be negative"),
-    ],
-)
-def test_variant_arrays_must_fit(offsets, codes, counts, message):
-    with pytest.raises(ValueError, match=message):
-        VariantDistribution(
-            np.array(offsets, dtype=np.int64),
-            np.array(codes, dtype=np.int32),
-            np.array(counts, dtype=np.int64),
-        )
 
 
 def test_edge_arrays_must_fit():

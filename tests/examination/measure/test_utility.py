@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.support.logs import MINUTE, cases_of, event_logs, naive_variants, trace_batch
 from tests.support.releasing import hospital_files, tracecloak
 from tracecloak.examination.measure import utility
-from tracecloak.examination.measure.measures import EdgeWeights
+from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges
 from tracecloak.examination.measure.utility import CaseTimes
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -255,9 +255,7 @@ def test_total_variation_of_variants_is_that_of_a_loop(log, other) -> None:
 
 
 def test_edges_by_hand() -> None:
-    a, b = utility.aligned_edges(
-        edges({(0, 1): 90, (1, 2): 9, (2, 2): 1}), edges({(0, 1): 80, (5, 5): 4})
-    )
+    a, b = aligned_edges(edges({(0, 1): 90, (1, 2): 9, (2, 2): 1}), edges({(0, 1): 80, (5, 5): 4}))
     assert a.tolist() == [90, 9, 1, 0]
     assert b.tolist() == [80, 0, 0, 4]
     assert utility.relative_error(a, b) == pytest.approx(0.24)
