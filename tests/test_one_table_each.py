@@ -248,6 +248,7 @@ def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> No
         "formats": ["toy"],
     }  # fmt: skip
     jsonschema.validate(body, json_schema())
+    assert "last-activities" in json_schema()["properties"]["method"]["enum"]
     stream: dict[str, Any] = {
         "release_id": "r", "epoch": "1", "output": "o", "epsilon": "1", "vocabulary": ["A"],
         "period": "1h", "horizon": 2, "start": "2026-01-01", "gap": "1h", "max_lifetime": "1d",

@@ -6,21 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, digests, manifest, small_rows, tracecloak
+from tests.support.releasing import csv_log, digests, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
-from tracecloak.pipelines.configuration.flag_texts import (
-    NAMES_OF_FILES,
-    key_help,
-    kinds_of,
-    parameter_help,
-)
-from tracecloak.pipelines.stream.config import StreamConfig, log_helps, stream_helps
 
 
 @pytest.fixture
@@ -62,17 +53,6 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     assert f"open first  {out / 'run_id=r1' / 'report.html'}\n" in printed
 
 
-def test_without_parquet_no_part_is_left(common: list[object], out: Path) -> None:
-    assert tracecloak(*common, "--release_id", "r1", "--formats", "csv") == 0
-    assert files(out / "run_id=r1") == {
-        *("log.csv.gz", "dfg.json", "manifest.json", "statement.md", "report.html")
-    }
-    frame = pd.read_csv(out / "run_id=r1" / "log.csv.gz")
-    assert list(frame.columns) == ["case_id", "activity", "timestamp"]
-    starts = frame.groupby("case_id", sort=False)["timestamp"].first()
-    assert starts.is_monotonic_increasing  # cases in the order of their new times
-
-
 def test_running_again_changes_no_byte_and_draws_nothing(
     common: list[object],
     out: Path,
@@ -106,14 +86,6 @@ def test_a_changed_input_under_the_same_id_is_refused(
     assert tracecloak(*common, "--release_id", "r2") == 0
 
 
-def test_a_changed_configuration_under_the_same_id_is_refused(
-    common: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    assert tracecloak(*common, "--release_id", "r1", "--mode", "oversampling") == 2
-    assert "the configuration changed" in capsys.readouterr().err
-
-
 def test_a_release_of_another_key_store_cannot_be_compared_and_is_refused(
     common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,12 +114,6 @@ def test_the_key_is_gone_after_the_commit_and_nothing_secret_is_readable_by_othe
     endings = {".json", ".secret", ".lock", ".db", ".md", ""}
     assert {path.suffix for path in left} == endings
     assert all(path.stat().st_mode & 0o077 == 0 for path in left)
-
-
-def test_latest_names_the_newest_release(common: list[object], out: Path) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    tracecloak(*common, "--release_id", "r2")
-    assert json.loads((out / "latest.json").read_text())["run_id"] == "r2"
 
 
 def test_a_yaml_file_says_the_same_as_the_flags(
@@ -282,20 +248,6 @@ def test_a_list_that_is_given_twice_is_refused_as_one_would_be_lost(
     assert f"{flag} is given twice: give it once, separated by" in capsys.readouterr().err
 
 
-def test_the_help_of_every_list_says_that_it_is_one() -> None:
-    """By these words a flag that is given twice is refused."""
-    release = {**ReleaseConfig.model_fields, **Columns.model_fields}
-    stream = {**stream_helps(), **log_helps()}
-    helps = [(name, field, key_help(field)) for name, field in release.items()]
-    helps += [(n, f, stream[n]) for n, f in StreamConfig.model_fields.items() if n in stream]
-    for method in METHODS.values():
-        helps += [(n, f, parameter_help(n, f)) for n, f in method.Params.model_fields.items()]
-    lists = [(name, text) for name, field, text in helps if list in kinds_of(field.annotation)
-             and name not in (*NAMES_OF_FILES, "where", "timestamp_format")]  # fmt: skip
-    assert len(lists) > 10
-    assert [name for name, text in lists if "eparated by commas" not in text] == []
-
-
 def test_a_list_of_names_is_read_as_a_release_reads_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -394,21 +346,6 @@ def test_the_sample_is_the_same_log_in_every_format(tmp_path: Path, name: str) -
     first = (tmp_path / name).read_bytes()
     assert tracecloak("sample", "--cases", 50, "--output", tmp_path / name) == 0
     assert (tmp_path / name).read_bytes() == first
-
-
-def test_the_samples_vocabulary_names_every_activity_and_serves_a_release(tmp_path: Path) -> None:
-    log, names = tmp_path / "log.parquet", tmp_path / "activities.txt"
-    assert tracecloak("sample", "--cases", 400, "--output", log, "--vocabulary", names) == 0
-    listed = names.read_text().splitlines()
-    assert set(pq.read_table(log)["activity"].to_pylist()) <= set(listed)
-    assert len(set(listed)) == len(listed) > 5
-    assert tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--method", "private-dfg",
-        "--epsilon", "1", "--l2_clip", "4", "--vocabulary", names, "--release_id", "r",
-        "--runner", "InMemory", "--key_store", tmp_path / "keys",
-    ) == 0  # fmt: skip
-    released = manifest(tmp_path / "out" / "run_id=r")
-    assert sorted(released["params"]["vocabulary"]) == sorted(listed)
 
 
 def test_the_folder_of_a_report_is_made_or_refused_before_the_work(

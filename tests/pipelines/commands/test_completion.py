@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import as_typed
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.commands import attack
 from tracecloak.pipelines.commands import completion, ledger
@@ -117,19 +116,6 @@ def test_bash_takes_a_flag_with_an_equals_sign(folder: Path) -> None:
     # Bash makes words of the flag, the sign and what follows.
     offered = asked("bash", folder, "release", "--method", "=", "private")
     assert offered == {"private-dfg", "private-indicators", "private-log"}
-
-
-@every_shell
-def test_the_command_prints_the_script(
-    shell: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert as_typed("completion", shell) == 0
-    assert capsys.readouterr().out == (folder / f"script.{shell}").read_text(encoding="utf-8")
-
-
-def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert as_typed("completion", "tcsh") == 2
-    assert "'bash', 'zsh', 'fish'" in capsys.readouterr().err
 
 
 def test_no_word_can_be_more_than_a_word() -> None:

@@ -80,22 +80,6 @@ def test_a_missing_library_is_told_before_a_log_is_opened(
     assert not [*folder.glob("page*")]
 
 
-def test_with_all_libraries_logs_are_opened(folder: Path, opened: list[str]) -> None:
-    """What says above that none was opened would see one."""
-    assert tracecloak(*typed(LACKING[0][0])) == 0
-    assert opened
-
-
-def test_a_comparison_that_cannot_be_made_opens_no_log(
-    folder: Path, opened: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = typed("compare --log LOG --methods privtree --output page.html")
-    assert tracecloak(*line, "--epsilons", "1,0") == 2
-    assert tracecloak(*line, "--repetitions", "0") == 2
-    assert "repetitions must be at least 1" in capsys.readouterr().err
-    assert not opened
-
-
 @pytest.mark.parametrize(
     "extra", importlib.metadata.metadata("tracecloak").get_all("Provides-Extra")
 )

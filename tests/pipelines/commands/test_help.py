@@ -48,46 +48,6 @@ def test_every_flag_says_that_it_is_required_or_what_holds_without_it(
         assert ("(required)" in said) != bool(_WITHOUT.search(said)), f"{name}: {said}"
 
 
-@pytest.mark.parametrize(
-    ("line", "required"),
-    [
-        (["release"], {"method", "output"}),
-        (["plan", "--method", "dpim"], {"method", "output", "epsilon"}),
-        (["attack"], set()),
-        (["attack", "config"], {"method", "report"}),
-        (["attack", "linkage"], {"report"}),
-        (["compare"], {"log", "output"}),
-        (["evaluate"], {"output"}),
-        (["experiment"], {"log", "output"}),
-        (["key"], set()),
-        (["key", "make"], {"output"}),
-        (["key", "rewrap"], {"from", "to"}),
-        (["ledger"], set()),
-        (["ledger", "show"], set()),
-        (["ledger", "declare"], {"epsilon", "delta", "unit", "by", "reason"}),
-        (["ledger", "bind"], {"account", "by", "reason"}),
-        (["ledger", "withdraw"], {"output", "release_id", "by", "reason"}),
-        (["ledger", "accept"], {"by", "reason"}),
-        (
-            ["stream"],
-            {"release_id", "epoch", "epsilon", "vocabulary", "period", "horizon", "start", "gap",
-             "max_lifetime", "output"},
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_required_is(
-    line: list[str],
-    required: set[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    with pytest.raises(SystemExit):
-        tracecloak(*line, "--help")
-    said = flags_of(capsys.readouterr().out)
-    assert {name for name, text in said.items() if "(required)" in text} == required
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_the_help_of_a_method_calls_required_what_its_parameters_need(
     method: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

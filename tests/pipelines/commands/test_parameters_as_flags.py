@@ -4,88 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pydantic
 import pytest
 import yaml
-from pydantic.fields import FieldInfo
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.flag_texts import as_json, given_value
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
-
-# Values of fields that have no default to take, by name.
-VALUES: Mapping[str, Any] = {
-    "attributes": {
-        "org:resource": {"values": ["R1", "R, 2"]},
-        "case:age": {"bounds": [0, 100], "n_bins": 4, "whole": True, "column": "Age"},
-    },
-    "budget_split": {"variants": "0.5", "starts": "0.2"},
-    "compression": "noise",
-    "divided_epsilons": "steps",
-    "duration": {"cost:units": {"bounds": [0.5, 500], "n_bins": 100}},
-    "epochs": 5,
-    "epsilon": "0.25",
-    "first_date": "2026-01-01",
-    "granularity": "minute",
-    "guessing_advantage": "0.2",
-    "holidays": ["2026-01-01", "2026-12-25"],
-    "horizon": 24,
-    "indicators": [
-        "cases by=case:kind groups=a|b where.occurs=A",
-        {"indicator": "cases", "name": "all", "by": "case:age", "groups": ["1, 2", "x|y"]},
-    ],
-    "attribute_columns": {"case:kind": "Kind"},
-    "l2_clip": "2.5",
-    "last_date": "2026-12-31",
-    "log_end": "2026-12-31T00:00:00Z",
-    "log_start": "2026-01-01T00:00:00+02:00",
-    "max_cases": 100_000,
-    "max_cases_per_individual": 2,
-    "max_growth": 2.5,
-    "max_pairs": 8,
-    "max_prefix_length": 7,
-    "max_trace_length": 9,
-    "max_violations": 3,
-    "model": {
-        "activities": ["A", "B, C"],
-        "begins": ["A"],
-        "never": [["A", "A"]],
-        "always_follows": [["A", "B, C"]],
-        "always_precedes": [],
-    },
-    "moves": "authors",
-    "n_duration_bins": 24,
-    "negative_steps": "mirrored",
-    "oversampling_epsilon": "proposition_a6",
-    "p_harmful": 4,
-    "p_harmless": 3,
-    "prior": "clamped",
-    "resources": {"org:resource": {"values": ["R1", "R2"]}},
-    "saturated_epsilon": 0.7,
-    "sensitive": {"case:diagnosis": {"values": ["A", "B"]}},
-    "size_bounds": [5, 20],
-    "sliding_steps": 7,
-    "start_precision_days": "authors",
-    "time_precision_us": 10,
-    "time_unit_us": 60_000_000,
-    "vocabulary": ["A", "B, C", " D", "[E]"],
-    "groups": {"A": "first", "B": "first"},
-    "group_separator": "_",
-    "group_depth": 2,
-    "w_event_steps": 3,
-    "working_days": ["mon", "tue"],
-    "working_hours": "8-18",
-}
 
 
 def plain(value: Any) -> str:
@@ -163,35 +95,6 @@ def test_every_example_is_the_same_as_flags_and_as_a_mapping(
         assert found == METHODS[name].Params(**given)
 
 
-def fields() -> list[tuple[str, str, FieldInfo]]:
-    """Every parameter of every method and of every product of a stream."""
-    holders = [*METHODS.items(), *((f"stream {n}", kind) for n, kind in STREAM_PRODUCTS.items())]
-    return [
-        (holder, name, field)
-        for holder, kind in holders
-        for name, field in kind.Params.model_fields.items()
-    ]
-
-
-@FORMS
-def test_every_parameter_of_all_methods_and_products_can_be_a_flag(
-    form: Callable[[str, Any, Path], str], tmp_path: Path
-) -> None:
-    assert len(fields()) > 250
-    for holder, name, field in fields():
-        own = None if field.is_required() else as_json(field.get_default(call_default_factory=True))
-        value = own if own not in (None, [], {}) else VALUES[name]
-        type_: Any = field.annotation
-        alone: type[pydantic.BaseModel] = pydantic.create_model(
-            "Alone", __config__=pydantic.ConfigDict(extra="forbid"), **{name: (type_, field)}
-        )
-        expected = alone(**{name: value})
-        if form is by_commas and name in ("vocabulary", "model"):
-            continue  # whose files are read with the configuration
-        given = given_value(name, form(name, value, tmp_path), field)
-        assert alone(**{name: given}) == expected, (holder, name)
-
-
 @FORMS
 def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_file(
     form: Callable[[str, Any, Path], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -239,6 +142,7 @@ def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_fil
 @pytest.mark.parametrize(
     ("flag", "value", "told"),
     [
+        ("size_bounds", "@broken.yaml", "is no YAML"),
         ("size_bounds", "[5, 20", "size_bounds: what begins with [ must be JSON, or YAML"),
         ("size_bounds", "5", "size_bounds"),
         ("size_bounds", "@none.yaml", "size_bounds: file 'none.yaml' cannot be read"),
@@ -249,19 +153,11 @@ def test_the_parameters_of_a_streams_products_are_the_same_as_flags_and_in_a_fil
 def test_a_text_that_stands_for_nothing_is_told_with_its_flag(
     flag: str, value: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    given = ["--log", log, "--output", "out", "--method", "dpim", "--epsilon", 1]
+    (tmp_path / "broken.yaml").write_text("[5, 20")
+    value = value.replace("@broken", f"@{tmp_path}/broken")
+    given = ["--log", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
     assert tracecloak("plan", *given, f"--{flag}", value) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_file_that_is_no_yaml_is_told_with_its_flag(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "bounds.yaml").write_text("[5, 20")
-    given = ["--log", "x", "--output", "out", "--method", "dpim", "--epsilon", 1]
-    assert tracecloak("plan", *given, "--size_bounds", f"@{tmp_path / 'bounds.yaml'}") == 2
-    assert "is no YAML" in capsys.readouterr().err
 
 
 # One by day for each kind of promise and of release but whole logs, whose plans take long.

@@ -150,8 +150,3 @@ def test_a_terminal_shows_the_stage_what_went_by_and_what_is_left() -> None:
     assert "seconds left of this stage · stage 3 of 4" in shown
     assert "left of this stage · stage 1 of 4" not in shown
     assert "a [bold]warning[/bold]" in shown
-
-
-def test_a_dumb_terminal_gets_lines_as_a_log_does() -> None:
-    shown = on_a_terminal(TERM="dumb")
-    assert "so far" not in shown and "INFO stage 1 of 4" in shown and "\x1b" not in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import subprocess
@@ -16,8 +15,7 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.terminal import shown_on_a_terminal, watch
-from tracecloak.pipelines.screen.progress import showing_progress
-from tracecloak.pipelines.screen.results import Result, duration, quantity, show
+from tracecloak.pipelines.screen.results import Result, duration, show
 
 
 @pytest.fixture
@@ -47,11 +45,6 @@ RELEASE = [
 )
 def test_durations_have_units(seconds: float, said: str) -> None:
     assert duration(seconds) == said
-
-
-def test_numbers_have_separators_and_things() -> None:
-    assert quantity(1, "record") == "1 record"
-    assert quantity(20_000, "activity", "activities") == "20,000 activities"
 
 
 def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
@@ -96,11 +89,6 @@ def test_quiet_shows_nothing_and_errors_all_the_same(
     assert (told.out + told.err == "") == quiet
     assert tracecloak(*RELEASE, *asked, "--epsilon", "2") == 2
     assert "the configuration changed" in capfd.readouterr().err
-
-
-def test_the_two_forms_exclude_each_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tracecloak("catalogue", "--json", "--quiet") == 2
-    assert "--quiet and --json exclude each other" in capsys.readouterr().err
 
 
 # What the JSON of a command has: keys are added, and never removed or renamed.
@@ -261,12 +249,3 @@ def test_an_error_that_quotes_a_configuration_steers_no_terminal(
     assert tracecloak("plan", folder / "c.yaml") == 2
     told = capsys.readouterr().err
     assert told.replace("\n", "").isprintable()
-
-
-def test_a_log_of_lines_steers_no_terminal(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    # Without the half of a surrogate pair, which pytest could not carry to its report.
-    with showing_progress():
-        logging.getLogger("tracecloak").warning(HARMFUL.replace("\udc80", ""))
-    assert SHOWN.replace("\\udc80", "") in capsys.readouterr().err
