@@ -20,8 +20,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support.documents import DOCUMENTS, OUTPUT, PYTHON, ROOT, SHELL, YAML, Block, blocks
-from tracecloak.examination.demo.hospital import write_sample, write_vocabulary
+from tests.support.documents import DOCUMENTS, OUTPUT, PYTHON, SHELL, YAML, Block, blocks
 
 PAGES = [
     document
@@ -138,23 +137,6 @@ def test_a_page_can_be_worked_through(
     for name in ("TRACECLOAK_KEY_STORE", "TRACECLOAK_LOGS", "PYTHONWARNINGS"):
         monkeypatch.delenv(name, raising=False)
     Reader(page, folder, outside).read()
-
-
-@pytest.mark.slow
-def test_the_block_for_pipeline_dp_runs_where_that_is_installed(tmp_path: Path) -> None:
-    """In an environment of its own, as `make bench` makes one: it does not fit beside ours."""
-    python = os.environ.get("PEERS_PYTHON", str(ROOT / ".venv" / "peers" / "bin" / "python"))
-    if not Path(python).exists():
-        pytest.skip("make bench installs PipelineDP, and has not")
-    write_sample(100, str(tmp_path / "hospital.csv"))
-    write_vocabulary(str(tmp_path / "activities.txt"))
-    page = blocks("docs/how-to/coming-from.md")
-    (block,) = (block for block in page if block.title == "with_pipeline_dp.py")
-    done = subprocess.run(
-        [python, "-c", block.text], cwd=tmp_path, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{26 * 26} pairs\n"
 
 
 def read(folder: Path, monkeypatch: pytest.MonkeyPatch, *texts: Block) -> None:

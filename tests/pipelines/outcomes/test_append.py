@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-import subprocess
-import sys
 import threading
-import time
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.lake_tables import iceberg_settings, use_catalogue
-from tests.support.releasing import ROOT, Commands, csv_log, small_rows, tracecloak
+from tests.support.lake_tables import use_catalogue
+from tests.support.releasing import Commands, csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.outcomes.tables import append_release
 from tracecloak.schemas.errors import InputSchemaError
@@ -208,27 +203,6 @@ def test_a_killed_append_is_finished_by_the_next_one(
         killed = commands.run("append", release, "--table", table, at=f"kill {when} append")
         assert killed.code == -9
     assert not tracecloak("append", release, "--table", table)
-    assert in_order(rows_of(table)) == released(release)
-
-
-@pytest.mark.slow
-def test_an_append_that_is_killed_at_any_time_is_finished_by_the_next_one(
-    release: Path, table: str, tmp_path: Path
-) -> None:
-    """The processes are killed somewhere in the libraries, whose steps nobody here names."""
-    environment = {**os.environ, **iceberg_settings(tmp_path), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tracecloak", "append", str(release), "--table", table]
-    began = time.monotonic()
-    elsewhere = tmp_path / "timed"
-    subprocess.run([*command[:-1], f"delta:{elsewhere}"], env=environment, check=True)
-    takes_s = time.monotonic() - began
-    times = random.Random(7)
-    for _ in range(8):
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-        time.sleep(takes_s * times.uniform(0.5, 1.05))
-        process.kill()
-        process.wait()
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     assert in_order(rows_of(table)) == released(release)
 
 

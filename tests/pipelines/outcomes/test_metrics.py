@@ -109,12 +109,6 @@ def test_no_public_metric_is_a_number_of_the_data() -> None:
     assert {metric.name for metric in METRICS if metric.audience == "public"} == public
 
 
-def test_names_end_as_openmetrics_wants_it() -> None:
-    for metric in METRICS:
-        unit = f"_{metric.unit}" if metric.unit else ""
-        assert metric.name.endswith(unit + ("_total" if metric.is_counter else "")), metric.name
-
-
 def test_a_failure_keeps_the_time_of_the_last_success(tmp_path: Path) -> None:
     path = tmp_path / "ward.prom"
     for at_s, code, last in ((10, 4, None), (20, 0, 20), (30, 75, 20), (40, 3, 20), (50, 0, 50)):
@@ -173,10 +167,3 @@ def test_a_place_that_will_not_do_is_told_before_anything_is_spent(tmp_path: Pat
         check_metrics(str(tmp_path / "ward.txt"))
     with pytest.raises(UsageError, match=r"the folder of .* is not there"):
         check_metrics(str(tmp_path / "none" / "ward.prom"))
-
-
-def test_a_place_that_breaks_later_is_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    note_metrics(str(tmp_path / "gone" / "ward.prom"), ALL_WELL)
-    assert "could not be written (FileNotFoundError)" in caplog.text
