@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from deploy.check_wheel import copied, of_the_package
 from deploy.lock import LOCKS, requirements
 from deploy.oldest import FILE, constraints, distribution
+from tests.support.examples import examples_of
 from tests.test_structure import PACKAGES
 from tracecloak import _folders
 from tracecloak.schemas.published.guarantee import Kind
@@ -237,5 +238,5 @@ def test_every_method_is_documented_with_its_guarantee() -> None:
             rows |= dict.fromkeys(re.findall(r"`([a-z-]+)`", names), guarantee)
     assert rows.keys() == METHODS.keys()
     for name, method in METHODS.items():
-        kinds = {method.guarantee(method.Params(**example)).kind for example in method.examples}
+        kinds = {method.guarantee(method.Params(**example)).kind for example in examples_of(method)}
         assert {kind for kind in get_args(Kind) if kind in rows[name]} == kinds, name

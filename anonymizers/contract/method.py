@@ -158,8 +158,7 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
-        examples: Parameters that show the method: the first in the catalogue, all of them in the
-            contract's tests and in audits. Together they go through every round.
+        examples: Parameters that show the method; the first is in the catalogue.
     """
 
     name: ClassVar[str]

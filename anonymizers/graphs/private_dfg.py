@@ -303,16 +303,6 @@ class PrivateDfg(PartsMethod):
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "vocabulary": ("A", "B", "C"), "l2_clip": "4"},
-        {
-            "epsilon": "20",
-            "delta": "1e-5",
-            "buy_vocabulary": True,
-            "durations": True,
-            "n_duration_bins": 4,
-        },
-        {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "max_trace_length": 3},
-        {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
-        {"epsilon": "9", "vocabulary": ("A", "B", "C", "D", "E")},
     )
 
     def moves_by_case(self, params: PrivateDfgParams) -> bool:

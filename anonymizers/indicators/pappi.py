@@ -144,11 +144,6 @@ class Pappi(contract.Anonymizer):
             "epsilon": "1",
             "indicators": ("cases", "throughput at_most=30d", "rework", "frequency activity=A"),
         },
-        {
-            "epsilon": "1",
-            "mechanism": "interval",
-            "indicators": ("throughput of=sum at_most=30d", "within limit=7d"),
-        },
     )
 
     def bounds(self, params: PappiParams) -> ContributionBounds:

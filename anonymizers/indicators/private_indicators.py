@@ -51,49 +51,6 @@ class PrivateIndicators(PartsMethod):
                 "frequency activity=A",
             ),
         },
-        {
-            "epsilon": "10",
-            "delta": "1e-5",
-            "max_activities": 8,
-            "indicators": (
-                "cases by=year",
-                "throughput of=mean",
-                "frequency by=activity n_groups=3 at_most=2",
-                "waiting by=pair n_groups=2 at_most=10d",
-                "workload n_groups=2 at_most=4",
-                "amount attribute=case:age bounds=0|100 of=sum by=case:diagnosis n_groups=2",
-            ),
-        },
-        {
-            "epsilon": "4",
-            "delta": "0",
-            "vocabulary": ("A", "B", "C"),
-            "max_cases_per_individual": 2,
-            "indicators": (
-                "cases where.occurs=B",
-                "within limit=2d by=case:diagnosis groups=A|B",
-                "rule template=response activity=A then=B within=7d priority=2",
-                "rework by=activity",
-                "amount attribute=case:age bounds=0|100 of=0.25|0.75",
-                "workload groups=R1|R2 at_most=3",
-                "throughput of=histogram n_bins=4 at_most=30d where.attribute=case:diagnosis "
-                "where.equals=A",
-            ),
-        },
-        {
-            "epsilon": "2",
-            "first_date": "2020-01-01",
-            "last_date": "2020-12-31",
-            "calendar_time_zone": "Europe/Amsterdam",
-            "indicators": (
-                "cases by=quarter",
-                "throughput by=quarter at_most=60d",
-                "throughput of=0.05|0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9|0.95|0.99 at_most=60d",
-                "waiting activity=A then=B at_most=10d where.occurs=C",
-                "waiting by=pair groups=A>B|B>C at_most=10d of=median",
-                "within limit=2d by=month",
-            ),
-        },
     )
 
     def parts(self, params: IndicatorParams) -> tuple[Part, ...]:

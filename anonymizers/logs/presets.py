@@ -87,14 +87,6 @@ class AmunRigorous(PrivateLog):
             "l2_clip": "4",
             "n_duration_bins": 4,
         },
-        {
-            "guessing_advantage": "0.3",
-            "delta": "0",
-            "vocabulary": ("A", "B"),
-            "max_trace_length": 3,
-            "max_cases_per_individual": 2,
-            "n_duration_bins": 4,
-        },
     )
 
 
@@ -138,15 +130,6 @@ class PripelRigorous(PrivateLog):
             "l2_clip": "4",
             "n_duration_bins": 4,
             "attributes": {"org:resource": {"values": ["R1", "R2"]}},
-        },
-        {
-            "epsilon": "4",
-            "delta": "0",
-            "vocabulary": ("A", "B"),
-            "max_prefix_length": 3,
-            "p_harmful": 2,
-            "max_cases_per_individual": 2,
-            "n_duration_bins": 4,
         },
     )
 

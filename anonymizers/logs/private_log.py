@@ -105,24 +105,6 @@ class PrivateLog(PartsMethod):
             "n_duration_bins": 4,
             "attributes": {"org:resource": {"values": ["R1", "R2"]}},
         },
-        {
-            "epsilon": "40",
-            "delta": "1e-5",
-            "buy_vocabulary": True,
-            "n_duration_bins": 4,
-            "attributes": {"org:resource": {"values": ["R1", "R2"], "handovers": True}},
-        },
-        {
-            "epsilon": "4",
-            "delta": "0",
-            "vocabulary": ("A", "B"),
-            "max_trace_length": 3,
-            "max_cases_per_individual": 2,
-            "n_duration_bins": 4,
-            "granularity": "second",
-            "attributes": {"case:age": {"bounds": [0, 100], "n_bins": 2, "whole": True}},
-        },
-        {"epsilon": "2", "vocabulary": ("A", "B"), "max_trace_length": 4, "products": "variants"},
     )
 
     def operations_of(self, params: PrivateLogParams) -> tuple[Operation, ...]:

@@ -135,23 +135,6 @@ class Pripel(contract.Anonymizer):
     exact_noise: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 3},
-        {
-            "epsilon": "2",
-            "max_prefix_length": 4,
-            "p_harmful": 3,
-            "duration_bounds": "log",
-            "attributes": {
-                "org:resource": {"values": ["R1", "R2"]},
-                "case:age": {"bounds": [0, 100], "n_bins": 10, "whole": True},
-            },
-        },
-        {
-            "epsilon": "1",
-            "max_prefix_length": 5,
-            "p_harmful": 4,
-            "query": "sacofa",
-            "p_harmless": 2,
-        },
     )
 
     def attributes(self, params: PripelParams) -> tuple[Attribute, ...]:

@@ -387,18 +387,7 @@ class LaplaceDfg(PairQueryMethod):
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams
     operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
     has_error_bars: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1"},
-        {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_trace_length": 4},
-        {"epsilon": "1", "profile": "paper", "vocabulary": ("A", "B"), "max_trace_length": 3},
-        {
-            "epsilon": "2",
-            "vocabulary": ("A", "B"),
-            "max_trace_length": 3,
-            "max_cases_per_individual": 2,
-        },
-        {"epsilon": "2", "budget": "honest", "vocabulary": ("A", "B"), "max_trace_length": 3},
-    )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"epsilon": "1"},)
 
     def parts(self, params: PairQueryParams) -> tuple[Part, ...]:
         """Returns the one part, the counts of pairs."""

@@ -297,22 +297,6 @@ class LaplaceVariants(LevelMethod):
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4},
-        {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4, "vocabulary": ("A", "B", "C")},
-        {
-            "epsilon": "4",
-            "max_prefix_length": 4,
-            "p_harmful": 5,
-            "vocabulary": ("A", "B", "C"),
-            "budget": "honest",
-        },
-        {
-            "epsilon": "4",
-            "max_prefix_length": 3,
-            "p_harmful": 8,
-            "vocabulary": ("A", "B"),
-            "budget": "honest",
-            "max_cases_per_individual": 2,
-        },
     )
 
     def parts(self, params: LaplaceVariantsParams) -> tuple[Part, ...]:

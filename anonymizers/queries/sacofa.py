@@ -134,13 +134,6 @@ def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
 
 # All parts share this round, since their levels follow from the rules.
 _ROUND = "variants"
-_MODEL = {
-    "activities": ("A", "B", "C"),
-    "begins": ("A",),
-    "never": (("A", "A"), ("B", "A"), ("C", "A"), ("C", "B"), ("C", "C")),
-    "always_follows": (("A", "B"),),
-    "always_precedes": (("A", "B"), ("A", "C"), ("B", "C")),
-}
 
 
 class Sacofa(LevelMethod):
@@ -152,40 +145,6 @@ class Sacofa(LevelMethod):
     Params: ClassVar[type[SacofaParams]] = SacofaParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4, "p_harmless": 3},
-        {
-            "epsilon": "1",
-            "max_prefix_length": 4,
-            "p_harmful": 4,
-            "score": "continuous",
-            "max_violations": 3,
-        },
-        {
-            "epsilon": "1",
-            "max_prefix_length": 3,
-            "p_harmful": 4,
-            "vocabulary": ("A", "B", "C"),
-            "rules": "model",
-            "model": _MODEL,
-        },
-        {
-            "epsilon": "4",
-            "max_prefix_length": 4,
-            "p_harmful": 6,
-            "p_harmless": 4,
-            "vocabulary": ("A", "B", "C"),
-            "rules": "model",
-            "model": _MODEL,
-            "budget": "honest",
-            "max_cases_per_individual": 2,
-        },
-        {
-            "epsilon": "8",
-            "max_prefix_length": 3,
-            "p_harmful": 4,
-            "vocabulary": ("A", "B"),
-            "rules": "bought",
-            "budget": "honest",
-        },
     )
 
     def parts(self, params: SacofaParams) -> tuple[Part, ...]:

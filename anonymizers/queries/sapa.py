@@ -334,18 +334,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
     name: ClassVar[str] = "sapa"
     summary: ClassVar[str] = "cases played out from a noisy directly-follows graph"
     Params: ClassVar[type[SapaParams]] = SapaParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1"},
-        {"epsilon": "1", "query": "laplace", "vocabulary": ("A", "B"), "max_trace_length": 4},
-        {"epsilon": "2", "profile": "paper", "k_follows": 2, "max_cases_per_individual": 2},
-        {
-            "epsilon": "2",
-            "query": "laplace",
-            "budget": "honest",
-            "vocabulary": ("A", "B"),
-            "max_trace_length": 3,
-        },
-    )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"epsilon": "1"},)
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""

@@ -216,15 +216,7 @@ class KAnonymous(Suppressing):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"k": 2},
-        {"k": 2, "knowledge_kind": "relative", "time_unit": "days"},
-        {
-            "k": 2,
-            "perspective": "activity_resource",
-            "resources": {"org:resource": {"values": ["R1", "R2"]}},
-        },
-    )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
     def attributes(self, params: KAnonymousParams) -> tuple[Attribute, ...]:
         """Returns the resource, if it is known: it is read and released."""

@@ -84,19 +84,7 @@ class Tlkc(Suppressing):
     name: ClassVar[str] = "tlkc"
     summary: ClassVar[str] = "suppresses events until all knowledge matches k cases"
     Params: ClassVar[type[TlkcParams]] = TlkcParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"k": 2},
-        {"k": 2, "knowledge_kind": "sequence", "algorithm": "frequent_traces"},
-        {
-            "k": 2,
-            "perspective": "activity_resource",
-            "resources": {"org:resource": {"values": ["R1", "R2"]}},
-            "sensitive": {
-                "case:diagnosis": {"values": ["A", "B", "C"]},
-                "case:age": {"bounds": [0, 119], "n_bins": 120, "whole": True},
-            },
-        },
-    )
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
     def attributes(self, params: TlkcParams) -> tuple[Attribute, ...]:
         """Returns the resource and the sensitive attributes: they are read and released."""

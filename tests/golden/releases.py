@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.support.examples import examples_of
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import (
     Sent,
@@ -81,7 +82,7 @@ def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
     """All that is recorded, by name: makes files in a folder and returns their digests by path."""
     made: dict[str, Callable[[Path], dict[str, Digests]]] = {}
     for name, method in METHODS.items():
-        for number, example in enumerate(method.examples):
+        for number, example in enumerate(examples_of(method)):
             made[f"{name} {number}"] = _release(name, example)
         for change in FURTHER.get(name, ()):
             made[f"{name}{WITH}{_told(change)}"] = _release(name, {**method.examples[0], **change})

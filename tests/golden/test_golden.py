@@ -18,6 +18,7 @@ from tests.golden.releases import (
     scenarios,
     versions,
 )
+from tests.support.examples import examples_of
 from tests.support.releasing import fix_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
@@ -92,7 +93,7 @@ def test_every_choice_of_a_parameter_is_in_a_release() -> None:
     """
     declared, released = set(), set()
     for name, method in METHODS.ours.items():
-        first, *others = method.examples
+        first, *others = examples_of(method)
         further = [{**first, **change} for change in FURTHER.get(name, ())]
         params = [method.Params(**example).resolved() for example in (first, *others, *further)]
         for key, field in method.Params.model_fields.items():

@@ -18,6 +18,7 @@ import pydantic
 from pydantic_core import to_jsonable_python
 
 from tests.golden.releases import WITH
+from tests.support.examples import examples_of
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
@@ -61,7 +62,7 @@ def current(digests: Mapping[str, Mapping[str, list[str]]]) -> Versions:
     """
     found: Versions = {}
     for name, method in METHODS.ours.items():
-        examples = [method.Params(**example).resolved() for example in method.examples]
+        examples = [method.Params(**example).resolved() for example in examples_of(method)]
         body = {
             "defaults": _defaults(method.Params),
             "defaults of parts": {

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import broken_methods
 from tests.support.audit_bounds import hockey_stick_lower_bound
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.amun.guessing_advantage import (
@@ -95,7 +96,7 @@ _EVERY_TIME = ("laplace-dfg", "private-dfg", "sapa", "sparse-histogram", "varian
 def test_no_bound_exceeds_the_claim(name: str) -> None:
     """The first rigorous example, at epsilon 1 or less: so few releases can prove 1.3 at most."""
     method = METHODS[name]
-    example = dict(method.examples[RIGOROUS_EXAMPLES[name][0]])
+    example = dict(examples_of(method)[RIGOROUS_EXAMPLES[name][0]])
     if "epsilon" in example:
         example["epsilon"] = "1"
     params = method.Params(**example)
@@ -135,7 +136,7 @@ def test_no_bound_of_many_releases_exceeds_the_claim(name: str, k: int) -> None:
     matters, as each of their parts is audited below.
     """
     method = METHODS[name]
-    example = dict(method.examples[k])
+    example = dict(examples_of(method)[k])
     if float(example.get("epsilon", 0)) > 1:
         example["epsilon"] = "1"
     params = method.Params(**example)

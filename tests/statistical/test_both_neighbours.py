@@ -27,6 +27,7 @@ import yaml
 
 from tests.golden.releases import HEADER, example_config
 from tests.support.both_neighbours import Claim, Compared, First, Forced, compared, drawn_by
+from tests.support.examples import examples_of
 from tests.support.local_streams import run_script
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
@@ -178,7 +179,7 @@ def _given(name: str, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def parameters(name: str) -> tuple[Mapping[str, Any], ...]:
     """The rigorous examples of a method, then with every switch turned and for individuals."""
     method = METHODS[name]
-    examples = [e for e in method.examples if _given(name, e) is not None]
+    examples = [e for e in examples_of(method) if _given(name, e) is not None]
     changes: list[Mapping[str, Any]] = [
         {field: value}
         for field, info in method.Params.model_fields.items()
@@ -290,7 +291,7 @@ RELEASES = [
 def test_neighbours_that_come_out_alike_are_alike(
     name: str, place: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    is_example = parameters(name)[place] in METHODS[name].examples
+    is_example = parameters(name)[place] in examples_of(METHODS[name])
     by_day = (name, place) in BY_DAY
     seeds = SEEDS if is_example and not by_day else SEEDS[:1]
     kinds = KINDS_BY_DAY if by_day else None

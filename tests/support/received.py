@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
+from tests.support.examples import examples_of
 from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.verify import Verification
@@ -21,7 +22,7 @@ from tracecloak.pipelines.verification.verify import Verification
 
 def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
     """A release of an example of a method, the same in every run of the tests."""
-    body = example_config(folder, method, METHODS[method].examples[number], log_file(folder))
+    body = example_config(folder, method, examples_of(METHODS[method])[number], log_file(folder))
     (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
         fix_key(patched)

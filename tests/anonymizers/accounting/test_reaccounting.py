@@ -18,6 +18,7 @@ import pytest
 from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from tests.support.examples import examples_of
 from tests.support.generators import spends_of
 from tests.support.privacy_loss import (
     ONE,
@@ -321,7 +322,7 @@ def with_cases(m: int) -> Iterator[tuple[str, int]]:
     for name, method in METHODS.items():
         if "max_cases_per_individual" not in method.Params.model_fields:
             continue
-        for place, example in enumerate(method.examples):
+        for place, example in enumerate(examples_of(method)):
             with suppress(pydantic.ValidationError):  # some protect cases alone
                 params = method.Params(**{**example, "max_cases_per_individual": m})
                 if method.shares_by_case(params):
@@ -339,7 +340,7 @@ def with_cases(m: int) -> Iterator[tuple[str, int]]:
 def test_windows_together_cost_no_more_than_one_of_them(m: int, name: str, place: int) -> None:
     """All ways to divide m cases, accounted for anew."""
     method = METHODS[name]
-    example = {**method.examples[place], "max_cases_per_individual": m}
+    example = {**examples_of(method)[place], "max_cases_per_individual": m}
     parts = [as_joint(part) for part in method.spends(method.Params(**example))]
     for windows in divisions(m):
         shares = [Fraction(j, m) for j in windows]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pydantic
 import pytest
 
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
@@ -55,8 +56,8 @@ def variations(method: Anonymizer) -> tuple[Params, ...]:
         together = random.Random(method.name).sample(together, _COMBINATIONS)
         changes = [{name: value} for name, values in choices.items() for value in values]
     changes += [dict(zip(choices, values, strict=True)) for values in together]
-    varied = [method.Params(**example) for example in method.examples]
-    for example, change in itertools.product(method.examples, changes):
+    varied = [method.Params(**example) for example in examples_of(method)]
+    for example, change in itertools.product(examples_of(method), changes):
         with contextlib.suppress(pydantic.ValidationError):  # some do not go together
             varied.append(method.Params(**{**example, **change}))
     return tuple(varied)
@@ -89,7 +90,7 @@ def modes(method: Anonymizer) -> Iterator[Params]:
     """The examples, and one of the variations for each further list of rounds."""
     seen = set()
     for i, params in enumerate(variations(method)):
-        if (rounds := method.rounds(params)) not in seen or i < len(method.examples):
+        if (rounds := method.rounds(params)) not in seen or i < len(examples_of(method)):
             seen.add(rounds)
             yield params
 

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import examples_of
 from tracecloak.anonymizers.indicators.params import weighed_terms
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 
 METHOD = PrivateIndicators()
 HOUR, FIRST_US = 3_600_000_000, 1_577_836_800_000_000  # 2020-01-01
-EXAMPLES = range(len(METHOD.examples))
+EXAMPLES = range(len(examples_of(METHOD)))
 
 
 def params_of(place: int) -> Any:
-    return METHOD.Params(**METHOD.examples[place])
+    return METHOD.Params(**examples_of(METHOD)[place])
 
 
 def test_the_examples_take_every_round_and_kind_of_noise() -> None:

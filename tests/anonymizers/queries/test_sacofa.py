@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.examples import examples_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
@@ -39,7 +40,7 @@ from tracecloak.schemas.statistics.relations import ActivityRelations
 
 METHOD = Sacofa()
 LOG_RULES: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
-MODEL: dict[str, Any] = Sacofa.examples[2]["model"]
+MODEL: dict[str, Any] = examples_of(Sacofa)[2]["model"]
 WITH_MODEL = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "model", "model": MODEL}
 BOUGHT = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "bought", "budget": "honest"}
 

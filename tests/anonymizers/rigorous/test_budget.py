@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from tests.support.examples import examples_of
 from tests.support.privacy_loss import ONE, Law, discrete_gaussian, power_of_e
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
@@ -353,14 +354,14 @@ RIGOROUS = [
     (name, k)
     for name, method in sorted(METHODS.items())
     if method.guarantee_kind == "rigorous"
-    for k in range(len(method.examples))
+    for k in range(len(examples_of(method)))
 ]
 
 
 @pytest.mark.parametrize(("name", "k"), RIGOROUS)
 def test_every_example_keeps_its_claim_and_uses_it(name: str, k: int) -> None:
     method = METHODS[name]
-    params = method.Params(**method.examples[k])
+    params = method.Params(**examples_of(method)[k])
     promised = method.guarantee(params)
     spends = method.spends(params)
     assert total(spends) == params.budget

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import run_rounds
@@ -63,7 +64,7 @@ def test_a_part_that_is_registered_is_seen_everywhere(
     monkeypatch: pytest.MonkeyPatch, k: int
 ) -> None:
     """And only where it is registered: nothing else names it."""
-    example = {**PrivateLog.examples[k], "epsilon": "100"}
+    example = {**examples_of(PrivateLog)[k], "epsilon": "100"}
     method, without = PrivateLog(), PrivateLogParams(**example)
     assert "toy" not in without.spending.means
     monkeypatch.setattr(
@@ -174,7 +175,7 @@ def disagreements(spends: tuple[Spend, ...], drawn: list[Drawn]) -> list[str]:
 RIGOROUS = [
     (name, k)
     for name, method in sorted(METHODS.items())
-    for k, example in enumerate(method.examples)
+    for k, example in enumerate(examples_of(method))
     if method.guarantee_kind == "rigorous" or example.get("budget") == "honest"
 ]
 
@@ -205,7 +206,7 @@ def drawn_by(method: Anonymizer, params: Any) -> list[Drawn]:
 @pytest.mark.parametrize(("name", "k"), RIGOROUS)
 def test_what_is_drawn_is_what_is_spent(name: str, k: int) -> None:
     method = METHODS[name]
-    params = method.Params(**method.examples[k])
+    params = method.Params(**examples_of(method)[k])
     drawn = drawn_by(method, params)
     assert drawn
     assert disagreements(method.spends(params), drawn) == []
@@ -226,11 +227,11 @@ def test_noise_that_is_not_what_is_spent_is_found() -> None:
 def test_of_a_joint_budget_too_every_difference_is_found() -> None:
     """Controls: twice the epsilon, a block and a choice that nobody pays."""
     method = METHODS["markov-log"]
-    params = method.Params(**method.examples[2])
+    params = method.Params(**examples_of(method)[2])
     drawn = drawn_by(method, params)
     [spend] = method.spends(params)
     assert disagreements((spend,), drawn) == []
-    more = method.Params(**{**method.examples[2], "epsilon": "40"})
+    more = method.Params(**{**examples_of(method)[2], "epsilon": "40"})
     assert disagreements(method.spends(more), drawn) == [
         *(f"{block.what} was not drawn" for block in spend.blocks),
         *("activity is not told", "markov-log/clip is not told", "markov-log/sum is not told"),
@@ -238,7 +239,7 @@ def test_of_a_joint_budget_too_every_difference_is_found() -> None:
     fewer = replace(spend, blocks=spend.blocks[1:])
     assert disagreements((fewer,), drawn) == ["activity is not told"]
     method = METHODS["private-log"]
-    params = method.Params(**method.examples[1])
+    params = method.Params(**examples_of(method)[1])
     drawn = drawn_by(method, params)
     [spend] = method.spends(params)
     less = replace(spend, choices=tuple((name, epsilon / 4) for name, epsilon in spend.choices))

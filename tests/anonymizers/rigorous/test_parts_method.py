@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from tests.support.examples import examples_of
 from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tests.support.silence import Silence
@@ -39,7 +40,7 @@ RIGOROUS = sorted(
     name
     for name, method in METHODS.items()
     if method.guarantee_kind == "rigorous"
-    or any(example.get("budget") == "honest" for example in method.examples)
+    or any(example.get("budget") == "honest" for example in examples_of(method))
 )
 
 

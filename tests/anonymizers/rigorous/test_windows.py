@@ -20,6 +20,7 @@ import pydantic
 import pytest
 
 from tests.support.coupled_noise import SPLITS, Coupled, Loss, loss_between, loss_of_split, run
+from tests.support.examples import examples_of
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import Spend
@@ -94,7 +95,7 @@ def with_cases(method: Anonymizer, m: int) -> list[Any]:
     if "max_cases_per_individual" not in method.Params.model_fields:
         return []
     made = []
-    for example in method.examples:
+    for example in examples_of(method):
         with suppress(pydantic.ValidationError):  # some protect cases alone
             made.append(method.Params(**{**example, "max_cases_per_individual": m}))
     return [params for params in made if method.shares_by_case(params)]
@@ -296,12 +297,12 @@ def test_what_is_shown_without_noise_is_caught() -> None:
 
 def example_of(name: str, place: int = 0, **more: Any) -> tuple[Anonymizer, Any]:
     method = METHODS[name]
-    return method, method.Params(**{**method.examples[place], **more})
+    return method, method.Params(**{**examples_of(method)[place], **more})
 
 
 def test_only_rigorous_releases_divide_by_case_and_all_that_are_registered_do() -> None:
     for method in METHODS.values():
-        for example in method.examples:
+        for example in examples_of(method):
             params = method.Params(**example)
             is_rigorous = method.guarantee(params).kind == "rigorous"
             assert method.shares_by_case(params) == is_rigorous

@@ -18,6 +18,7 @@ import pytest
 
 from tests.support import broken_methods
 from tests.support.broken_methods import variant_histogram_with
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import read_cases, trace_batch
 from tests.support.registered import register
@@ -56,7 +57,7 @@ from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-EXAMPLES = [(name, k) for name in sorted(METHODS) for k in range(len(METHODS[name].examples))]
+EXAMPLES = [(name, k) for name in sorted(METHODS) for k in range(len(examples_of(METHODS[name])))]
 
 
 def rows(n_usual: int = 40) -> list[tuple[str, str, str]]:
@@ -311,7 +312,7 @@ def test_an_attack_that_does_not_reach_what_is_counted_says_so() -> None:
 def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: int) -> None:
     """Against the plain loop that counts every round anew, under the same keys."""
     method = before_publication(METHODS[name])
-    params = method.Params(**method.examples[k])
+    params = method.Params(**examples_of(method)[k])
     pairs = made_up_pairs(method, params)[2:]
     assert pairs
     for pair in pairs[:n_pairs]:
@@ -506,7 +507,7 @@ def test_a_timed_log_with_values_is_attacked(
 
 def what_pairs_depend_on(name: str, k: int) -> tuple[Any, ...]:
     method = METHODS[name]
-    params = method.Params(**method.examples[k])
+    params = method.Params(**examples_of(method)[k])
     has_values = bool(method.attributes(params))
     m = method.bounds(params).max_cases_per_individual
     return method.log, m, is_timed(params), has_values
@@ -521,7 +522,7 @@ ONE_OF_EACH = {what_pairs_depend_on(*example): example for example in EXAMPLES}.
 )
 def test_the_logs_of_a_pair_differ_in_one_unit(name: str, k: int) -> None:
     method = METHODS[name]
-    params = method.Params(**method.examples[k])
+    params = method.Params(**examples_of(method)[k])
     m = method.bounds(params).max_cases_per_individual
     pairs = made_up_pairs(method, params)
     is_with_times = method.log == "transformed" and has_times(method.operations_of(params))

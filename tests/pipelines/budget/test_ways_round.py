@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.checks.finding import ChecksReport, Finding
 from tests.support.checks.run import CHECKS, check_configuration
+from tests.support.examples import examples_of
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
@@ -106,10 +107,10 @@ def test_of_a_published_method_the_checks_hold_or_say_why_they_do_not_apply(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "number"), [(m, n) for m in METHODS for n in range(len(METHODS[m].examples))]
+    ("method", "number"), [(m, n) for m in METHODS for n in range(len(examples_of(METHODS[m])))]
 )
 def test_every_check_holds_of_every_method(method: str, number: int) -> None:
-    example = METHODS[method].examples[number]
+    example = examples_of(METHODS[method])[number]
     whose = {"individual_id": "who"} if "max_cases_per_individual" in example else {}
     report = checked(configured(method=method, params=dict(example), **whose))
     assert not report.is_refuted, report.verdict

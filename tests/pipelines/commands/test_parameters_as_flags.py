@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.examples import examples_of
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
@@ -87,7 +88,7 @@ def test_every_example_is_the_same_as_flags_and_as_a_mapping(
     tmp_path: Path,
     planned: Callable[[list[str]], ReleaseConfig],
 ) -> None:
-    for given in METHODS[name].examples:
+    for given in examples_of(METHODS[name]):
         flags = [f"--{key}={form(key, value, tmp_path)}" for key, value in given.items()]
         if "max_cases_per_individual" in given:
             flags.append("--individual_id=person")
@@ -176,7 +177,7 @@ def test_a_plan_reads_without_python(
         "case_id,activity,timestamp,person,org:resource,case:age,cost:units,case:diagnosis\n"
         "c,A,2026-01-01T00:00:00Z,p,R1,3,4,A\n"
     )
-    for given in METHODS[name].examples:
+    for given in examples_of(METHODS[name]):
         (tmp_path / "release.yaml").write_text(
             json.dumps({"method": name, "params": dict(given), "log": str(log), "output": "out"})
         )

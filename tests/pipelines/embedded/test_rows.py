@@ -30,6 +30,7 @@ from tests.support.embedded import (
     raw,
     typed,
 )
+from tests.support.examples import examples_of
 from tests.support.logs import read_cases, trace_batch
 from tests.support.releasing import ledger_entries, tracecloak
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
@@ -209,7 +210,7 @@ def test_the_columns_of_every_product_are_known_when_a_pipeline_is_built() -> No
     log = {f"c{i}": "A B C" if i % 2 else "A C" for i in range(30)}
     key, seen = KeyReference("env:TEST_KEY").resolve(), set()
     for name, method in METHODS.items():
-        for example in method.examples[:2]:
+        for example in examples_of(method)[:2]:
             if "max_cases_per_individual" in example:
                 continue
             made = anonymise([trace_batch(log)], method, method.Params(**example), key, "r", name)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config, log_file
+from tests.support.examples import examples_of
 from tests.support.releasing import digests, tracecloak
 from tests.support.same_decisions import take_the_same_decisions
 from tests.support.tiers import at_night
@@ -26,7 +27,7 @@ from tracecloak.transforms.publish import release_files
 RIGOROUS = [
     (name, number)
     for name, method in METHODS.items()
-    for number, example in enumerate(method.examples)
+    for number, example in enumerate(examples_of(method))
     if method.guarantee(method.Params(**example)).kind == "rigorous"
 ]
 FIRST = {name: min(n for other, n in RIGOROUS if other == name) for name, _ in RIGOROUS}
@@ -44,7 +45,7 @@ def same_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(folder: Path, log: Path, method: str, number: int, capsys: Any) -> tuple[object, ...]:
     """Every file of a release by its digest, with the manifest, and what the command said."""
     folder.mkdir()
-    config = example_config(folder, method, METHODS[method].examples[number], log)
+    config = example_config(folder, method, examples_of(METHODS[method])[number], log)
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     assert tracecloak("release", folder / "config.yaml") == 0
     printed = capsys.readouterr()

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config
+from tests.support.examples import examples_of
 from tests.support.releasing import csv_log, operator_folder, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
@@ -25,7 +26,7 @@ RIGOROUS = [
         marks=[pytest.mark.slow] if number > 1 else [],
     )
     for name, method in METHODS.items()
-    for number, example in enumerate(method.examples)
+    for number, example in enumerate(examples_of(method))
     if method.guarantee(method.Params(**example)).kind == "rigorous"
 ]
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 
+from tests.support.examples import examples_of
 from tests.support.releasing import (
     csv_log,
     digests,
@@ -303,7 +304,7 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
 @pytest.mark.parametrize("name", METHODS)
 def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(name: str) -> None:
     """Catches a parameter whose value in a manifest is read back as another."""
-    for example in METHODS[name].examples:
+    for example in examples_of(METHODS[name]):
         body = {"log": "a.csv", "output": "out", "method": name}
         config = ReleaseConfig(**body, params=json.loads(json.dumps(example)))
         params = config.method_params

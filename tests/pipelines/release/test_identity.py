@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config, log_file
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, manifest, tracecloak
@@ -337,7 +338,7 @@ FILLED_IN = {"amun-rigorous": {"epsilon"}, "pripel-rigorous": {"max_trace_length
 def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> None:
     """Catches a default in another form than what is read, and a key that is not neutral."""
     method = METHODS[name]
-    for example in method.examples:
+    for example in examples_of(method):
         params = method.Params(**example)
         written = {**_defaults(method.Params), **params.model_dump(mode="json")}
         assert method.Params(**written).given() == params.given()
@@ -498,7 +499,7 @@ def test_the_version_of_the_tool_stands_in_the_manifest_alone(
         monkeypatch.setattr(manifest_module, "TOOL_VERSION", version)
         folder = tmp_path / str(number)
         folder.mkdir()
-        example = METHODS["private-log"].examples[1]
+        example = examples_of(METHODS["private-log"])[1]
         body = example_config(folder, "private-log", example, log_file(folder))
         assert body["formats"] == ["parquet", "xes", "csv"]
         (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, ledger_entries, tracecloak
@@ -44,7 +45,7 @@ _OF_INDICATORS = ("case:age", "case:diagnosis", "org:resource")
 def rigorous_examples() -> Iterator[tuple[str, int]]:
     """Every example whose guarantee is rigorous."""
     for name, method in METHODS.items():
-        for number, example in enumerate(method.examples):
+        for number, example in enumerate(examples_of(method)):
             if method.guarantee(method.Params(**example)).kind == "rigorous":
                 yield name, number
 
@@ -217,7 +218,7 @@ def test_a_release_comes_of_every_log_and_says_no_number_of_it(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     fix_key(monkeypatch)
-    code = release(tmp_path, method, METHODS[method].examples[number], LOGS[log])
+    code = release(tmp_path, method, examples_of(METHODS[method])[number], LOGS[log])
     told = capfd.readouterr()
     assert code == 0, told.err
     check_words(told.out + told.err)
@@ -249,7 +250,7 @@ def test_so_it_is_on_beam(
 ) -> None:
     """Catches a stage of the pipeline that fails on what the driver in memory takes."""
     fix_key(monkeypatch)
-    code = release(tmp_path, method, METHODS[method].examples[number], LOGS[log], "FnApiRunner")
+    code = release(tmp_path, method, examples_of(METHODS[method])[number], LOGS[log], "FnApiRunner")
     told = capfd.readouterr()
     assert code == 0, told.err
     check_words(told.out + told.err)
@@ -268,7 +269,7 @@ def test_a_release_comes_of_every_noise(
     """Also where it is far above all counts: then it would ask for more cases than there are."""
     monkeypatch.setattr(generator, "_MOST_CASES", 300)
     made = METHODS[method]
-    given = dict(made.examples[number])
+    given = dict(examples_of(made)[number])
     if "epsilon" in given:
         given["epsilon"] = "0.001"
     params = made.Params(**given)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import data_of, example_config, log_file
+from tests.support.examples import examples_of
 from tests.support.received import edited, rewritten
 from tests.support.releasing import tracecloak
 from tests.support.tiers import at_night
@@ -34,7 +35,7 @@ def untimed() -> dict[str, Mapping[str, Any]]:
     """The first example without times of each method that releases a log."""
     found = {}
     for name, method in METHODS.ours.items():
-        for example in method.examples if method.log != "none" else ():
+        for example in examples_of(method) if method.log != "none" else ():
             if not has_times(method.operations_of(method.Params(**example))):
                 found.setdefault(name, example)
     return found

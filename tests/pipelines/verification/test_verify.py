@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.golden.releases import EXIT_CODE, recorded
+from tests.support.examples import examples_of
 from tests.support.object_store import ObjectStore
 from tests.support.received import copied, digest_of, edited, failed, made, rewritten, states
 from tests.support.registered import forget
@@ -83,7 +84,7 @@ _REFUSED = {name for name, found in recorded()["digests"].items() if EXIT_CODE i
 _ALL = [
     (name, n)
     for name, method in METHODS.items()
-    for n in range(len(method.examples))
+    for n in range(len(examples_of(method)))
     if f"{name} {n}" not in _REFUSED
 ]
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import examples_of
 from tests.support.releasing import csv_log, tracecloak
 from tests.transforms.publish.test_report import made_up
 from tracecloak.anonymizers.accounting.composition import noise_of
@@ -96,7 +97,7 @@ def manifest_with(name: str, example: dict[str, Any]) -> ReleaseManifest:
 def test_every_method_says_in_plain_words_what_a_guess_can_rise_to_or_that_nothing_bounds_it(
     name: str,
 ) -> None:
-    for example in METHODS[name].examples:
+    for example in examples_of(METHODS[name]):
         manifest = manifest_with(name, example)
         promise, said = manifest.guarantee, in_words(manifest)
         has_bound = promise.epsilon is not None and promise.kind != "syntactic"

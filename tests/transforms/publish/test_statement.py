@@ -23,6 +23,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.anonymizers.contract.test_promises import AS_FAILURE
+from tests.support.examples import examples_of
 from tests.support.logs import trace_batch
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
@@ -612,11 +613,11 @@ def n_lines(text: str) -> int:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [(name, i) for name, method in METHODS.items() for i in range(len(method.examples))],
+    [(name, i) for name, method in METHODS.items() for i in range(len(examples_of(method)))],
 )
 def test_every_method_fits_a_page(name, number):
     method = METHODS[name]
-    params = method.Params(**method.examples[number])
+    params = method.Params(**examples_of(method)[number])
     spends = tuple(part.to_json() for part in method.spends(params))
     manifest = ReleaseManifest(
         release_id="2026-01",
