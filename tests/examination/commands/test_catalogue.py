@@ -70,11 +70,6 @@ def test_without_a_flag_those_are_listed_that_the_readme_recommends(
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(RECOMMENDED)
 
 
-def test_all_and_one_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert tracecloak("catalogue", "tlkc", "--all") == 2
-    assert "--all lists methods, and 'tlkc' asks for one" in capsys.readouterr().err
-
-
 def test_as_json_every_parameter_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert tracecloak("catalogue", "--all", "--json") == 0
     entries = json.loads(capsys.readouterr().out)
@@ -151,13 +146,6 @@ def test_ranges_choices_and_units_are_told(capsys: pytest.CaptureFixture[str]) -
     assert "  --start_precision_days  number above 0 or authors\n" in text
     assert "  --time_precision_us  whole number above 0\n" in text
     assert "  --log_start  time with its offset, such as 2026-01-01T00:00:00Z\n" in text
-
-
-def test_json_of_one_is_its_entry_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:
-    tracecloak("catalogue", "--all", "--json")
-    entries = json.loads(capsys.readouterr().out)
-    assert tracecloak("catalogue", "tlkc", "--json") == 0
-    assert json.loads(capsys.readouterr().out) in entries
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,7 @@ from tracecloak.examination.comparison.contenders import Registered, candidates,
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.report import INTERNAL, board, command_line
 from tracecloak.examination.comparison.results import Results
-from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}
 
@@ -140,36 +138,6 @@ def test_the_log_itself_is_at_no_distance() -> None:
     assert list(found.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
 
 
-def test_cases_are_cut_at_what_nearly_all_have() -> None:
-    """100 cases of 1 … 100 events: 95 have at most 95."""
-    log = original({("A",) * n: 1 for n in range(1, 101)})
-    assert log.max_length == 95
-    assert max(map(len, log.cut.sequences.to_pylist())) == 95
-    assert max(map(len, log.variants.sequences.to_pylist())) == 100
-    assert (log.cut.n_cases, log.variants.n_cases) == (100, 100)
-
-
-def test_large_epsilons_give_the_log_and_small_ones_do_not() -> None:
-    """Every method, at an epsilon of 100 and at a hundredth: size or shape is off there."""
-    log = original({("A", "B"): 400, ("B", "C"): 300})
-    methods = {
-        name: method
-        for name, method in candidates().items()
-        if method.kind == "variants" and not name.startswith("markov")
-    }
-    made = Comparison((log,), methods, ("100", "0.01"), repetitions=1).rows()
-    for row, _ in without_lines(made):
-        error = max(row["variant_emd"], abs(1 - row["relative_size"]))
-        assert error < 0.1 if row["epsilon"] == "100" else error > 0.1, row
-
-
-def test_every_repetition_has_noise_of_its_own() -> None:
-    methods = chosen_methods(["variant-histogram"])
-    comparison = Comparison((original(),), methods, ("0.3",), repetitions=12)
-    sizes = Counter(row["relative_size"] for row, _ in without_lines(comparison.rows()))
-    assert len(sizes) > 1
-
-
 def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting once and deciding often gives what a run from the log on gives."""
     from tracecloak.anonymizers.contract.in_memory import decide
@@ -226,11 +194,6 @@ def test_what_is_out_of_range_is_refused_before_anything_runs(
     given = {"originals": (original(),), "methods": candidates(), **changes}
     with pytest.raises(UsageError, match=said):
         Comparison(**given)
-
-
-def test_quartiles_are_of_what_is_known() -> None:
-    assert quartiles([4.0, 1.0, None, 2.0, 3.0, 5.0]) == (3.0, 2.0, 4.0)
-    assert quartiles([None]) is None
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -363,20 +326,6 @@ class Clock:
         self.perf_counter = time.perf_counter
 
 
-def test_every_row_has_every_measure_of_its_kind_in_its_range(log: Path) -> None:
-    assert run(log, "--epsilons", "2", "--repetitions", 1) == 0
-    rows = all_rows(log.parent / "page.jsonl")
-    by_method = {row["method"]: row for row in rows}
-    for row in rows:
-        for name in row.keys() & MEASURES.keys():
-            assert MEASURES[name].checked(row[name]) == row[name], (row["method"], name)
-    assert by_method["private-log"]["duration_eta_squared"] is not None
-    assert 0 <= by_method["private-dfg"]["interval_coverage"] <= 1
-    assert by_method[LINES[0]]["variant_emd"] < 0.2
-    assert by_method[LINES[0]]["case_duration_distance"] is not None
-    assert "case_duration_distance" not in by_method[LINES[1]]
-
-
 def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
     flags = ["--methods", "variant-histogram,privtree", "--epsilons", "1"]
     assert run(log, *flags, "--repetitions", 2) == 0
@@ -432,24 +381,6 @@ def test_rows_of_a_method_of_others_are_computed_again_where_its_code_changed(
     first = [row for row, _ in rows("name = 'mine'")]
     assert [is_new for _, is_new in rows("name = 'mine'", first)] == [False, False]
     assert [is_new for _, is_new in rows("name = 'mine'; version = 2", first)] == [True, True]
-
-
-def test_code_that_was_moved_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A digest that a place no longer adds to would take rows of other code for rows of this."""
-    rooms = ("comparison", "linkage", "measure")
-    places = ("schemas", "anonymizers", *(f"examination/{room}" for room in rooms))
-    for place in (*places, "examination/experiments"):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "code.py").write_text("A = 1\n")
-    monkeypatch.setattr(compare, "__file__", str(tmp_path / "examination/comparison/compare.py"))
-    own = compare.code_version()
-    (tmp_path / "examination/experiments").rename(tmp_path / "examination/trials")
-    with pytest.raises(ValueError, match="no code in examination/experiments: name the place"):
-        compare.code_version()
-    (tmp_path / "examination/trials").rename(tmp_path / "examination/experiments")
-    assert compare.code_version() == own
-    (tmp_path / "anonymizers/code.py").write_text("A = 2\n")
-    assert compare.code_version() != own
 
 
 def test_a_file_that_holds_no_rows_is_not_touched(
@@ -514,15 +445,3 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
         "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.html "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )
-
-
-def test_a_log_without_cases_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty = csv_log(tmp_path / "empty.csv", [])
-    assert run(empty) == 2
-    assert "log 'empty' has no case" in capsys.readouterr().err
-
-
-def test_variants_are_counted_in_the_public_codes() -> None:
-    log = original({("B",): 2})
-    assert isinstance(log.variants, VariantHistogram)
-    assert log.vocabulary.names.to_pylist() == ["A", "B", "C", "__other__"]

@@ -13,7 +13,6 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tracecloak.anonymizers.accounting.calibration import truncated_noise_bound
-from tracecloak.anonymizers.accounting.joint import joint_deviation
 from tracecloak.examination.comparison.contenders import (
     Pgm,
     PrivatePgm,
@@ -21,7 +20,6 @@ from tracecloak.examination.comparison.contenders import (
     chosen_methods,
     chosen_peers,
     require_mbi,
-    variants_of_records,
 )
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.errors import UsageError
@@ -58,15 +56,6 @@ def test_the_marginals_are_those_of_neighbouring_positions() -> None:
     assert pgm(max_length=1).marginals == ((0,),)
 
 
-def test_all_marginals_together_pay_one_budget() -> None:
-    """The deviation of each is that of one count times the root of their number."""
-    one = joint_deviation(Fraction(1), Fraction(1, 10**6))
-    for max_length, n in ((2, 1), (5, 4), (30, 29)):
-        scale = Fraction(*pgm(max_length=max_length).scale)
-        assert scale**2 >= one**2 * n
-        assert float(scale) == pytest.approx(math.sqrt(float(one**2 * n) + 4), rel=1e-6)
-
-
 def test_the_noise_is_as_wide_as_that() -> None:
     """2,000 marginals of 16 cells: the deviation within 4 %, and half the noise as a control."""
     noisy = np.concatenate(
@@ -75,12 +64,6 @@ def test_the_noise_is_as_wide_as_that() -> None:
     own = pgm().scale[0] / pgm().scale[1]
     assert noisy.std(axis=0).mean() == pytest.approx(own, rel=0.04)
     assert noisy.std(axis=0).mean() != pytest.approx(own / 2, rel=0.04)
-
-
-def test_records_end_at_their_first_end() -> None:
-    records = np.array([[0, 1, 3], [0, 3, 2], [3, 0, 0], [0, 1, 2]])
-    found = variants_of_records(records, 3)
-    assert found == histogram({("A", "B"): 1, ("A",): 1, ("A", "B", "C"): 1}, NAMES)
 
 
 def test_a_peer_without_its_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs.hooks import results as pages_of_results
-from docs.hooks.comparison_tables import log_lines, measure_lines
+from docs.hooks.comparison_tables import log_lines
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.examination.comparison.contenders import (
     PEERS,
@@ -129,19 +129,6 @@ def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> No
     section = section_of(page_of(two), "1: logs with times")
     assert cells_of(section, "palsyn (recorded)")[2] == "0.000"
     assert "**" in cells_of(section, "private-log")[2]
-
-
-def test_a_log_whose_variants_alone_are_compared_gets_a_table_for_it() -> None:
-    """A row that was asked for is not lost since nothing else releases what it does."""
-    log = LOGS["bpic2013_closed"]
-    releases = tuple(one for one in log.releases if one.kind == "variants")
-    log = log.model_copy(update={"releases": releases})
-    compared = COMPARED.model_copy(update={"logs": (log,)})
-    section = section_of(page_of(log, compared), "1: logs with times")
-    assert cells_of(section, "palsyn (recorded)")
-    legend = "\n".join(measure_lines(compared))
-    assert MEASURES["case_duration_distance"].title in legend
-    assert MEASURES["interval_coverage"].title not in legend
 
 
 # --- the command ----------------------------------------------------------------------------------

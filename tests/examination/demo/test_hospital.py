@@ -17,7 +17,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 
 CASES = 4_000
-BLOOD = ("Leucocytes", "CRP", "Lactic acid", "Blood culture")
 DAY = 86_400
 
 
@@ -77,11 +76,6 @@ def test_batches_have_the_released_schema_and_whole_cases():
         assert sum(column.null_count for column in batch.columns) == 0
 
 
-def test_cases_are_numbered_from_one_and_contiguous(log):
-    assert log.case_ids == [f"P{number:07d}" for number in range(1, CASES + 1)]
-    assert log.begins.size == CASES + 1  # as many runs of equal ids as ids
-
-
 def test_same_rows_in_every_process():
     # Changes only when the process or the hash is changed on purpose: benchmarks of before and
     # after are then of different logs.
@@ -90,11 +84,6 @@ def test_same_rows_in_every_process():
         for row in rows(200, 200).to_pylist()
     )
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "7887fb1968ecdafa"
-
-
-@pytest.mark.parametrize("batch_cases", [1, 7, 499, 10_000])
-def test_rows_do_not_depend_on_the_batch_size(batch_cases):
-    assert rows(500, batch_cases).equals(rows(500, 100))
 
 
 @pytest.mark.parametrize("n_cases", [1, 150, 999])
@@ -127,15 +116,6 @@ def test_public_facts_hold(log):
     assert first_day.max() > 0.99 * sample.START_DAYS
 
 
-def test_long_cases_are_closed(monkeypatch):
-    monkeypatch.setattr(sample, "MAX_EVENTS_PER_CASE", 6)
-    log = load(500)
-    lengths = np.diff(log.begins)
-    assert lengths.max() == 6
-    assert (lengths == 6).mean() > 0.5
-    assert {ACTIVITIES[code] for code in log.activity[log.begins[1:] - 1]} <= set(END_ACTIVITIES)
-
-
 def test_shape_at_a_few_thousand_cases(log):
     # Measured: 12.33 events, 2,935 variants, 2,894 of them once, the most common one in 8 %.
     assert 12.0 < log.activity.size / CASES < 12.7
@@ -144,27 +124,6 @@ def test_shape_at_a_few_thousand_cases(log):
     assert sum(count == 1 for count in variants.values()) > 0.9 * len(variants)
     assert 0.06 < max(variants.values()) / CASES < 0.10
     assert 0.2 < sum(count for _, count in variants.most_common(20)) / CASES < 0.35
-
-
-def test_equal_stamps_are_blood_tests_of_one_draw(log):
-    tied = log.inside & (np.diff(log.seconds) == 0)
-    blood = np.isin(log.activity, [ACTIVITIES.index(name) for name in BLOOD])
-    assert 0.05 < tied.sum() / log.activity.size < 0.12
-    # Another event can fall into the same second or minute, rarely.
-    assert (blood[:-1] & blood[1:])[tied].mean() > 0.99
-
-
-def test_every_step_reaches_an_end():
-    process = sample._compile()
-    route = process.route.reshape(process.ends.size, -1)
-    reaching = process.ends.copy()
-    for _ in range(process.ends.size):
-        reaching |= reaching[route].any(axis=1)
-    assert reaching.all()
-
-
-def test_no_cases():
-    assert list(hospital_log(0)) == []
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from tracecloak.anonymizers.streams.step_figures import with_intervals
 from tracecloak.examination.demo.live_figures import (
     map_of,
     shown_graph,
-    total_of,
     totals_of,
 )
 from tracecloak.examination.demo.live_page import (
@@ -119,13 +118,6 @@ def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     assert (edges["▶", "A"]["grade"], edges["A", "A"]["grade"]) == ("good", "noise")
     # 0 with a noise of 1: more than 1.64 of it above the least that a map would show.
     assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
-
-
-def test_the_cases_are_those_that_begin_and_end() -> None:
-    # 105 begin, with an error of 5; 43 and 62 end, with one of 2 each: half of root 33 is 2.87.
-    total = total_of(release())
-    assert (total.value, total.low, total.high) == (105, 99, 111)
-    assert total_of(release(cells={})).value == 0
 
 
 def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
@@ -306,11 +298,6 @@ def test_the_server_answers_with_the_page_and_the_newest_step(live: tuple[LivePa
     assert json.loads(ask(served, "/state.json")[2])["step_text"] == "hospital, epoch 1, step 4"
     window = json.loads(ask(served, "/state.json?view=window")[2])
     assert window["view"] == "window"
-
-
-@pytest.mark.parametrize("path", ["/x", "/../setup.py", "/state.json/"])
-def test_nothing_else_is_served(live: tuple[LivePage, Path], path: str) -> None:
-    assert ask(live[0], path)[0] == 404
 
 
 def test_a_page_of_another_name_cannot_read_it(live: tuple[LivePage, Path]) -> None:

@@ -49,8 +49,3 @@ def test_what_is_the_better_the_more_it_is_counts_by_what_the_log_gets() -> None
     assert use["error"] == pytest.approx(0.25) and use["grade"] == "rough"
     [better] = verdict_of({**report, "next_activity_accuracy": 0.9})["uses"]
     assert better["error"] == 0
-
-
-def test_a_release_without_a_measure_has_no_use() -> None:
-    found = verdict_of({"edge_recall": 1.0})
-    assert found["uses"] == [] and "No measure" in found["sentence"]

@@ -113,12 +113,3 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     assert found < plain if profile == "reference" else found <= plain
     none = amun_epsilons.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)
-
-
-@pytest.mark.parametrize(
-    ("us", "text"),
-    [(0, "inst."), (2_000, "2 ms"), (121_800_000, "2.03 m"), (28 * DAY_US, "4 w"),
-     (93 * DAY_US, "3.06 months"), (365.25 * DAY_US, "1 y")],
-)  # fmt: skip
-def test_durations_are_shown_as_in_table_9(us: float, text: str) -> None:
-    assert of_amun.span(us) == text

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.examination.experiments.test_run import log_of
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.experiments.paper import Cell, Paper
-from tracecloak.examination.experiments.run import ROWS, Experiment, paper_named, release_of, run
+from tracecloak.examination.experiments.run import paper_named, release_of
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -56,17 +55,6 @@ def test_models_of_the_log_stand_before_both_methods_at_the_paper_s_epsilons() -
     assert params["dpim, every pair", NO_NOISE]["size_bounds"] == [11, 11]
 
 
-def test_flags_of_dpim_are_of_dpim_alone() -> None:
-    """Bounds that are public need public names."""
-    own = grid(size_bounds="public", fitness_measure="tokens")
-    cells = {cell.arm: cell.params for cell in own.cells(log_of()) if cell.level == "4"}
-    names = ["A", "B", "C", "D"]
-    assert cells["dpim"] == {"epsilon": "4", "vocabulary": names, "fitness_measure": "tokens"}
-    assert cells["process-tree"] == {"epsilon": "4", "vocabulary": names}
-    assert any("by tokens" in note for note in own.notes())
-    assert not any("by tokens" in note for note in grid(fitness_measure="share").notes())
-
-
 def test_every_pair_without_noise_is_one_tree_and_it_has_all_activities() -> None:
     """All pairs that occur hold and no other, so releases differ in nothing."""
     [cell] = [cell for cell in grid().cells(log_of()) if cell.arm == "dpim, every pair"]
@@ -95,10 +83,3 @@ def test_figures_of_a_tree_are_its_own() -> None:
 
 
 # --- the command ----------------------------------------------------------------------------------
-
-
-def test_without_models_there_are_sizes_and_times(tmp_path: Path) -> None:
-    """Nothing is judged, so pm4py is not started either."""
-    rows = run(Experiment(grid(), (log_of(),), None, 1, 0), tmp_path / ROWS)
-    assert [row["nodes"] is not None for row in rows] == [False] * 4 + [True] * 5
-    assert all(row["fitness"] is None and row["mine_seconds"] is None for row in rows)

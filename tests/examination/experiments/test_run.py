@@ -6,7 +6,6 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from tests.support.logs import Event, event_logs, naive_variants, read_cases, trace_batch
+from tests.support.logs import Event, event_logs, read_cases, trace_batch
 from tests.support.pages import drawn_in
 from tests.support.paper_log import MINUTE_US, table_1, traces_of
 from tests.support.registered import forget
@@ -31,7 +30,6 @@ from tracecloak.examination.experiments.amun import active_cases
 from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell
 from tracecloak.examination.experiments.run import (
-    PAPERS,
     ROWS,
     TABLE,
     Experiment,
@@ -83,10 +81,6 @@ def command(name: str, path: Path, *flags: object) -> int:
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
-
-
-def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("log", "arm", "level", "params", "repetition"))
 
 
 # --- what is run ----------------------------------------------------------------------------------
@@ -170,21 +164,6 @@ def test_the_log_itself_is_at_no_distance() -> None:
         assert own["released_cases"] == 90 and own["released_variants"] == 5
 
 
-def test_figures_of_a_release_are_those_of_its_variants() -> None:
-    """One that loses AD and BAD and invents DD."""
-    log = log_of()
-    grid = PAPERS["amun"](dict.fromkeys(flag.name for flag in PAPERS["amun"].flags))
-    released = {"A B C D": 40, "A C B D": 25, "A B D": 15, "D D": 10}
-    words = [variant for variant, count in released.items() for _ in range(count)]
-    traces = trace_batch({f"n{i}": word for i, word in enumerate(words)}, "ABCD")
-    traces = traces.recode(log.vocabulary)
-    variants = experiment.VariantHistogram.from_traces(traces)
-    found = grid.figures(log, experiment.Released(variants, traces, 0.0), grid.of_the_log())
-    assert (found["variants_lost"], found["variants_invented"]) == (2, 1)
-    assert found["jaccard_distance"] == pytest.approx(1 - 3 / 6)
-    assert found["edge_frequency_emd"] > 0
-
-
 def test_the_steps_of_a_release_are_those_between_its_events() -> None:
     """Steps of 0, 1 and 5 hours in two cases, and one case of a single event, which has none."""
     hour = 60 * MINUTE_US
@@ -201,22 +180,6 @@ def test_the_steps_of_a_release_are_those_between_its_events() -> None:
 
     assert found(traces) == pytest.approx([1, 2, 1 / 3])
     assert found(alone.recode(traces.vocabulary)) == [pytest.approx(2 / 3), None, None]
-
-
-def test_a_release_has_the_variants_of_its_log() -> None:
-    log = log_of()
-    cell = Cell("Amun", "0.4", "", "amun", {"guessing_advantage": 0.4}, needs_log=True)
-    released = release_of(log, cell)
-    assert released.traces is not None
-    counted = naive_variants(
-        [
-            (case, name, time)
-            for case, steps in read_cases(released.traces).items()
-            for name, time in steps
-        ]
-    )
-    assert sorted(counted.values()) == sorted(released.variants.counts.tolist())
-    assert {" ".join(variant) for variant in counted} <= VARIANTS.keys()
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -290,24 +253,6 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
     assert {row["arm"].split(" ")[0] for row in timed} == {"the", "Amun,", "PRIPEL"}
     assert all(len(row["active_cases"]) == 121 for row in timed)
     assert drawn_in(page, out) == ["figures/figure-3-hospital.svg"]
-
-
-def test_the_cost_of_amuns_profile_in_cases_and_times(path: Path) -> None:
-    """The page has the log's own steps, and of each mode the medians of its releases."""
-    pytest.importorskip("matplotlib")
-    flags = ["--guessing_advantages", "0.3", "--methods", "amun", "--profile", "paper"]
-    assert command("amun", path, *flags, "--repetitions", 3) == 0
-    out = path.parent / "out"
-    rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
-    own = [rows[0][name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
-    assert own == [1, 1, 0]  # an event an hour
-    table = page.split("<h3>Cost in cases and times of the profile paper")[1].split("</table>")[0]
-    names = ("relative_cases", "mean_step_hours", "zero_steps")
-    for arm, level in [(THE_LOG, ""), ("Amun, sampling", "0.3"), ("Amun, oversampling", "0.3")]:
-        found = [values_of(rows, name, arm=arm, level=level) for name in names]
-        cells = "".join(f"<td>{quartiles_shown(values)}</td>" for values in found)
-        assert f"{cells}</tr>" in table
-        assert arm != "Amun, oversampling" or min(found[0]) > 1
 
 
 def test_rows_that_are_there_are_not_computed_again(

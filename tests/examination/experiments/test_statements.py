@@ -13,7 +13,6 @@ import pytest
 from tests.examination.experiments.test_run import (
     command,
     log_of,
-    read_rows,
     sacofa_sapa,
 )
 from tests.examination.experiments.test_run import path as path  # a fixture
@@ -98,12 +97,6 @@ def test_a_release_that_would_lose_the_whole_log_counts_as_0() -> None:
     assert found.verdict == "deviates" and found.found == "b and a at 1: 0.000 against 0.700"
     assert of({"more": "c", "than": "a"}, rows).verdict == "undecided"
     assert of({"more": "b", "than": "a", "figure": "error"}, rows).verdict == "undecided"
-
-
-def test_of_several_thresholds_the_best_is_compared() -> None:
-    rows = levels({("p, k = 1", "1"): 0.5, ("p, k = 2", "1"): 0.3, ("a", "1"): 0.4}, "x")
-    assert of({"more": "p, *", "than": "a"}, rows).verdict == "deviates"
-    assert of({"more": "p, k = 1", "than": "a"}, rows).verdict == "confirmed"
 
 
 def test_figures_that_fall_are_ordered() -> None:
@@ -246,13 +239,6 @@ def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> Non
     assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 7 <= 7
 
 
-def test_several_logs_share_the_time(clock: _Clock) -> None:
-    logs = (log_of("a"), log_of("b"))
-    wanted = Experiment(sacofa_sapa(), logs, None, 3, 0, max_minutes=6.5)
-    found = [row["log"] for row, _ in wanted.rows()]
-    assert (found.count("a"), found.count("b")) == (1 + 3, 1 + 3)
-
-
 def test_the_time_that_is_left_is_told_by_what_was_done(
     clock: _Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -277,14 +263,3 @@ def test_what_was_refused_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = [row for row, _ in wanted.rows()]
     assert sum("refused" in row for row in rows) == 1
     assert wanted.missing(rows) == 0 and wanted.missing(rows[:1]) > 0
-
-
-def test_the_rows_of_the_command_stop_and_go_on(path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    flags = ["--methods", "amun", "--guessing_advantages", "0.3", "--repetitions", 2]
-    assert command("amun", path, *flags, "--max_minutes", "0.0000001") == 0
-    assert len(read_rows(path.parent / "out")) == 1
-    page = (path.parent / "out" / "experiment.html").read_text(encoding="utf-8")
-    assert "The time was up before 6 releases were begun" in page
-    assert command("amun", path, *flags) == 0
-    assert len(read_rows(path.parent / "out")) == 1 + 6

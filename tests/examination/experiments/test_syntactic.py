@@ -204,26 +204,6 @@ def test_resources_that_change_are_seen_in_their_perspective_alone() -> None:
     assert found["resource_graph_kept"] == pytest.approx(22 / 55)
 
 
-def test_a_release_without_resources_is_not_measured_on_them() -> None:
-    bare = replace(log_of().traces, attributes={})
-    found = figures(log_of(), bare)
-    assert found["data_utility"] == 1
-    of_resources = {name: value for name, value in found.items() if "resource" in name}
-    assert len(of_resources) == 24 and set(of_resources.values()) == {None}
-
-
-def test_half_the_cases_without_the_slow_step() -> None:
-    """By hand: 20 cases A B C of 2 h become 10 of A B of 1 h."""
-    found = figures(log_of(["AX BX CX"] * 20), log_of(["AX BX"] * 10).traces)
-    assert (found["cases_kept"], found["events_kept"]) == (0.5, pytest.approx(1 / 3))
-    assert found["duration_error"] == 0.75
-    assert found["graph_kept"] == 0.25 and found["graph_precision"] == 1
-    assert found["total_variation"] == 1
-    # One of three events is edited in every case.
-    assert found["data_utility"] == pytest.approx(2 / 3)
-    assert found["sampled_unsampled"] == 0.5
-
-
 def test_releases_of_tlkc_and_of_the_baselines_keep_what_they_promise() -> None:
     """Counted naively: k cases to each sequence; and each pair of known activities."""
     log = log_of()
@@ -309,29 +289,6 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
 
 
 # --- PRETSA ---------------------------------------------------------------------------------------
-
-
-def test_every_k_and_t_of_the_paper_is_run() -> None:
-    """Section 4.2, typed in from the paper once more; and PRETSA-case for each k."""
-    cells = list(paper_named("pretsa", {}, is_full=True).cells(log_of()))
-    found = {
-        (cell.method, cell.params["distance"], cell.params["k"], cell.params.get("t"))
-        for cell in cells
-    }
-    assert len(found) == len(cells) == 2 * (40 + 8)
-    t = [0.1, 0.25, 0.5, 0.75, 1.0]
-    for distance in ("levenshtein", "embedding"):
-        for k in (2, 4, 8, 16, 32, 64, 128, 256):
-            assert {("pretsa", distance, k, one) for one in t} <= found
-            assert ("pretsa-case", distance, k, None) in found
-    assert all(cell.params["protect_ends"] and cell.needs_log for cell in cells)
-    published = paper_named(
-        "pretsa", {"ends": "published", "penalty_direction": "authors_code", "k": "3"}
-    )
-    for cell in published.cells(log_of()):
-        assert not cell.params["protect_ends"]
-        by_embedding = cell.params["distance"] == "embedding"
-        assert cell.params.get("penalty_direction") == ("authors_code" if by_embedding else None)
 
 
 def test_protected_ends_are_those_of_k_cases_and_none_is_lost() -> None:

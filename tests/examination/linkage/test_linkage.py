@@ -105,24 +105,6 @@ def test_every_attack_example_of_the_paper_finds_its_case(
     assert matched(attack, piece) == cases
 
 
-def test_the_risk_of_table_2_is_that_of_its_attacks() -> None:
-    """One element of a set of activities singles out case 4 only, by its infusion: 1/6 · 1/4."""
-    traces = table_2()
-    log = LinkedLog("table 2", traces, np.arange(1, 7).reshape(-1, 1))
-    found = {(f.attack, f.size): f for f in link(log, [log], randomness())}
-    one = found["A1", 1]
-    assert one.is_exact and one.n_victims == 6 and one.n_pieces == 6
-    assert one.before.singled_out.value == pytest.approx(1 / 24)
-    assert one.before.singled_out_at_worst == pytest.approx(1 / 6)
-    assert one.before.smallest == 1 and one.before.values[0].largest == 1
-    # With the whole trace, and to the hour, everybody is alone.
-    assert found["ART", 6].before.singled_out.value == 1
-    assert found["ART", 6].before.values[0].certain.value == 1
-    for attack in found.values():
-        after = replace(attack.after[0], log=attack.before.log)
-        assert after == attack.before
-
-
 # --- Against plain Python -------------------------------------------------------------------------
 
 
@@ -263,20 +245,6 @@ def test_knowledge_that_a_release_cannot_answer_is_left_out(original: Any, relea
         "ART": ("sequence", "activity"),
     }
     check_all([f for f in found if f.perspective != "resource"], before, plain, weaker)
-
-
-def test_two_pairs_of_one_activity_are_two_events_where_resources_are_gone() -> None:
-    """A set of pairs says how often an activity occurs at least."""
-    pairs = [("A", "R1", 0), ("A", "R2", 1)]
-    before = traces_with({"1": (pairs, {DISEASE: "x"})})
-    after = traces_with({"a": ([("A", None, 0)] * 2, {}), "b": ([("A", None, 0)], {})})
-    target = LinkedLog("after", after, np.zeros((2, 1), np.int64))
-    found = {(f.attack, f.size): f for f in link(log_of(before), [target], randomness(), THREE)}
-    assert found["AR1", 1].after[0].smallest == 2
-    assert found["AR1", 2].after[0].singled_out.value == 1
-    assert found["AR1", 2].after[0].known_as == "multiset of activity"
-    assert found["A1", 2].after[0].smallest == 2
-    assert found["A1", 2].after[0].values == (None,)
 
 
 # --- Draws ----------------------------------------------------------------------------------------

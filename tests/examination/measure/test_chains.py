@@ -6,12 +6,10 @@ import itertools
 from collections import Counter
 
 import numpy as np
-import pytest
 from scipy.stats import chisquare
 
 from tests.support.logs import Variant, histogram
 from tracecloak.examination.measure.intervals import CHAINS, Chain
-from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ["A", "B", "C"]
 
@@ -21,12 +19,6 @@ def drawn(chain: Chain, counts: dict[Variant, int], number: int = 0) -> Counter[
     rows = itertools.pairwise(found.offsets.tolist())
     cases = [tuple(NAMES[code] for code in found.codes[a:b]) for a, b in rows]
     return Counter(dict(zip(cases, found.counts.tolist(), strict=True)))
-
-
-@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
-def test_a_log_without_choices_is_drawn_as_it_is(chain: Chain) -> None:
-    assert drawn(chain, {("A", "B", "C"): 7}) == {("A", "B", "C"): 7}
-    assert drawn(chain, {}) == {}
 
 
 def test_each_chain_remembers_what_its_order_says() -> None:
@@ -67,9 +59,3 @@ def test_walks_end_where_the_longest_case_does() -> None:
     looping = {("A",) * 30: 50}
     found = drawn(Chain(1, False), looping)
     assert max(map(len, found)) <= 30
-
-
-def test_the_result_is_a_histogram_in_the_same_codes() -> None:
-    variants = histogram({("A", "B"): 3, ("C",): 2}, NAMES)
-    found = Chain(1, True).draw(variants, 3, 0)
-    assert isinstance(found, VariantHistogram) and found.n_cases == 5

@@ -36,23 +36,6 @@ def judge(counts: Mapping[Variant, int]) -> MinedProcess:
     return MinedProcess(histogram(counts, "ABCD"), NAMES)
 
 
-def test_the_model_of_a_sequence_fits_and_allows_nothing_else() -> None:
-    found = judge(SEQUENCE).of_original
-    assert (found.fitness, found.precision, found.f_score) == (1, 1, 1)
-
-
-def test_the_flower_fits_and_is_as_precise_as_one_finds_by_hand() -> None:
-    """By hand: 30 of 66.
-
-    It enables A, B and C always. Of the 8 starts each takes 1 of 3; after A, 8 cases go on by B or
-    C, 2 of 3; after AB, 6 go on by C, 1 of 3: (24 - 16) + (24 - 8) + (18 - 12) of 24 + 24 + 18.
-    """
-    found = judge(SEQUENCE).of_flower
-    assert found.fitness == 1
-    assert found.precision == pytest.approx(30 / 66)
-    assert found.f_score == pytest.approx(2 * (30 / 66) / (1 + 30 / 66))
-
-
 def test_a_released_log_is_judged_by_the_original() -> None:
     process = judge(SEQUENCE)
     assert process.of(histogram({("A", "B", "C"): 1}, "ABCD"), NAMES) is not None

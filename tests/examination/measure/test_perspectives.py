@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 
 from tests.support.logs import read_cases, trace_batch
-from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
+from tests.support.tlkc_logs import DISEASE, traces_with
 from tests.support.tlkc_naive import elements_of, small_logs
 from tracecloak.examination.measure.perspectives import (
     PERSPECTIVES,
-    Elements,
-    has_resources,
     only_common,
     projected,
-    resource_names,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -62,31 +57,6 @@ def test_events_without_a_resource_are_left_out_of_resources_only() -> None:
     assert by["resource"].times.tolist() == [MINUTE_US]
     assert shapes([by["activity"]]) == [[(0, 1, 1), (0,)]]
     assert shapes([by["activity_resource"]]) == [[(0, 1, 2), (0,)]]
-
-
-def test_names_are_what_logs_have_in_common() -> None:
-    """Vocabularies may differ, and resources may be texts or dictionaries."""
-    a, b = trace_batch({"1": "B C"}), trace_batch({"2": "A B"})
-    plain = pa.array(["R2", "R1"], pa.string())
-    a = replace(a, attributes={RESOURCE: plain})
-    b = replace(b, attributes={RESOURCE: plain.dictionary_encode()})
-    assert shapes(projected([a, b], "activity")) == [[(0, 1)], [(2, 0)]]
-    assert shapes(projected([a, b], "resource")) == [[(0, 1)], [(0, 1)]]
-    assert shapes(projected([a, b], "activity_resource")) == [[(0, 1)], [(2, 3)]]
-    pairs = Elements.of([a, b], "activity_resource")
-    as_activities = pairs.activity_codes(pairs.codes(b))
-    assert as_activities.tolist() == Elements.of([a, b], "activity").codes(b).tolist()
-
-
-def test_a_log_may_have_no_resources_at_all() -> None:
-    log = trace_batch({"1": "A B"})
-    assert not has_resources(log)
-    assert resource_names(log).null_count == 2
-    assert projected([log], "resource")[0].n_cases == 0
-    assert shapes(projected([log], "activity_resource")) == shapes(projected([log], "activity"))
-    assert has_resources(table_2())
-    empty = TraceBatch.from_events([])
-    assert [made.n_cases for made in projected([empty, log], "activity")] == [0, 1]
 
 
 def test_only_the_activities_of_the_release_stay() -> None:

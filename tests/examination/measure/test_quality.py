@@ -27,7 +27,6 @@ from tracecloak.examination.measure.quality import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import parse_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -62,20 +61,8 @@ def naive_entropy(counts: Mapping[Variant, int]) -> float:
     return 1 - sum(k * math.log(k) for k in events.values()) / (n * math.log(n))
 
 
-def test_the_entropy_of_two_branches_is_as_one_finds_by_hand() -> None:
-    """ABC twice is one branch, in which ABD has two events; its D is a branch of its own."""
-    expected = 1 - 8 * math.log(8) / (9 * math.log(9))
-    assert entropy({("A", "B", "C"): 2, ("A", "B", "D"): 1}) == pytest.approx(expected)
-
-
 def test_a_later_case_that_goes_on_where_another_ended_stays_in_its_branch() -> None:
     assert entropy({("A", "B"): 3, ("A", "B", "C"): 1}) == 0
-
-
-def test_the_most_frequent_variant_is_read_first() -> None:
-    """AC is the trunk, with six events, and the one B is the branch."""
-    expected = 1 - 7 * math.log(7) / (8 * math.log(8))
-    assert entropy({("A", "B"): 1, ("A", "C"): 3}) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -117,18 +104,6 @@ def naive_features(variant: Variant, known: list[Any]) -> list[int]:
     return [int(feature in having) for feature in known]
 
 
-def test_the_features_are_the_activities_and_the_pairs_of_the_log() -> None:
-    pytest.importorskip("sklearn")
-    normal = NormalBehaviour(histogram({("A", "B", "A"): 2, ("C",): 1}, "ABCD"))
-    known = ["A", "B", "C", ("A", "B"), ("B", "A")]
-    variants: dict[Variant, int] = {
-        ("A", "B", "A"): 1, ("A", "C", "D"): 1, ("B", "A", "C"): 1, ("D", "D"): 1,
-    }  # fmt: skip
-    expected = [naive_features(variant, known) for variant in sorted(variants)]
-    assert normal.features(histogram(variants, "ABCD")).tolist() == expected
-    assert expected[1] == [1, 0, 1, 0, 0]  # neither D nor the pairs of it
-
-
 def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     cases = [variant for variant, count in sorted(PROCESS.items()) for _ in range(count)]
@@ -145,19 +120,6 @@ def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
     assert found == pytest.approx(counts[is_normal].sum() / counts.sum())
 
 
-def test_a_shuffled_log_is_less_normal_than_the_log_itself() -> None:
-    """A control: what has nothing of the process but its activities must be told from it."""
-    pytest.importorskip("sklearn")
-    process = {**PROCESS, ("A", "B", "C", "D"): 3000}
-    original, mixed = histogram(process, "ABCD"), histogram(shuffled(process), "ABCD")
-    normal = NormalBehaviour(original)
-    own, other = normal.share(original), normal.share(mixed)
-    assert own is not None and other is not None
-    assert own > 0.8 and other < 0.3
-    assert NormalBehaviour(original).share(original) == own  # the same forest again
-    assert normal.share(histogram({}, "ABCD")) is None
-
-
 def test_normal_behaviour_needs_cases_and_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
     with pytest.raises(UsageError, match="at least one case"):
@@ -168,18 +130,6 @@ def test_normal_behaviour_needs_cases_and_scikit_learn(monkeypatch: pytest.Monke
 
 
 # --- mined models ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("cases", "expected"), [(1, 0), (4, 0.5), (16, 0.75)])
-def test_the_generalisation_of_a_sequence_is_as_one_finds_by_hand(
-    cases: int, expected: float
-) -> None:
-    """Each of the transitions fires once a case: 1 - 1 / √cases."""
-    pytest.importorskip("pm4py")
-    found = JudgedProcess(histogram({("A", "B", "C"): cases}, "ABCD"), NAMES).of_log
-    assert found.generalization == pytest.approx(expected)
-    assert found.tree == parse_tree("->( 'A', 'B', 'C' )")
-    assert (found.fitness, found.precision) == (1, 1)
 
 
 def test_a_transition_that_never_fires_counts_fully_against_a_model() -> None:

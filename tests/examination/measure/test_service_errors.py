@@ -12,23 +12,12 @@ from tracecloak.examination.measure.utility import mean_error, service_errors
 LOG = intervals([[("A", 0, HOUR), ("B", 3 * HOUR, 4 * HOUR)], [("A", 0, 3 * HOUR)]])
 
 
-def test_a_log_has_no_error_by_itself():
-    assert service_errors(LOG, LOG) == {
-        "service_time_error": pytest.approx(0), "waiting_time_error": pytest.approx(0),
-    }  # fmt: skip
-
-
 def test_by_hand():
     """A takes 2 hours on average, B 1 and waits 2. Released: A 3 hours, B none, and waits 3."""
     released = intervals([[("A", 0, 3 * HOUR), ("B", 6 * HOUR, 6 * HOUR)]])
     errors = service_errors(LOG, released)
     assert errors["service_time_error"] == pytest.approx((2 * 1 + 1 * 1) / 5)
     assert errors["waiting_time_error"] == pytest.approx(1 / 2)
-
-
-def test_an_activity_that_is_not_released_has_no_time():
-    errors = service_errors(LOG, intervals([[("A", 0, 2 * HOUR)]]))
-    assert errors == {"service_time_error": pytest.approx(1 / 5), "waiting_time_error": 1.0}
 
 
 def test_without_starts_there_is_no_measure():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import os
 import signal
@@ -14,7 +13,7 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram
 from tests.support.trees import trees
-from tracecloak.examination.measure import quality, tree_quality
+from tracecloak.examination.measure import tree_quality
 from tracecloak.examination.measure.mining import own_tree
 from tracecloak.examination.measure.tree_quality import (
     BASELINES,
@@ -61,37 +60,11 @@ def figures(found: TreeQuality) -> tuple[float, ...]:
     return tuple(getattr(found, name) for name in (*tree_quality.MEASURES, "share"))
 
 
-def test_a_sequence_of_its_own_log_has_all_that_can_be_had() -> None:
-    """Every transition fires four times: generalisation is 1 - 1 / 2."""
-    found = judged({("A", "B", "C"): 4}, sequence(A, B, C))
-    assert figures(found) == (1, 1, 1, 0.5, 1)
-    assert found.f_score == 1
-
-
-def test_a_choice_is_as_simple_as_one_finds_by_hand() -> None:
-    """Places of 1, 4 and 3 arcs, and four transitions of 2: 16 / 7 on average, 2 / 7 above 2.
-
-    D fires three times, the others once: 1 - (1 / sqrt 3 + 3) / 4.
-    """
-    log = {("D", "A"): 1, ("D", "B"): 1, ("D", "C"): 1}
-    found = judged(log, sequence(D, exclusive(A, B, C)))
-    assert found.simplicity == pytest.approx(7 / 9)
-    assert found.generalization == pytest.approx(1 - (1 / math.sqrt(3) + 3) / 4)
-    assert (found.fitness, found.precision) == (1, 1)
-
-
 def test_what_a_model_lacks_is_passed_over_by_token_replay_and_not_by_the_share() -> None:
     """Of A B C and its end the tree has A and the end; of A C, the same of three."""
     found = judged({("A", "B", "C"): 1, ("A", "C"): 3}, A)
     assert found.fitness == 1
     assert found.share == pytest.approx((2 / 4 + 3 * 2 / 3) / 4, abs=1e-5)
-
-
-def test_a_log_that_is_not_the_tree_s_fits_in_part() -> None:
-    """By hand: replaying B A on A then B forces A's absence; the share passes over A: 1 of 3."""
-    found = judged({("B", "A"): 1}, sequence(A, B))
-    assert found.fitness < 1
-    assert found.share == pytest.approx(1 / 3, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +158,3 @@ def test_in_a_process_of_its_own_a_tree_is_judged_the_same_until_patience_ends()
         assert not worker.is_alive()
     finally:
         miner.close()
-
-
-def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, "_mine_all", math.sqrt)  # which takes no three arguments
-    with pytest.raises(RuntimeError, match="has ended"):
-        PatientJudge(histogram(PROCESS, "ABCD"), NAMES, patience=60).judged("IM")
