@@ -116,16 +116,6 @@ def test_a_key_store_that_is_lost_is_answered_for_by_name(place: Place) -> None:
         place.restored("new").accept(*OFFICER)
 
 
-def test_a_ledger_in_which_nobody_had_paid_is_accepted_by_anybody(place: Place) -> None:
-    place.ledger("one").declare_account(account("1"), *OFFICER)
-    back_up(place.ledger("one"), place.backup)
-    place.restore()
-    with pytest.raises(LedgerError, match="with a key store that paid with it if there is one"):
-        place.restored("new").reserve(reservation(1))
-    place.restored("new").accept(*OFFICER)
-    place.restored("new").reserve(reservation(1))
-
-
 def test_a_backup_that_is_cut_off_or_changed_is_none(place: Place) -> None:
     for number in range(3):
         place.ledger("one").reserve(reservation(number))

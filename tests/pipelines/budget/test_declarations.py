@@ -102,12 +102,6 @@ def test_of_two_caps_the_lower_holds(url: str, in_ledger: str | None, in_file: s
     both.reserve(reservation(0, "0.5"))
 
 
-def test_caps_about_different_units_are_told(url: str) -> None:
-    Ledger(url, new=True).declare_account(account(), *OFFICER)
-    with pytest.raises(UsageError, match="per case in the ledger and per individual in the acc"):
-        Ledger(url, {"a": account(unit="individual")}).balance("a")
-
-
 @pytest.mark.parametrize(
     "change",
     [{"epsilon": "x"}, {"unit": "person"}, {"details": "{}"}, {"details": '{"by": "me"}'}],
@@ -162,19 +156,6 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
     assert shown == [{"dataset": "claims", "account": "a", "also_paid_by": ["b"]}]
     ledger.bind_dataset("claims", "b", *OFFICER)
     ledger.reserve(reservation(4, account="b", dataset="claims"))
-
-
-def test_a_release_that_was_voided_is_not_held_against_a_data_set(ledger: Ledger) -> None:
-    ledger.reserve(reservation(0, account="b", dataset="claims"))
-    ledger.void("/out", "r0", "k")
-    ledger.bind_dataset("claims", "a", *OFFICER)
-    assert "paid by" not in reading.show(ledger)
-
-
-def test_a_data_set_is_bound_to_an_account_that_is_declared(ledger: Ledger) -> None:
-    ledger.declare_account(account(), *OFFICER)
-    with pytest.raises(UsageError, match="account 'b' is not declared"):
-        ledger.bind_dataset("claims", "b", *OFFICER)
 
 
 # Withdrawn

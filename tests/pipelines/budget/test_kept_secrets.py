@@ -22,10 +22,9 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
 from tests.support.tiers import at_night
-from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.keys import kept_secrets
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
+from tracecloak.pipelines.keys.rewrapping import rewrap
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -133,14 +132,6 @@ def test_no_release_changes_by_how_its_key_is_kept(
     assert len(ledger_entries(plain.keys)) == 3
 
 
-def test_configurations_that_keep_their_keys_differently_are_one(tmp_path: Path) -> None:
-    flags = {"log": "a", "output": "o", "method": "amun", "guessing_advantage": "0.2"}
-    assert load(None, flags).digest == load(None, {**flags, "key_encryption_key": "env:K"}).digest
-    plain, other = stream_config(tmp_path), stream_config(tmp_path, key_encryption_key="env:K")
-    assert plain.name.noise_digest == other.name.noise_digest
-    assert plain.digest == other.digest
-
-
 def test_neither_key_nor_service_can_be_read_where_keys_lie(
     hospital: Hospital, tmp_path: Path
 ) -> None:
@@ -158,22 +149,6 @@ def test_neither_key_nor_service_can_be_read_where_keys_lie(
             for secret in (NOISE, FIRST):
                 assert secret not in path.read_bytes()
                 assert secret.hex().encode() not in path.read_bytes()
-
-
-def test_a_copy_for_workers_follows_the_key(hospital: Hospital, tmp_path: Path) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    asked = ("out", "r", "input", "configuration")
-    hospital.store(None, shared).reserve(*asked)
-    (copy,) = shared.iterdir()
-    assert copy.read_text() == NOISE.hex()
-    store = hospital.store(hospital.first, shared)
-    assert store.check_secrets()
-    wrap_what_is_in_clear(store)
-    given = store.reserve(*asked)
-    assert given == KeyReference(f"file:{copy}", given.fingerprint, hospital.first)
-    assert given.resolve().hex() == NOISE.hex()
-    assert copy.read_text().startswith("wrapped:")
 
 
 def test_a_stream_keeps_its_keys_wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,17 +222,6 @@ def test_what_waits_is_listed_with_the_key_and_given_up_without(
     assert hospital.release("s") == 0
     monkeypatch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY")
     assert hospital.ledger("withdraw", *place, "s") == 0
-
-
-def test_a_service_that_does_not_answer_costs_nothing(
-    hospital: Hospital, capsys: pytest.CaptureFixture[str]
-) -> None:
-    service = hospital.folder / "service"
-    service.write_text("#!/bin/sh\nexit 75\n")
-    service.chmod(0o700)
-    assert hospital.release("r", f"command:{service}") == 75
-    assert "asks for another try" in told(capsys)
-    assert not hospital.keys.exists()
 
 
 def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
@@ -361,27 +325,6 @@ def test_a_rewrap_that_is_cut_off_goes_on(
     (hospital.folder / "first").unlink()  # nothing needs it any more
     assert hospital.rewrap(hospital.first, hospital.second) == 0
     assert hospital.release("r", hospital.second) == hospital.release("s", hospital.second) == 0
-
-
-def test_a_rewrap_from_another_key_changes_nothing(
-    hospital: Hospital, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hospital.cut_off("r", hospital.first)
-    before = hospital.secrets()
-    third = f"file:{hospital.folder}/third"
-    (hospital.folder / "third").write_text("3" * 64)
-    assert hospital.rewrap(hospital.second, third) == 2
-    error = told(capsys)
-    assert "is encrypted by neither the key of --from nor that of --to" in error
-    for wrong in ("3" * 64, "nothing"):
-        assert hospital.rewrap(wrong, third) == hospital.rewrap(third, wrong) == 2
-        error = told(capsys)
-        assert "--from is file:PATH" in error and "--to is file:PATH" in error
-        assert wrong not in error
-    assert hospital.secrets() == before
-    hospital.keys = hospital.folder / "elsewhere"
-    assert hospital.rewrap(hospital.first, third) == 2
-    assert "there is no key store" in told(capsys) and not hospital.keys.exists()
 
 
 @pytest.fixture

@@ -92,15 +92,6 @@ def _only(n: int) -> Callable[..., None]:
     return some
 
 
-def test_releases_and_outputs_have_keys_of_their_own(store: KeyStore) -> None:
-    keys = {
-        store.reserve(output, release, "in", "conf").resolve().hex()
-        for output in ("a", "b")
-        for release in ("r", "s")
-    }
-    assert len(keys) == 4
-
-
 @pytest.mark.parametrize(
     ("fingerprint", "digest", "told"),
     [("other", "conf", "the input changed"), ("in", "other", "the configuration changed")],

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import partial
@@ -90,24 +88,6 @@ def test_ten_tenths_fit_a_cap_of_one_and_an_eleventh_does_not(ledger: Ledger) ->
     assert len(ledger.entries()) == 10
 
 
-def test_the_tenth_of_binary_floating_point_is_more_than_a_tenth(ledger: Ledger) -> None:
-    # Control: had the ledger rounded anywhere, ten of these would fit, too.
-    for number in range(9):
-        ledger.reserve(reservation(number, epsilon=Fraction(0.1)))
-    with pytest.raises(BudgetExhausted):
-        ledger.reserve(reservation(9, epsilon=Fraction(0.1)))
-
-
-def test_deltas_have_a_cap_of_their_own(ledger: Ledger) -> None:
-    ledger.reserve(reservation(0, delta=Fraction("9e-6")))
-    with pytest.raises(
-        BudgetExhausted, match=r"delta cap 0\.00001, spent 0\.000009.*asked 0\.00"
-    ) as r:
-        ledger.reserve(reservation(1, delta=Fraction("1.1e-6")))
-    assert "epsilon cap" not in str(r.value)
-    ledger.reserve(reservation(1, delta=Fraction("1e-6")))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -178,29 +158,6 @@ def test_who_gives_something_up_says_so(ledger: Ledger, by: str, reason: str) ->
     assert [e.action for e in ledger.entries()] == ["reserve"]
 
 
-def test_what_was_never_reserved_cannot_be_committed(ledger: Ledger) -> None:
-    ledger.reserve(reservation())
-    for changed in (("/else", "r0", "k"), ("/out", "r1", "k"), ("/out", "r0", "l")):
-        with pytest.raises(UsageError, match="was never reserved under this key"):
-            ledger.commit(*changed)
-
-
-def test_a_run_that_dies_after_reserving_has_spent(ledger: Ledger, path: Path) -> None:
-    died = python(
-        "import os, signal\nfrom tests.support.ledgers import *\n"
-        f"Ledger('sqlite:///{path}', new=True).reserve(reservation(epsilon='0.7'))\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    assert died.returncode == -signal.SIGKILL
-    balance = ledger.balance("a")
-    assert (balance.spent_epsilon, balance.n_open) == (Fraction("0.7"), 1)
-    with pytest.raises(BudgetExhausted):
-        ledger.reserve(reservation(1, epsilon="0.4"))
-    ledger.reserve(reservation(0, epsilon="0.7"))  # the same run again costs nothing more
-    ledger.commit("/out", "r0", "k")
-    assert ledger.balance("a").spent_epsilon == Fraction("0.7")
-
-
 # Whose budget it is
 
 
@@ -221,30 +178,6 @@ def test_what_does_not_add_up_is_refused(ledger: Ledger, change: dict[str, Any],
     assert len(ledger.entries()) == 1
 
 
-def test_without_caps_everything_is_recorded(path: Path) -> None:
-    recording = Ledger(f"sqlite:///{path}", new=True)
-    recording.reserve(reservation(0, epsilon="1000"))
-    recording.reserve(reservation(1, epsilon=None, delta=None, unit="individual"))
-    balance = recording.balance("a")
-    assert (balance.spent_epsilon, balance.remaining_epsilon, balance.n_releases) == (None, None, 2)
-    # A cap that comes later sees what was spent before, and nothing fits beside no finite epsilon.
-    capped = Ledger(f"sqlite:///{path}", {"a": account("5000", unit="individual")}, new=True)
-    assert capped.balance("a").remaining_epsilon == 0
-    with pytest.raises(UsageError, match="unit case, and their epsilons do not add up"):
-        capped.reserve(reservation(2, unit="individual"))
-    recording.void("/out", "r0", "k")
-    with pytest.raises(BudgetExhausted, match="no finite epsilon holds for a release that it paid"):
-        capped.reserve(reservation(2, unit="individual"))
-
-
-def test_an_account_can_be_there_to_record_only(path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{path}", {"a": account(None, None)}, new=True)
-    ledger.reserve(reservation(0, epsilon=None))
-    ledger.reserve(reservation(1))
-    with pytest.raises(UsageError, match="caps per case"):
-        ledger.reserve(reservation(2, unit="event"))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -257,11 +190,6 @@ def test_an_account_can_be_there_to_record_only(path: Path) -> None:
 def test_a_reservation_that_no_ledger_can_hold_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(change))):
         Reservation(**{**vars(reservation()), **change})
-
-
-def test_sqlite_is_not_shared(ledger: Ledger, path: Path) -> None:
-    assert not ledger.is_shared
-    assert repr(ledger) == f"Ledger(ledger {path})"
 
 
 # The chain
@@ -326,13 +254,6 @@ def test_tampering_is_noticed_and_stops_releases(
         with pytest.raises(LedgerError, match="does not say what tracecloak wrote") as raised:
             call()
         assert raised.value.exit_code == 6
-
-
-def test_an_entry_with_a_hash_of_its_own_does_not_fit_the_next(ledger: Ledger) -> None:
-    entries = filled(ledger).entries()
-    cheaper = {**asdict(entries[2]), "epsilon": "0.01"}
-    entries[2] = Entry.after(entries[1], entries[2].action, cheaper)
-    assert "entry 4: it does not follow the entry before it" in problems(entries)
 
 
 def test_a_commit_goes_through_on_a_broken_chain(ledger: Ledger, path: Path) -> None:
@@ -437,22 +358,6 @@ def test_of_50_processes_at_once_10_fit_the_cap(path: Path) -> None:
     assert len(ledger.entries()) == 10
 
 
-def test_of_50_threads_at_once_10_fit_the_cap(ledger: Ledger) -> None:
-    gate = threading.Barrier(50)
-
-    def take(number: int) -> bool:
-        gate.wait()
-        try:
-            ledger.reserve(reservation(number))
-        except BudgetExhausted:
-            return False
-        return True
-
-    with ThreadPoolExecutor(50) as threads:
-        assert sum(threads.map(take, range(50))) == 10
-    assert ledger.verify() == []
-
-
 def test_who_comes_second_decides_again(
     ledger: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -546,22 +451,6 @@ def test_what_is_no_ledger_is_refused_and_left_alone(
         Ledger(f"sqlite:///{path}", new=True)
     assert str(path) in str(raised.value)
     assert (path.read_bytes() if path.is_file() else None) == before
-
-
-def test_no_folder_is_made(path: Path) -> None:
-    # A disk that is not mounted must not look like a ledger in which nothing is spent.
-    with pytest.raises(UsageError, match="make its folder"):
-        Ledger(f"sqlite:///{path.parent}/missing/ledger.sqlite", new=True)
-    assert not (path.parent / "missing").exists()
-
-
-def test_a_new_ledger_is_told(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "tracecloak"):
-        Ledger(f"sqlite:///{path}", new=True)
-        assert "made a new ledger, in which nothing is spent" in caplog.text
-        caplog.clear()
-        Ledger(f"sqlite:///{path}", new=True)
-        assert caplog.text == ""
 
 
 SECRET = "pw-7f3a"

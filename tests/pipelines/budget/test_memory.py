@@ -16,7 +16,6 @@ import pytest
 from tests.support.ledgers import account, reservation
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
@@ -125,16 +124,6 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_unseen(
     )  # fmt: skip
     ledger.commit("/out", "r0", "k")  # the run that was at work goes on
     assert opened().complaints() == []
-
-
-def test_a_second_ledger_of_one_key_store_is_told(
-    opened: Callable[..., Ledger], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    opened().reserve(reservation(0))
-    assert "knows nothing" not in caplog.text
-    second = f"sqlite:///{tmp_path / 'second.sqlite'}"
-    Ledger(second, new=True, store=KeyStore(tmp_path / "keys"))
-    assert "second.sqlite knows nothing of what was spent there" in caplog.text
 
 
 def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to_begin(
@@ -274,37 +263,6 @@ def test_a_copy_of_an_earlier_version_is_taken_over_and_a_line_that_was_cut_off_
     ledger.reserve(reservation(2))
     assert ledger.memory is not None and not copy.with_suffix(".jsonl").exists()
     assert ledger.memory.entries_in(ledger.memory.file) == ledger.entries()
-
-
-def test_who_reads_while_others_write_is_not_alarmed(opened: Callable[..., Ledger]) -> None:
-    ledger = opened()
-    ledger.reserve(reservation(0))
-    memory = ledger.memory
-    assert memory is not None
-    copies, entries = memory.copies(), ledger.entries()
-    with ledger.past() as past:
-        opened().reserve(reservation(1))  # another process with the same key store
-        assert memory.complaints(past, copies) == []
-        past.add(entries)  # of an older state: what is newer stays
-    found = memory.head()
-    assert found is not None and found.seq == 2
-
-
-def test_a_copy_that_cannot_be_written_is_told(
-    opened: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = opened()
-
-    def full(_: Past, new: Sequence[Entry]) -> None:
-        if new:
-            raise KeyStoreError("no space")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Past, "add", full)
-        with pytest.raises(KeyStoreError):
-            ledger.reserve(reservation(0))
-    ledger.reserve(reservation(0))
-    assert len(ledger.entries()) == 1
 
 
 # The key store forgot

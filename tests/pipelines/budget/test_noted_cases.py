@@ -23,7 +23,7 @@ from tests.support.releasing import (
 )
 from tests.support.searching import files_with
 from tracecloak.pipelines.cases import noted_cases
-from tracecloak.pipelines.cases.noted_cases import NotedCases, share_text
+from tracecloak.pipelines.cases.noted_cases import NotedCases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 Rows = Sequence[tuple[str, str, str]]
@@ -113,18 +113,6 @@ def test_other_people_whose_cases_are_numbered_alike_are_no_alarm(place: Place) 
     assert place.noted == ["r1", "r2"]
 
 
-def test_a_few_cases_in_common_are_no_alarm_and_many_are(place: Place) -> None:
-    few = [*small_rows(6), *of_others(60)]
-    assert not place.release(csv_log(place.folder / "few.csv", few), "r2", "care")
-    many = [*small_rows(40), *of_others(60)]
-    told = place.release(csv_log(place.folder / "many.csv", many), "r3", "controlling")
-    assert "% with release r1" in told and "r2" in told  # the others of r3 are those of r2
-
-
-def test_within_an_account_its_cap_sees_all(place: Place) -> None:
-    assert not place.release(place.folder / "log.csv", "r2", "research")
-
-
 def test_nobody_is_refused_whoever_read_the_same(place: Place) -> None:
     """A refusal by what is in the log would tell what is in it."""
     place.release(place.folder / "log.csv", "r2", "care")
@@ -170,13 +158,6 @@ def test_keys_of_a_deployment_recognise_across_key_stores(
     monkeypatch.setenv("OUR_KEY", "no key")
     assert not place.release(log, "r5", "care", code=2)  # before anything is reserved
     assert "r5" not in {entry.release_id for entry in ledger_entries(place.keys)}
-
-
-def test_workers_on_beam_note_the_same(place: Place) -> None:
-    place.release(place.folder / "log.csv", "r2", "research", "--runner", "FnApiRunner")
-    one, two = place.table.all()
-    assert one.sketch.digests.tolist() == two.sketch.digests.tolist()
-    assert len(one.sketch.digests) == 60
 
 
 # --- what is noted of runs that fail --------------------------------------------------------------
@@ -290,14 +271,3 @@ def test_an_officer_erases_and_the_ledger_says_so(
     place.ledger("verify")
     place.ledger("show")
     place.ledger("list-cases")
-
-
-def test_a_day_that_is_none_erases_nothing(place: Place) -> None:
-    place.ledger("erase", "--before", "yesterday", "--by", "me", "--reason", "x", code=2)
-    assert place.noted == ["r1"] and ledger_entries(place.keys)[-1].action == "commit"
-
-
-def test_a_share_in_words() -> None:
-    assert [share_text(s) for s in (0.2, 0.449, 0.94, 0.96, 1)] == [
-        "about 20 %", "about 40 %", "about 90 %", "nearly all", "nearly all",
-    ]  # fmt: skip

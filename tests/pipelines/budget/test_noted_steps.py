@@ -106,15 +106,6 @@ def test_steps_that_no_ledger_writes_are_noticed(
     assert problems(entries) == [f"entry 4: {told}"]
 
 
-def test_the_tables_show_the_last_step_and_the_export_has_all(ledger: Ledger) -> None:
-    for step in range(5):
-        note_step(ledger, EPOCH, step, ONE)
-    shown = reading.show(ledger)
-    assert "step 4" in shown and "step 3" not in shown
-    assert "Account a (no caps): 1 release, 0 of them open" in shown
-    assert reading.export(ledger).count('"action": "step"') == 5
-
-
 def test_steps_that_a_restored_ledger_has_forgotten_come_back(
     ledger: Ledger, opened: Callable[..., Ledger], tmp_path: Path
 ) -> None:
@@ -165,20 +156,6 @@ def test_another_key_store_does_not_pay_for_an_epoch_again(
     assert ledger.balance("a").n_releases == 3
 
 
-def test_an_epoch_that_was_given_back_may_be_begun_elsewhere(opened: Callable[..., Ledger]) -> None:
-    for end in ("void", "forfeit"):
-        ledger = opened()
-        ledger.reserve(epoch(output=end))
-        with pytest.raises(MadeElsewhere):
-            opened("their keys").reserve(epoch(output=end, key_fingerprint="k2"))
-        if end == "void":
-            ledger.void(end, "ward@1", "k")
-        else:
-            ledger.forfeit(end, "ward@1", "k", "me", "the disk is lost")
-        opened("their keys").reserve(epoch(output=end, key_fingerprint="k2"))
-        assert ledger.verify() == []
-
-
 def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     opened: Callable[..., Ledger],
 ) -> None:
@@ -215,14 +192,3 @@ def test_an_epoch_whose_key_store_is_lost_can_be_taken_back(opened: Callable[...
     assert ledger.verify() == []
     with pytest.raises(UsageError, match="withdrawn"):
         ledger.reserve(epoch(key_fingerprint="k2"))
-
-
-def test_who_gave_an_epoch_up_does_not_take_it_back_from_another(
-    opened: Callable[..., Ledger],
-) -> None:
-    first, second = opened("first"), opened("second")
-    first.reserve(epoch())
-    first.forfeit(*EPOCH, "officer", "moved")
-    second.reserve(epoch(key_fingerprint="k2"))
-    with pytest.raises(MadeElsewhere):
-        first.reserve(epoch())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.units import unit_book
 from tracecloak.pipelines.units.unit_book import BookError, UnitBook, scope_of, units_to_count
@@ -107,13 +105,6 @@ def test_a_window_that_is_released_twice_pays_twice_and_counts_the_same_again(
     assert len(world.files()) == 2
 
 
-def test_windows_of_other_schedules_count_for_themselves(world: World) -> None:
-    other = scope(schedule_digest="1" * 32)
-    for number, where in enumerate((scope(), other)):
-        assert rows(world.claim(number, "2026-11", units(CASES), scope=where)) == rows(units(CASES))
-    assert str(world.ledger.balance("a").spent_epsilon) == "1/5"
-
-
 @pytest.mark.parametrize("ending", ["void", "draw", "commit", "forfeit", "give up", "withdraw"])
 def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, ending: str) -> None:
     ledger = world.ledger
@@ -159,11 +150,6 @@ def test_a_release_that_appears_after_a_void_has_counted_after_all(world: World)
     world.ledger.void("/out", "r1", "k")
     world.ledger.commit("/out", "r1", "k")
     assert world.claim(2, "2026-12", units(["c1"])).weight == 0
-
-
-def test_an_empty_window_claims_nothing_and_is_released_all_the_same(world: World) -> None:
-    assert world.claim(1, "2026-11", units([])).weight == 0
-    world.ledger.draw("/out", "r1", "k")
 
 
 def test_only_a_release_of_a_window_claims(world: World) -> None:
@@ -530,13 +516,6 @@ def test_a_file_that_was_changed_stops_the_scope(world: World, change: str) -> N
         world.book.verify(scope())
 
 
-def test_a_book_that_is_another_folder_is_told(world: World) -> None:
-    world.claim(1, "2026-11", units(["c1"]))
-    world.ledger.reserve(of_window(2, "2026-12"))
-    with pytest.raises(BookError, match="is not there"):
-        book_at(world.folder / "elsewhere", world.ledger).claim("/out", "r2", "k", units(["c1"]))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -630,26 +609,3 @@ def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
         world.book.claim("/out", "r1", "k", units(["c1"]))
     assert world.book._path("../x", "0" * 64).startswith(f"{world.folder}/book/")
     assert "/../" not in world.book._path("../x", "0" * 64)
-
-
-def test_a_copy_of_the_folder_does_as_well(world: World) -> None:
-    world.claim(1, "2026-11", units(["c1"]))
-    shutil.move(world.folder / "book", world.folder / "moved")
-    moved = book_at(f"{world.folder}/moved/", world.ledger)
-    moved.check(scope())
-    found = moved.frozen("/out", "r1", "k")
-    assert found is not None and found.path.startswith(f"{world.folder}/moved/{scope()}/")
-
-
-def test_what_a_window_is_stands_in_its_reservation(world: World) -> None:
-    world.ledger.reserve(of_window(1, "2026-11", dataset="claims"))
-    [entry] = world.ledger.entries()
-    assert entry.window == WindowCharge(scope(), "2026-11")
-    assert entry.facts["dataset"] == "claims"
-    unprintable: list[Callable[[], object]] = [
-        lambda: WindowCharge("", "w"), lambda: WindowCharge("s", "a\nb"),
-        lambda: WindowCharge("s", "w", "yes"),  # type: ignore[arg-type]
-    ]  # fmt: skip
-    for wrong in unprintable:
-        with pytest.raises(UsageError):
-            wrong()

@@ -207,13 +207,6 @@ def test_what_was_given_back_is_free_also_where_it_was_taken_in(world: World, en
     assert world.claim(7, ["d"]) == int(ending == "void")
 
 
-def test_two_key_stores_have_an_index_each(world: World) -> None:
-    for number, keys in enumerate(["other", "keys", "other", "keys"], 5):
-        assert world.claim(number, ["c0", f"c{number - 1}", f"c{number}"], keys) == 1
-    for keys in ("keys", "other"):
-        assert world.book(keys).verify(scope()) == 9
-
-
 @pytest.mark.parametrize("at", ["_insert", "note_complete", "has"])
 @pytest.mark.parametrize("way", ["an interrupt", "a kill"])
 def test_a_run_that_is_cut_off_leaves_what_was_there(world: World, at: str, way: str) -> None:
@@ -235,20 +228,6 @@ def test_a_run_that_is_cut_off_leaves_what_was_there(world: World, at: str, way:
     assert python(code).returncode != 0
     assert still_knows(world)
     assert world.book().verify(scope()) == 6
-
-
-def test_of_many_processes_with_one_index_each_case_goes_to_one(world: World) -> None:
-    world.index.unlink()  # which all of them find
-    code = (
-        "from tests.support.books import *; "
-        f"fork_and_claim({world.url!r}, {str(world.folder / 'book')!r}, 6, 3, 10, "
-        f"{str(world.folder / 'keys')!r})"
-    )
-    done = python(code)
-    assert (done.returncode, done.stderr) == (0, "")
-    kept = [world.book().frozen("/out", f"r{10 + n}", "k") for n in range(6)]
-    assert sorted(one.units.weight for one in kept if one is not None) == [1] * 6
-    assert still_knows(world, 20) and world.book().verify(scope()) == 12
 
 
 # What it says

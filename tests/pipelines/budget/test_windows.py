@@ -253,17 +253,6 @@ def test_actions_that_cannot_follow_are_noticed(actions: list[str], told: str) -
     assert told in problems(chained(*((action, of) for action in actions)))
 
 
-def test_a_claim_of_no_window_or_of_nothing_is_noticed() -> None:
-    of = reservation(1)
-    assert "entry 2: claim without a window" in problems(chained(("reserve", of), ("claim", of)))
-    entries = chained(("reserve", of_window(1, "2026-11")))
-    for details in (None, {"units": "x"}, {"units": SHA.upper()}):
-        entries[1:] = [Entry.after(entries[0], "claim", of.columns(), details)]
-        assert "entry 2: units is not a SHA-256" in problems(entries)
-    odd = Entry.after(None, "reserve", of.columns(), {"window": {"scope": "s"}})
-    assert problems([odd]) == ["entry 1: window is not valid"]
-
-
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_claimed_charge_is_open_and_can_be_given_back_or_up(
     ledger: Ledger, by_hand: bool
@@ -361,15 +350,6 @@ def test_a_year_of_days_is_one_line_of_an_account(ledger: Ledger) -> None:
             "epsilon_window": "d2", "delta": "0", "delta_window": "d2",
         }
     ]  # fmt: skip
-
-
-def test_where_more_is_spent_than_the_cap_allows_no_window_is_said_to_fit(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/l.sqlite"
-    release(Ledger(url, {"a": account("1")}, new=True), of_window(1, "d1", "0.8"))
-    lowered = Ledger(url, {"a": account("0.5")})
-    assert "Releases like the last one that still fit: 0" in reading.show(lowered, "a")
-    with pytest.raises(BudgetExhausted, match="which adds 0 to the dearest"):
-        lowered.reserve(of_window(2, "d2", "0.1"))
 
 
 # What a key store keeps

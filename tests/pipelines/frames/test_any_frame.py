@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 
 from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.pipelines.frames.frame_source import FrameSource
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn
@@ -106,21 +105,6 @@ def test_an_odd_value_takes_no_duration_its_place() -> None:
     assert texts == ["10800000000", "-86400000000", None, None, "x"] and not unread.any()
 
 
-def test_a_plan_says_how_times_of_each_kind_are_read() -> None:
-    """Catches columns of times of which a plan says that they are texts."""
-    at = pd.Timestamp("2026-01-01")
-    columns = {"case_id": ["a", "b"], "activity": ["A", "B"]}
-    for times, how in (
-        ([at, at], "local times of UTC"),
-        ([at.tz_localize("UTC")] * 2, "instants"),
-        ([at.tz_localize("UTC"), at], "instants, or local times of UTC"),
-        ([at, "2026-01-01"], "local times of UTC, or text in ISO 8601"),
-    ):
-        frame = AnyFrame.of(pd.DataFrame({**columns, "timestamp": pd.Series(times)}))
-        source = FrameSource.over(frame, ColumnMapping())
-        assert source.readings(source.files[0])[0].startswith(f"timestamp: {how}")
-
-
 def test_no_value_ends_the_reading_of_the_others() -> None:
     """Catches what one record of a frame could refuse a whole release with."""
     uuid_text = "12345678-1234-5678-1234-567812345678"
@@ -195,15 +179,6 @@ def test_an_object_centric_log_is_to_be_flattened_as_the_error_says() -> None:
     assert {"case:concept:name", "concept:name", "time:timestamp"} <= set(
         AnyFrame.of(eval(call, here)).names
     )
-
-
-def test_two_columns_of_one_name_are_refused() -> None:
-    """Catches the choice of one of them."""
-    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
-    with pytest.raises(InputSchemaError, match="share a name"):
-        AnyFrame.of(doubled)
-    with pytest.raises(InputSchemaError, match="named by texts"):
-        AnyFrame.of(pd.DataFrame({0: [1]}))
 
 
 DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(9, 30, 5)

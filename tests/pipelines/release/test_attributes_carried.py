@@ -23,11 +23,10 @@ from tests.support.xes_structure import check_xes
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 from tracecloak.examination.demo.hospital import hospital_log
-from tracecloak.pipelines.configuration.config import load, load_log
+from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
-from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import EVENT_INDEX, EVENT_SCHEMA, released_schema
+from tracecloak.schemas.events.events import EVENT_INDEX, released_schema
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -172,14 +171,6 @@ def test_nothing_that_is_not_declared_is_in_a_released_byte(
     assert b"R2 &amp; &lt;R3&gt;" in whole and b"R2 & <R3>" in whole
 
 
-def test_only_what_is_declared_is_released(tmp_path: Path, inputs: list[Path]) -> None:
-    one = {"org:resource": DECLARED["org:resource"]}
-    found = release(tmp_path / "one", inputs, "--runner", "InMemory", **one)
-    assert table_of(found).schema.names == ["case_id", "activity", EVENT_INDEX, "org:resource"]
-    bare = release(tmp_path / "bare", inputs, "--runner", "InMemory", "--attributes", "{}")
-    assert table_of(bare).schema.remove_metadata().equals(released_schema(NUMBERED))
-
-
 @pytest.mark.parametrize(
     ("method", "runner"),
     [
@@ -234,24 +225,6 @@ def configuration(tmp_path: Path, inputs: Sequence[Path], declared: Any = None) 
         "attributes": json.dumps(declared or DECLARED),
     }  # fmt: skip
     return load(None, flags)
-
-
-def test_a_release_maps_the_declared_columns_and_an_evaluation_none(
-    tmp_path: Path, inputs: list[Path]
-) -> None:
-    config = configuration(tmp_path, inputs)
-    assert source_of(config).mapping.attributes == (
-        ("org:resource", "who"),
-        ("case:age", "age"),
-        ("amount", "amount"),
-    )
-    assert source_of(load_log({"log": str(inputs[0])})).mapping.attributes == ()
-
-
-def test_a_missing_column_stops_before_anything_is_read(tmp_path: Path, inputs: list[Path]) -> None:
-    config = configuration(tmp_path, inputs[:1], {"colour": {"values": ["red"]}})
-    with pytest.raises(InputSchemaError, match="no column 'colour'"):
-        source_of(config)
 
 
 XES = """<log xes.version="1.0" xmlns="http://www.xes-standard.org/">
@@ -341,26 +314,3 @@ def every(names: list[str]) -> Any:
         assert found and all(one == names for one in found)
 
     return check
-
-
-def test_the_composite_transform_misses_what_the_events_lack(
-    tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TEST_KEY", "ab" * 32)
-    events = [
-        batch.select(EVENT_SCHEMA.names)
-        for batch in canonical(inputs, configuration(tmp_path, inputs))
-    ]
-    with pytest.raises(Exception, match="the events have no attribute 'amount'"):
-        with beam.Pipeline("FnApiRunner") as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(events).with_output_types(pa.RecordBatch)
-                | AnonymizeEventLog(
-                    "passing",
-                    {"attributes": {"amount": DECLARED["amount"]}},
-                    key="env:TEST_KEY",
-                    release_id="r",
-                    unaccounted=True,
-                )
-            )

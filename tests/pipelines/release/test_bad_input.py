@@ -86,37 +86,6 @@ def test_an_empty_log_ends_with_5(
         assert "no events" in refused(out, capsys)
 
 
-def test_a_file_without_a_byte_is_no_log(
-    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("log.csv", "log.xes", "log.parquet", "log.avro"):
-        (tmp_path / name).write_bytes(b"")
-        assert release(tmp_path / name, out) == 3
-        refused(out, capsys)
-
-
-@pytest.mark.parametrize("n_events", [1, 2])
-def test_one_case_and_one_event_can_be_released(tmp_path: Path, out: Path, n_events: int) -> None:
-    rows = [("only", a, f"2026-01-01T0{i}:00:00Z") for i, a in enumerate("AB"[:n_events])]
-    assert release(csv_log(tmp_path / "log.csv", rows), out) == 0
-    frame = released(out)
-    assert set(frame.groupby("case_id").size()) == {n_events}
-
-
-@pytest.mark.parametrize("n_events", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_a_case_of_very_many_events_can_be_released(
-    tmp_path: Path, out: Path, n_events: int
-) -> None:
-    rows = [
-        ("long", f"A{i % 7}", f"2026-01-01T{i // 3600 % 24:02d}:{i // 60 % 60:02d}:{i % 60:02d}Z")
-        for i in range(86 * n_events // 100)
-    ]
-    rows += [("long", "B", "2026-01-02T00:00:00Z")] * (14 * n_events // 100)
-    rows += list(small_rows())
-    assert release(csv_log(tmp_path / "log.csv", rows), out) == 0
-    assert released(out).groupby("case_id").size().max() == n_events
-
-
 def test_a_csv_without_header_is_told_and_its_first_record_is_not(
     tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

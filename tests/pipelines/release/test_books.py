@@ -1,14 +1,10 @@
 """What is written down of a run that failed, was interrupted, or was not alone."""
 
-import errno
 import signal
-import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_beam.io.filesystem import BeamIOError
 
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import (
@@ -23,15 +19,11 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
-from tests.support.tiers import at_night
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.runners import on_beam, reach
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.sources import EventSource
 
 
 def workplace(out: Path, keys: Path) -> Path:
@@ -194,156 +186,6 @@ def test_a_folder_of_another_key_is_not_replaced(
 # --- Interrupted, or failed -----------------------------------------------------------------------
 
 
-ERRORS = (KeyboardInterrupt, ValueError, lambda: OSError(errno.EIO, "x"))
-
-
-@pytest.mark.parametrize(
-    ("runner", "error"),
-    [
-        *(("InMemory", error) for error in ERRORS),
-        ("FnApiRunner", ERRORS[1]),
-        *(at_night("FnApiRunner", error) for error in (ERRORS[0], ERRORS[2])),
-    ],
-)
-def test_what_fails_before_it_draws_gives_the_spend_back_and_forgets_the_key(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    error: Callable[[], BaseException],
-    runner: str,
-) -> None:
-    """Catches a spend that stays although nothing can have been drawn."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EventSource, "read", _raising(error))
-        assert tracecloak(*common, "--runner", runner) == 6
-    assert "nothing was released" in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == counting_charges(keys) == []
-    assert actions(keys) == ["reserve", "void"]
-    assert not workplace(out, keys).exists()
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "void", "reserve", "draw", "commit"]
-    assert len({entry.key_fingerprint for entry in ledger_entries(keys)}) == 2
-
-
-@pytest.mark.parametrize(
-    ("runner", "error"),
-    [
-        *(("InMemory", error) for error in ERRORS),
-        ("FnApiRunner", ERRORS[1]),
-        *(at_night("FnApiRunner", error) for error in (ERRORS[0], ERRORS[2])),
-    ],
-)
-def test_what_fails_after_it_drew_stays_spent_and_is_finished_with_the_same_noise(
-    common: list[object],
-    tmp_path: Path,
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    error: Callable[[], BaseException],
-    runner: str,
-) -> None:
-    """Catches noise for nothing: runs interrupted here left whole histograms, and cost nothing."""
-    fix_key(monkeypatch, b"1" * 32)
-    expected = tmp_path / "expected"
-    assert tracecloak(*common, "--output", expected, "--key_store", tmp_path / "k") == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", _raising(error))
-        for _ in range(3 if runner == "InMemory" else 1):
-            assert tracecloak(*common, "--runner", runner) == 6
-    told = capsys.readouterr().err
-    assert "Its budget stays spent: run the same command again" in told
-    assert visible(out) == []
-    assert actions(keys) == ["reserve", "draw"]
-    assert len(key_files(keys)) == 1
-    assert stat.S_IMODE(workplace(out, keys).stat().st_mode) == 0o700
-    fix_key(monkeypatch, b"2" * 32)
-    with pytest.MonkeyPatch.context() as patch:  # what was decided is not decided again
-        patch.setattr(METHODS["variant-histogram"], "decide", _raising(AssertionError))
-        assert tracecloak(*common) == 0
-    assert digests(out / "run_id=r") == digests(expected / "run_id=r")
-    assert actions(keys) == ["reserve", "draw", "commit"]
-    assert not workplace(out, keys).exists()
-
-
-@pytest.mark.parametrize(
-    ("runner", "error"),
-    [
-        ("InMemory", KeyboardInterrupt),
-        ("InMemory", ValueError),
-        ("FnApiRunner", KeyboardInterrupt),
-        at_night("FnApiRunner", ValueError),
-    ],
-)
-def test_what_fails_after_the_files_are_visible_says_so_and_stays_spent(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    error: Callable[[], BaseException],
-    runner: str,
-) -> None:
-    """Catches "nothing was released" beside a release that is there."""
-    original = ReleaseFolder.commit
-
-    def commit(self: ReleaseFolder, *given: Any) -> None:
-        original(self, *given)
-        raise error()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", commit)
-        assert tracecloak(*common, "--runner", runner) == 7
-    told = capsys.readouterr().err
-    assert "is complete, but a step after it failed" in told
-    assert "Run the same command again" in told
-    assert manifest(out / "run_id=r")["release_id"] == "r"
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-    assert key_files(keys) == []
-
-
-@pytest.mark.parametrize(
-    "step",
-    [
-        "tracecloak.pipelines.release.telling.log_findings",
-        "tracecloak.transforms.publish.release_folder.ReleaseFolder.point_latest",
-        "tracecloak.pipelines.ledger.ledger.Ledger.commit",
-        "tracecloak.pipelines.keys.key_store.KeyStore.commit",
-        "tracecloak.pipelines.release.telling.internal_statement",
-        "tracecloak.pipelines.release.telling.Yield",
-    ],
-)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, lambda: OSError(errno.ENOSPC, "x")])
-def test_every_step_after_the_release_ends_with_7_and_the_next_run_mends_it(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    step: str,
-    error: Callable[[], BaseException],
-) -> None:
-    """Catches a step that no later run makes up for, such as the internal statement."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step, _raising(error))
-        assert tracecloak(*common) == 7
-    told = capsys.readouterr().err
-    is_system = error is not KeyboardInterrupt
-    assert ("OSError (No space left on device)" in told) == is_system
-    assert len(counting_charges(keys)) == 1
-    before = digests(out / "run_id=r")
-    assert tracecloak(*common) == 0
-    assert "already released" in capsys.readouterr().out
-    assert digests(out / "run_id=r") == before
-    assert actions(keys) == ["reserve", "draw", "commit"]
-    assert key_files(keys) == []
-    assert (out / "latest.json").exists()
-    statement = operator_folder(keys) / "statement.md"
-    assert manifest(out / "run_id=r")["randomness"]["key_fingerprint"] in statement.read_text()
-    assert {path.name for path in statement.parent.iterdir()} == {"statement.md", "tally.json"}
-
-
 @pytest.mark.parametrize("new_ledger", [False, True])
 def test_a_statement_that_is_gone_is_written_again_whoever_asks(
     common: list[object], tmp_path: Path, keys: Path, new_ledger: bool, capsys: Any
@@ -378,83 +220,6 @@ def test_a_log_that_is_refused_after_the_draw_says_that_it_would_end_so_again(
     assert "the log was looked at before it was refused, so what was reserved stays spent" in told
     assert "tracecloak ledger forfeit" in told and "draws nothing new" not in told
     assert actions(keys) == ["reserve", "draw"]
-
-
-def test_what_goes_to_another_machine_is_spent_before_it_goes(
-    common: list[object],
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a spend given back while a job elsewhere goes on, which outlives its client."""
-    monkeypatch.setattr(on_beam, "is_local", lambda _: False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_beam, "build_release", _raising(ValueError))
-        assert tracecloak(*common, "--runner", "FnApiRunner") == 6
-        assert "Its budget stays spent" in capsys.readouterr().err
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-
-
-def test_workers_that_cannot_write_are_found_out_before_anything_is_drawn(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a release on a shared disk that is paid for, and which its workers cannot write."""
-    monkeypatch.setattr(on_beam, "is_local", lambda _: False)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reach, "_write", str)
-        assert tracecloak(*common, "--runner", "FnApiRunner") == 2
-    assert "cannot write into" in capsys.readouterr().err
-    assert actions(keys) == ["reserve", "void"]
-    assert visible(out) == key_files(keys) == list(out.parent.glob("_incomplete-*/*")) == []
-    assert tracecloak(*common, "--runner", "FnApiRunner") == 0
-
-
-def test_where_nobody_can_tell_what_is_visible_the_spend_stays(
-    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a spend given back because the output could not be read."""
-    original = ReleaseFolder.committed
-    calls = []
-
-    def committed(self: ReleaseFolder) -> dict[str, Any] | None:
-        calls.append(self)
-        if len(calls) > 2:  # after the look before the run, and the one before the commit
-            raise OSError(errno.EIO, "x")
-        return original(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "committed", committed)
-        patch.setattr(ReleaseFolder, "commit", _raising(ValueError))
-        assert tracecloak(*common) == 6
-    told = capsys.readouterr().err
-    assert "cannot be told (OSError (Input/output error))" in told
-    assert "Its budget stays spent" in told
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-
-
-def test_a_workplace_that_cannot_be_removed_keeps_key_and_charge_for_the_next_run(
-    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a foreign error out of the clearing up, which would show a traceback with data."""
-    with pytest.MonkeyPatch.context() as patch:
-        error = BeamIOError("Delete operation failed", {"case-7": OSError(errno.EACCES, "y")})
-        patch.setattr(ReleaseFolder, "clear", _raising(lambda: error))
-        patch.setattr(EventSource, "read", _raising(ValueError))
-        assert tracecloak(*common) == 6
-    told = capsys.readouterr().err
-    assert "that could not be written down: BeamIOError" in told
-    assert "case-7" not in told
-    assert actions(keys) == ["reserve", "void"]
-    assert tracecloak(*common) == 0
-    assert actions(keys)[2:] == ["reserve", "draw", "commit"]
 
 
 # --- The key store --------------------------------------------------------------------------------
@@ -559,10 +324,3 @@ def test_a_release_in_a_store_of_objects_is_withdrawn_object_by_object(
     assert tracecloak(*place, "r") == 0
     assert not [path for path in (tmp_path / "objects").rglob("*") if path.is_file()]
     assert actions(keys) == ["reserve", "draw", "commit"] * 2 + ["withdraw"] * 2
-
-
-def _raising(error: Callable[[], BaseException]) -> Callable[..., None]:
-    def fail(*_: object, **__: object) -> None:
-        raise error()
-
-    return fail

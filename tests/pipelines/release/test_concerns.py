@@ -107,11 +107,6 @@ def check_nothing_is_left(folder: Path) -> None:
     assert not list(folder.glob("_incomplete-*"))
 
 
-def test_a_release_without_a_concern_says_nothing_of_any(tmp_path: Path) -> None:
-    assert tracecloak(*line(tmp_path)) == 0
-    assert "noted" not in manifest(tmp_path / "out" / "run_id=r")
-
-
 # What a plain release loads nothing of: windows, sketches of cases, signatures, caps, withdrawing,
 # streams, the wiring of Beam, and whether somebody could use it.
 UNASKED = (

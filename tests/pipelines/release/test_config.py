@@ -237,23 +237,6 @@ def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
         }
 
 
-@pytest.mark.parametrize("text", ["a\nb = c", "a = b\nc", "<<<\n<", "\n", ""])
-def test_a_filter_is_one_line(text: str) -> None:
-    with pytest.raises(UsageError, match="where must be"):
-        parse_where(text)
-    assert parse_where("\n a \n=\n b \n") == {"column": "a", "equals": "b"}
-
-
-@pytest.mark.parametrize("text", ["{}", "a{}", "a{}b", "a = {}b", "a{}= b", "a = b{}\nc"])
-def test_a_filter_with_a_million_blanks_is_read_at_all(text: str) -> None:
-    blanks = " " * 1_000_000
-    if "=" in text and "\n" not in text:
-        assert parse_where(text.format(blanks)) == {"column": "a", "equals": "b"}
-    else:
-        with pytest.raises(UsageError, match="where must be"):
-            parse_where(text.format(blanks))
-
-
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)
@@ -261,11 +244,3 @@ def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> Non
     # theirs, and the other stands in the configuration file, as the page on queries says.
     known = {"query"} if name in ("pripel", "sapa") else set()
     assert params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields)) == known
-
-
-def test_names_in_place_of_the_vocabularys_file_are_told_how_to_be_given() -> None:
-    flags = {"log": "x.csv", "output": "y", "method": "private-dfg", "epsilon": "1"}
-    with pytest.raises(UsageError, match="or give their names as JSON"):
-        load(None, {**flags, "vocabulary": "register,triage"})
-    found = load(None, {**flags, "vocabulary": ["register", "triage"]})
-    assert found.params["vocabulary"] == ["register", "triage"]

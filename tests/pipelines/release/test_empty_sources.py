@@ -113,14 +113,3 @@ def test_what_is_not_there_ends_with_3_before_anything_is_paid(
     assert f"{source.split(',')[-1]}'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "keys").exists()
-
-
-def test_the_plan_of_a_missing_partition_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = tracecloak(
-        "plan", "--log", f"{tmp_path}/day=1/", "--output", "o", "--method", "private-dfg",
-        "--epsilon", 1, "--buy_vocabulary",
-    )  # fmt: skip
-    assert code == 0
-    assert f"{tmp_path}/day=1/: no file, so a log without cases" in capsys.readouterr().out

@@ -293,27 +293,6 @@ def test_what_is_visible_is_noted_whatever_became_of_its_input(
     assert (place.folder / "out" / "latest.json").exists()
 
 
-def test_what_is_visible_is_not_given_up_but_finished(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut_off(ReleaseFolder, "point_latest")
-    assert place.officer("forfeit", keys="keys") == 2
-    assert "is visible and complete" in capsys.readouterr().err
-    assert place.actions == ["reserve", "draw", "commit"]
-    assert place.officer("withdraw") == 0
-    assert not place.release_folder.exists()
-
-
-def test_the_account_that_paid_goes_on_paying(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut_off(ReleaseFolder, "commit")
-    assert place.run("--account", "other") == 2
-    assert "account 'default' paid" in capsys.readouterr().err
-    assert place.actions == ["reserve", "draw"]
-    assert place.run() == 0
-
-
 def test_another_ledger_ends_nothing_of_the_first(
     place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -327,14 +306,6 @@ def test_another_ledger_ends_nothing_of_the_first(
     assert Ledger(other).entries() == []
     assert place.run() == 0
     assert place.actions == ["reserve", "draw", "commit"]
-
-
-def test_what_others_read_in_the_ledger_tells_no_value_of_a_filter(place: Place) -> None:
-    digests = set()
-    for name, value in (("r1", "case-1"), ("r2", "case-2")):
-        assert place.run("--where", f"case_id = {value}", "--release_id", name) == 0
-        digests |= {entry.config_digest for entry in ledger_entries(place.folder / "keys")}
-    assert len(digests) == 1
 
 
 def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> None:

@@ -111,84 +111,6 @@ def test_they_are_told_of_too_when_the_run_goes_on(
     assert files_with(b"private-dfg", public) and not files_with(str(dead).encode(), public)
 
 
-def test_what_an_earlier_run_found_is_not_told_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a run that is told about the records of the one before it."""
-    flags = ["--runner", "InMemory", "--dead_letter", tmp_path / "dead"]
-    log = csv_log(tmp_path / "log.csv", [("c", "A", SECRET)])
-    assert release(tmp_path, log, *flags) == 3
-    assert len(warned(capsys)[0]) == 2
-    csv_log(tmp_path / "log.csv", [("c", "A", "2026-01-01")])
-    assert release(tmp_path, log, *flags) == 0
-    assert warned(capsys)[0] == []
-
-
-def test_traces_of_one_name_are_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    event = (
-        '<event><string key="concept:name" value="A"/>'
-        '<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event>'
-    )
-    traces = [
-        f'<trace><string key="concept:name" value="{name}"/>{event}{event}</trace>'
-        for name in ("a", SECRET, "b", SECRET, "a")
-    ]
-    path = tmp_path / "log.xes"
-    path.write_text(f'<log xes.version="1.0">{"".join(traces)}</log>')
-    assert release(tmp_path, path, "--runner", "InMemory") == 0
-    assert warned(capsys)[0] == [
-        f"2 of 10: trace with the name of an earlier one of its file, first at record 7 of {path}; "
-        "their events are read as one case; give each trace a name of its own if they are several"
-    ]
-    # Where the case is not the trace, the trace's name does not matter.
-    flags = ["--case_id", "concept:name", "--release_id", "s"]
-    assert release(tmp_path, path, "--runner", "InMemory", *flags) == 0
-    assert warned(capsys)[0] == []
-
-
-def xes_event(*attributes: tuple[str, str]) -> str:
-    texts = "".join(f'<string key="{key}" value="{value}"/>' for key, value in attributes)
-    return f'<event>{texts}<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event>'
-
-
-@pytest.mark.parametrize(
-    ("key", "column"),
-    [("case:concept:name", "event:case:concept:name"), ("CaseId", "CaseId")],
-)
-@pytest.mark.parametrize("is_one_trace", [True, False])
-@pytest.mark.parametrize("line", ["", "\n"])  # read as a whole, and by an XML parser
-def test_a_case_id_on_the_events_is_named_and_its_key_is_mapped(
-    tmp_path: Path, key: str, column: str, is_one_trace: bool, line: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """By plan, profile and release, which goes on; and what they say to set is set."""
-    events = [xes_event((key, case), ("concept:name", "A")) for case in (SECRET, "b", SECRET)]
-    if line:
-        events[0] = events[0].replace("<event>", "<event ><!-- no regular one -->")
-    between = "" if is_one_trace else "</trace><trace>"
-    path = tmp_path / "log.xes"
-    path.write_text(f"<log><trace>{between.join(events)}</trace></log>")
-    (tmp_path / "names.txt").write_text("A\n")
-    flags = ["--method", "private-dfg", "--epsilon", 1, "--vocabulary", tmp_path / "names.txt"]
-    flags += ["--log", path, "--output", tmp_path / "out", "--key_store", tmp_path / "keys"]
-
-    def said(*command: object) -> str:
-        assert tracecloak(*command) == 0
-        told = capsys.readouterr()
-        return " ".join(f"{told.out} {told.err}".replace("\u2502", " ").split())
-
-    profiled = ["--log", path, "--output", tmp_path / "profile.json"]
-    for command in (
-        ["profile", *profiled], ["plan", *flags], ["release", *flags, "--release_id", "first"],
-    ):  # fmt: skip
-        text = said(*command)
-        assert "3 of 3: no case id" in text and repr(column) in text and SECRET not in text
-    mapped = ["--case_id", column]
-    assert "3 are events of 2 cases" in said("profile", *profiled, *mapped)
-    assert "no case id" not in said("plan", *flags, *mapped)
-    assert "no case id" not in said("release", *flags, *mapped, "--release_id", "second")
-
-
 def test_what_is_no_xes_is_said_where_a_release_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,16 +125,6 @@ def test_what_is_no_xes_is_said_where_a_release_goes_on(
     assert len(told) == 1 and "pm4py.ocel_flattening" in told[0] and "1 of 1: " in told[0]
     assert tracecloak("vocabulary", "--log", path) == 3
     assert "object-centric log (OCEL 2.0 as XML)" in warned(capsys)[1]
-
-
-def test_epoch_numbers_in_a_csv_are_told_their_flag_and_read_with_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = csv_log(tmp_path / "log.csv", [("c", "A", "1767225600"), ("c", "B", "1767225601.5")])
-    assert release(tmp_path, log, "--runner", "InMemory") == 3
-    assert "--timestamp_unit if it is a number" in warned(capsys)[0][0]
-    assert release(tmp_path, log, "--runner", "InMemory", "--timestamp_unit", "s") == 0
-    assert warned(capsys)[0] == []
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ import pytest
 
 from tests.support.releasing import csv_log, operator_folder, tracecloak
 from tests.support.terminal import watch
+from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.planning.findings import FirstLook
 
 Row = tuple[str, str, str]
 
@@ -26,6 +29,9 @@ NOT_READ = "none of the first records can be read (timestamp not readable as ISO
 ALL_DIFFERENT = "nearly all of the first records have an activity of their own"
 
 
+EXPECTED = ("--expected_cases", "1000")
+
+
 def flags(folder: Path, rows: Sequence[Row], method: str, *more: object) -> list[object]:
     names = folder / "names.txt"
     names.write_text("A\nB\nC\n")
@@ -39,7 +45,7 @@ def flags(folder: Path, rows: Sequence[Row], method: str, *more: object) -> list
 
 def planned(capsys: pytest.CaptureFixture[str], given: list[object]) -> tuple[str, list[str]]:
     """The lines of the plan, and the verdicts of its JSON."""
-    assert tracecloak("plan", *given, "--expected_cases", "1000", "--json") == 0
+    assert tracecloak("plan", *given, "--json") == 0
     body = json.loads(capsys.readouterr().out)
     return "\n".join(body["plan"]), [verdict["verdict"] for verdict in body["verdicts"]]
 
@@ -58,7 +64,7 @@ def test_what_makes_a_release_worthless_is_said_before_and_after(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     given = flags(tmp_path, rows, "private-dfg", *more)
-    plan, verdicts = planned(capsys, given)
+    plan, verdicts = planned(capsys, [*given, *EXPECTED])
     assert f"PAID FOR AND HOLD NOISE ALONE: {told}" in plan
     assert plan.startswith("No: IF ALL RECORDS ARE LIKE THE FIRST, ") and "Worth it" not in plan
     assert verdicts == ["no"]
@@ -74,16 +80,6 @@ def test_what_makes_a_release_worthless_is_said_before_and_after(
         assert path.is_dir() or told[:30].encode() not in path.read_bytes()
 
 
-def test_a_published_method_is_told_of_it_without_a_price(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = flags(tmp_path, IDS, "tlkc", "--buy_vocabulary")
-    without = [flag for flag in given if flag not in ("--epsilon", "50", "--buy_vocabulary")]
-    plan, verdicts = planned(capsys, without)
-    assert f"A RELEASE WOULD BE WORTH NOTHING: {ALL_DIFFERENT}" in plan
-    assert plan.startswith("No: ") and verdicts == []
-
-
 @pytest.mark.parametrize("form", [["--json"], []], ids=["json", "no terminal"])
 def test_programs_are_not_told_what_the_records_say(
     tmp_path: Path, form: list[str], capsys: pytest.CaptureFixture[str]
@@ -97,21 +93,13 @@ def test_programs_are_not_told_what_the_records_say(
 def test_a_sound_log_has_nothing_against_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = flags(tmp_path, SOUND, "private-log")
-    plan, verdicts = planned(capsys, given)
+    given = flags(tmp_path, SOUND, "private-dfg")
+    plan, verdicts = planned(capsys, [*given, *EXPECTED])
     assert "their times lie from 2026-01-01 to 2026-01-28" in plan
     assert verdicts == ["worth_it"] and "watch out" not in plan.lower()
     watch(monkeypatch)
     assert tracecloak("release", *given) == 0
     assert "watch out" not in capsys.readouterr().out
-
-
-def test_an_input_without_records_has_nothing_against_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """That nothing happened is released like anything else."""
-    plan, verdicts = planned(capsys, flags(tmp_path, [], "private-dfg"))
-    assert "no record was tried" in plan and verdicts == ["worth_it"]
 
 
 def test_a_range_that_was_bought_is_marked_wherever_times_are_shown(
@@ -137,32 +125,15 @@ def test_a_range_that_was_bought_is_marked_wherever_times_are_shown(
         assert bought not in text and kept in text
 
 
-def test_a_manifest_that_hides_what_times_do_not_show_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("release", *flags(tmp_path, SOUND, "private-log")) == 0
-    path = tmp_path / "out/run_id=r/manifest.json"
-    body = json.loads(path.read_text())
-    del body["time_caveats"]
-    path.write_text(json.dumps(body))
-    capsys.readouterr()
-    assert tracecloak("verify", path.parent) == 5
-    assert "time_caveats in manifest.json are not those" in capsys.readouterr().out
-
-
 def test_steps_within_a_second_are_warned_of_where_seconds_are_declared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """By the steps of cases: of the same stamps in cases of their own nothing is lost."""
     warning, seconds = "stamps are released as whole seconds", ("--granularity", "second")
-    assert warning in planned(capsys, flags(tmp_path, QUICK, "private-log", *seconds))[0]
-    assert "released as whole" not in planned(capsys, flags(tmp_path, QUICK, "private-log"))[0]
-    finer = flags(tmp_path, QUICK, "private-log", "--granularity", "millisecond")
-    assert "released as whole" not in planned(capsys, finer)[0]
-    with monkeypatch.context() as terminal:
-        watch(terminal)
-        assert tracecloak("release", *flags(tmp_path, QUICK, "private-log", *seconds)) == 0
-    assert warning in " ".join(capsys.readouterr().out.split())
-    assert warning not in planned(capsys, flags(tmp_path, QUICK, "private-dfg"))[0]
     apart = [(f"{case} {name}", name, stamp) for case, name, stamp in QUICK]
-    assert warning not in planned(capsys, flags(tmp_path, apart, "private-log", *seconds))[0]
+    for rows, is_told in ((QUICK, True), (apart, False)):
+        given = list(map(str, flags(tmp_path, rows, "private-log", *seconds)))
+        values = {one[2:]: value for one, value in zip(given[::2], given[1::2], strict=True)}
+        config = load(None, values)
+        warnings = FirstLook.at(config, source_of(config)).warnings
+        assert any(warning in one for one in warnings) == is_told

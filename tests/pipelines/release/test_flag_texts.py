@@ -55,11 +55,6 @@ def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
     assert given_value("parts", flag_text(parts), FIELDS["parts"]) == parts
 
 
-@given(st.text())
-def test_the_text_of_a_plain_value_is_left_as_it_is(text: str) -> None:
-    assert given_value("size", text, FIELDS["size"]) == text
-
-
 @pytest.mark.parametrize(
     ("value", "lines"),
     [

@@ -33,7 +33,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import records
 from tracecloak.pipelines.release.going_on import given_then
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 
@@ -313,39 +313,7 @@ def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(
         assert config.digest_with(found) == config.digest
 
 
-def test_what_no_later_version_can_be_asked_for_is_another_configuration() -> None:
-    config = ReleaseConfig(log="a.csv", output="out", method="amun", params={"mode": "filtering"})
-    given = {"mode": "filtering", "zeal": 1}
-    assert given_then(config, given, {**given, "profile": "reference"}) != given
-    assert given_then(config, {"mode": "halving"}, {"mode": "halving"}) == {"mode": "filtering"}
-
-
 # --- Where it is built ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("output", "place"),
-    [
-        ("/lake/releases", "/lake/_incomplete-releases"),
-        ("/lake/releases/", "/lake/_incomplete-releases"),
-        ("releases", "_incomplete-releases"),
-        ("gs://bucket/a/b", "gs://bucket/a/_incomplete-b"),
-        ("gs://bucket", "gs://bucket/_incomplete"),
-        ("/", "/_incomplete"),
-    ],
-)
-def test_it_is_beside_the_output(output: str, place: str) -> None:
-    assert beside(output) == place
-
-
-def test_it_can_be_named_and_a_rerun_remembers_it(folder: Folder, tmp_path: Path) -> None:
-    area = tmp_path / "area"
-    folder.cut_off("--staging_area", area)
-    (own,) = area.iterdir()
-    assert (own / "decisions").is_dir()
-    assert not (tmp_path / "_incomplete-out").exists()
-    assert folder.release() == 0
-    assert list(area.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second file system")

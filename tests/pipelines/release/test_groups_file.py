@@ -55,14 +55,6 @@ def test_what_is_no_file_of_groups_is_refused(text: str, said: str, tmp_path: Pa
         read_groups(written(tmp_path, text))
 
 
-def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="name a file of CSV"):
-        read_groups(str(tmp_path / "none.csv"))
-    (tmp_path / "latin.csv").write_bytes("activity,group\nÄ,A\n".encode("latin-1"))
-    with pytest.raises(UsageError, match="save the file as UTF-8"):
-        read_groups(str(tmp_path / "latin.csv"))
-
-
 def test_a_file_of_groups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups_file, "_MAX_BYTES", 10)
     with pytest.raises(UsageError, match="has more than 0 MiB"):

@@ -1,7 +1,6 @@
 """The individual as the unit of privacy, from the column of a file to the released bytes."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,9 @@ from tests.support.releasing import (
     digests,
     fix_key,
     individual_log,
-    key_files,
     manifest,
     operator_folder,
     tracecloak,
-    visible,
 )
 from tests.support.searching import files_with
 from tests.support.tiers import at_night
@@ -212,55 +209,6 @@ def test_a_record_without_individual_is_listed_and_left_out(
     record = 2 * N_PEOPLE  # the last one, counted from 1
     assert json.loads(listed) == {"file": 0, "record": record, "reason": "no individual"}
     assert "person" not in listed and "case-" not in listed
-
-
-@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
-def test_too_many_records_without_individual_end_the_run_with_3(
-    tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a release of the few who have a name."""
-    log = individual_log(tmp_path / "log.csv", with_missing(20))
-    release(tmp_path, log, *HISTOGRAM, "--max_error_ratio", 0.01, "--runner", runner, code=3)
-    told = capsys.readouterr().err
-    assert "more than max_error_ratio=0.01 of the records are malformed" in told
-    assert "person-" not in told and "case-" not in told
-    listed = (operator_folder(tmp_path / "keys") / "file-00000.jsonl").read_text()
-    reasons = Counter(json.loads(line)["reason"] for line in listed.splitlines())
-    assert reasons == {"no individual": 20}
-    assert visible(tmp_path / "out") == key_files(tmp_path / "keys") == []
-    assert counting_charges(tmp_path / "keys") == []
-
-
-def test_where_the_case_is_the_unit_a_record_needs_no_individual(tmp_path: Path) -> None:
-    """Catches a rule that reaches methods which do not look at individuals."""
-    log = individual_log(tmp_path / "log.csv", with_missing(20))
-    code = tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "amun", "--individual_id", "person", "--release_id", "r",
-        "--runner", "InMemory",
-    )  # fmt: skip
-    assert code == 0
-    assert not list((tmp_path / "keys" / "operator").rglob("*.jsonl"))
-
-
-def test_a_column_of_individuals_that_is_not_there_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches everybody being one individual without a name."""
-    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 1))
-    release(tmp_path, log, *HISTOGRAM, "--individual_id", "patient", code=3)
-    assert "'patient'" in capsys.readouterr().err
-    assert visible(tmp_path / "out") == key_files(tmp_path / "keys") == []
-
-
-def test_a_cap_without_a_column_of_individuals_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a promise per individual about a log that knows none."""
-    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 1))
-    flags = ("--method", "variant-histogram", "--delta", "1e-5", "--max_cases_per_individual", 2)
-    release(tmp_path, log, *flags, code=2)
-    assert "name their column with individual_id" in capsys.readouterr().err
 
 
 def test_the_reason_is_named_after_what_every_record_needs() -> None:

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.releasing import csv_log, digests, fix_key, manifest, operator_folder, tracecloak
-from tests.support.searching import files_with
-from tracecloak.pipelines.configuration.config import ReleaseConfig, load, load_log
+from tests.support.releasing import csv_log, digests, fix_key, operator_folder, tracecloak
+from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.planning.plan import plan_of
-from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.batch import read
 
 DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
@@ -73,27 +70,6 @@ def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(
     csv_log(claims / f"day={DAYS[2]}" / "more.csv", [("x", "A", f"{DAYS[2]}T00:00:00")])
     assert release(tmp_path, "since", claims, *since) == 2
     assert "the input" in capsys.readouterr().err
-
-
-def test_the_value_of_a_filter_is_not_published(tmp_path: Path, lake: Path) -> None:
-    since = ("--where", f"day >= {DAYS[1]}")
-    assert release(tmp_path, "since", lake / "claims", *since) == 0
-    made = tmp_path / "out" / "run_id=since"
-    assert files_with(b"at_least", made) == set()
-    assert "at_least" in (operator_folder(tmp_path / "keys") / "statement.md").read_text()
-
-
-def test_where_no_file_is_left_a_log_without_cases_is_released(
-    tmp_path: Path, lake: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert release(tmp_path, "later", lake, "--where", "day >= 2027-01-01") == 0
-    assert manifest(tmp_path / "out" / "run_id=later")["outputs"]
-    given = {"where": ["day >= 2027"], "expected_cases": 100}
-    told = plan_of(load(str(tmp_path / "later.yaml"), given)).lines
-    assert any("no file, so a log without cases" in line for line in told)
-    assert any("in all 0 files; 6 others are passed over" in line for line in told)
-    with pytest.raises(InputSchemaError, match=r"of 6 input files none is left.*--where"):
-        source_of(load_log({"log": str(lake), "where": ["day >= 2027-01-01"]}))
 
 
 def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
@@ -166,27 +142,3 @@ def test_files_are_read_together_up_to_a_number_and_a_size() -> None:
     large = read._MOST_BYTES
     assert sizes(1, 2, large, 3, large + 1, 4, 5) == [[1, 2], [large], [3], [large + 1], [4, 5]]
     assert [len(run) for run in sizes(*[1] * 150)] == [64, 64, 22]
-
-
-def test_the_plan_of_many_files_shows_the_first_and_how_many(tmp_path: Path) -> None:
-    for number in range(40):
-        part = tmp_path / "lake" / f"day=2026-11-{1 + number % 20:02d}"
-        part.mkdir(parents=True, exist_ok=True)
-        csv_log(part / f"log-{number}.csv", [("c", "A", "2026-11-01")])
-    config = ReleaseConfig(
-        log=f"{tmp_path}/lake",
-        method="variant-histogram",
-        params={"epsilon": 1, "vocabulary": ["A"]},
-        output="out",
-        release_id="r",
-        where=[{"column": "day", "above": "2026-11-05"}],
-        expected_cases=100,
-    )
-    told = plan_of(config).lines
-    read_part = told[told.index("Reads") :]
-    assert sum(" bytes, csv)" in line for line in read_part) == 3
-    assert any(f"{tmp_path}/lake: 27 more files (" in line for line in read_part)
-    assert any("in all 30 files; 10 others are passed over" in line for line in read_part)
-    assert "  only records whose day is > 2026-11-05" in read_part
-    few = config.model_copy(update={"where": config.where[:0]})
-    assert any("in all 40 files; 0 others" in line for line in plan_of(few).lines)

@@ -12,7 +12,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.goals import EPSILONS, Goal, least_epsilon
-from tracecloak.pipelines.planning.verdict import Mends, judged_at, mends_of, shortfall_at
+from tracecloak.pipelines.planning.verdict import judged_at, mends_of, shortfall_at
 from tracecloak.pipelines.planning.worth import Worth, ends_at
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.yields import Yield
@@ -57,35 +57,6 @@ def test_what_cannot_be_had_is_not_tried() -> None:
     assert "guessing_advantage" in amun.examples[0]  # from which an epsilon follows
     of_advantage = amun.Params(**amun.examples[0])
     assert not any(what.startswith("epsilon") for what in tried(amun, of_advantage, 100))
-
-
-def test_a_release_without_an_error_needs_no_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = params(epsilon="900", l2_clip="40")
-    judged = judged_at(GRAPH, given, 1_000, 3)
-    monkeypatch.setattr(verdict, "worth_at", None)  # nothing is tried
-    assert mends_of(GRAPH, given, judged).sentence.startswith("Little is left to gain: counts off")
-
-
-def test_a_release_that_is_refused_as_it_is_has_no_number_in_json() -> None:
-    mends = Mends("graph", float("inf"), (("epsilon 2", 0.2),))
-    assert (
-        mends.sentence
-        == "What would help most for a usual process: epsilon 2 (counts off by 20 %)."
-    )
-    assert mends.to_json() == [{"what": "epsilon 2", "of": "graph", "now": None, "then": 0.2}]
-
-
-def test_the_words() -> None:
-    mends = Mends("graph", 0.3, (("epsilon 2", 0.09), ("16 activities", 0.13)))
-    assert mends.sentence == (
-        "What would help most for a usual process: epsilon 2 (counts off by 9 % instead of 30 %); "
-        "16 activities (13 %)."
-    )
-    tree = Mends("tree", 0.25, (("epsilon 2", 0.125),))
-    assert "(noise of 12 % instead of 25 % of the cases)" in tree.sentence
-    figures = Mends("figures", 0.5, (("epsilon 2", 0.2),))
-    assert "(80 % instead of 50 % of the figures of use)" in figures.sentence
-    assert Mends("graph", 1.5, ()).sentence == "Nothing that was tried would help much."
 
 
 # --- goals ----------------------------------------------------------------------------------------
@@ -148,14 +119,6 @@ def test_a_goal_that_is_out_of_reach_says_so_with_the_best() -> None:
     least = least_epsilon(GRAPH, params(), 100, "graph within 1 %")
     assert least.epsilons == (None, None) and least.best > 0.01
     assert "not reached up to epsilon 16, whose best is counts off by " in least.sentence
-
-
-def test_a_goal_of_something_else_is_refused() -> None:
-    with pytest.raises(UsageError, match="private-dfg releases is judged by graph"):
-        least_epsilon(GRAPH, params(), 100, "variants of 10 %")
-    pretsa: Any = METHODS["pretsa"]
-    with pytest.raises(UsageError, match="pretsa takes none with these parameters"):
-        least_epsilon(pretsa, pretsa.Params(k=2, t=1), 100, "graph within 10 %")
 
 
 def test_all_figures_are_of_use_from_the_least_epsilon_on() -> None:

@@ -163,8 +163,3 @@ def test_a_model_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(model_file, "_MAX_BYTES", 10)
     with pytest.raises(UsageError, match="has more than 0 MiB"):
         read_model_rules(path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"nowhere.pnml' cannot be read"):
-        read_model_rules(str(tmp_path / "nowhere.pnml"))

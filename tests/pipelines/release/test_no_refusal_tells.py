@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -354,12 +353,6 @@ def test_noise_for_the_largest_clip_that_may_be_bought_is_asked_for_before_it_is
     }  # fmt: skip
     assert refused(tmp_path, "private-log", params)
     assert not refused(tmp_path, "private-log", {**params, "budget_split": {}})
-
-
-def test_a_calendar_without_an_hour_is_refused_where_the_range_is_bought(tmp_path: Path) -> None:
-    mondays = [(date(1970, 1, 5) + timedelta(7 * week)).isoformat() for week in range(130 * 53)]
-    given = {"epsilon": "5", "vocabulary": ("A",), "max_trace_length": 3}
-    assert refused(tmp_path, "private-log", {**given, "working_days": "mon", "holidays": mondays})
 
 
 # --- what is bought is cut to what can be counted by ----------------------------------------------

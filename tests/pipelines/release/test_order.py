@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,13 +107,6 @@ def test_an_order_column_orders_the_files_of_every_format(kind: str) -> None:
     assert variants(of_files(",".join(halves), **columns)) == {tuple(STEPS)}
     without = {name: column for name, column in columns.items() if name != "order"}
     assert len(variants(of_files(halves[0], **without))) > 4
-
-
-def test_an_order_column_orders_tables_and_without_it_names_do() -> None:
-    table = pa.Table.from_pylist([dict(zip(NAMES, row, strict=True)) for row in SHUFFLED])
-    write_deltalake("table", table)
-    assert variants(of_files("delta:table", **ORDER)) == {tuple(STEPS)}
-    assert variants(of_files("delta:table", **COLUMNS)) == {tuple(sorted(STEPS))}
 
 
 def frames(records: list[tuple[Any, ...]]) -> dict[str, Any]:
@@ -279,46 +269,6 @@ def test_a_plan_and_a_profile_say_what_orders_tied_events(
         assert "the rows of the source order them" in out
 
 
-def test_a_plan_of_a_lazy_frame_says_that_names_decide_and_so_does_its_release() -> None:
-    lazy = frames(ROWS)["polars, lazy"]
-    plan = tracecloak.plan(lazy, **GRAPH, **COLUMNS)
-    assert BY_NAME in plan.first[0] and "the names of activities order them" in plan.first[0]
-    made = tracecloak.release(lazy, **GRAPH, **COLUMNS, new_ledger=True)
-    assert ORDERED_BY_NAME in made.manifest["guarantee"]["not_covered"]
-    ordered = tracecloak.release(lazy, **GRAPH, **ORDER)
-    assert ORDERED_BY_NAME not in ordered.statement and ORDERED_BY_NAME in made.statement
-
-
-def test_days_do_not_make_a_process_that_never_took_place() -> None:
-    steps = ["Register", "Analyse", "Close"]
-    day = pd.Timestamp("2026-01-05")
-    df = pd.DataFrame(
-        [(case, step, day) for case in range(2_000) for step in steps],
-        columns=["case_id", "activity", "timestamp"],
-    )
-    graph = tracecloak.release(
-        df, method="private-dfg", epsilon=1, vocabulary=steps, new_ledger=True
-    ).graph
-    counts = {(row.source, row.target): row for row in graph.itertuples()}
-    backwards = counts.get(("Close", "Register"))
-    assert backwards is None or (abs(backwards.count) < 100 and backwards.low <= 0)
-    assert abs(counts[("Register", "Analyse")].count - 2_000) < 100
-
-
-def test_an_evaluation_shows_a_wrong_order() -> None:
-    """Catches a comparison that puts the original into the wrong order, too."""
-    df = frames(ROWS)["pandas"]
-    keys = {**GRAPH, "epsilon": 60, **COLUMNS}
-    right = tracecloak.release(df, **keys, new_ledger=True)
-    wrong = tracecloak.release(df.sample(frac=1, random_state=5), **keys)
-    by_name = tracecloak.release(pl.from_pandas(df).lazy(), **keys)
-    errors = [
-        tracecloak.evaluate(df, made).figures["edge_relative_error"]
-        for made in (right, wrong, by_name)
-    ]
-    assert errors[0] < 0.1 and min(errors[1:]) > 0.4
-
-
 def test_a_stream_has_an_order_of_its_own() -> None:
     from tracecloak.pipelines.stream.config import load_stream
 
@@ -335,14 +285,6 @@ def test_a_stream_has_an_order_of_its_own() -> None:
 STRANGE: list[Any] = [
     None, "", "x", [1], {"a": 1}, True, float("nan"), float("inf"), 2.0**60, "\u202e",
 ]  # fmt: skip
-
-
-def written(values: Iterable[Any]) -> None:
-    lines = [
-        json.dumps({"case_id": "c", "activity": f"{i:02}", "timestamp": "2026-01-01", "n": value})
-        for i, value in enumerate(values)
-    ]
-    Path("log.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def order_of(source: EventSource) -> list[str]:
@@ -420,13 +362,3 @@ def test_times_are_an_order_by_their_instants() -> None:
     events, _ = reader.read([row.get for row in table.to_pylist()], TallyOfFile(0))
     (traces,) = group_into_traces([events])
     assert [name for name, _ in read_cases(traces)["c"]] == expected
-
-
-def test_a_value_that_cannot_be_read_is_malformed_where_the_column_has_another_part() -> None:
-    written([[1], 2])
-    source = of_files("log.jsonl", order="n", resource="n")
-    (file,) = source.files
-    ((events, rejects),) = source.read(file)
-    assert (events.num_rows, rejects.num_rows) == (1, 1)
-    assert order_of(replace(source, mapping=replace(source.mapping, resource=None),
-                            format=replace(source.format, order="n"))) == ["01", "00"]  # fmt: skip

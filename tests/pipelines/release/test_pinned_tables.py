@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -131,16 +130,6 @@ def test_a_rerun_and_the_judges_read_the_version_of_its_receipt(
         assert f"delta:{table}@VERSION" in capsys.readouterr().err, judge
 
 
-@pytest.mark.slow
-def test_what_drew_nothing_is_begun_anew_of_another_version(tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    write(table, ROWS)
-    cut_off(tmp_path, f"delta:{table}", step="discard")
-    write(table, log_rows(9, prefix="late"))
-    assert release(tmp_path, f"delta:{table}@1") == 0
-    assert receipts(tmp_path)[0].origin.tables == (f"delta:{table}@1",)
-
-
 def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,22 +159,6 @@ def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     assert "the table is not there" in said and "epsilon 1, once more" in said
     for name, code in (("finished", 0), ("reserved", 3), ("new", 3)):
         assert release(tmp_path / name, f"delta:{table}") == code
-
-
-@pytest.mark.slow
-def test_another_version_that_holds_the_same_files_is_another_input(tmp_path: Path) -> None:
-    table = tmp_path / "t"
-    write(table, ROWS)
-    assert release(tmp_path, f"delta:{table}@0") == 0
-    deltalake.DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "true"})
-    assert release(tmp_path, f"delta:{table}@1") == 2
-
-
-@pytest.mark.slow
-def test_an_empty_table_is_a_log_without_cases(tmp_path: Path) -> None:
-    write(tmp_path / "t", ROWS)
-    deltalake.DeltaTable(str(tmp_path / "t")).delete()
-    assert release(tmp_path, f"delta:{tmp_path / 't'}") == 0
 
 
 def test_what_is_published_says_neither_table_nor_version(tmp_path: Path) -> None:
@@ -235,14 +208,3 @@ def test_a_folder_of_a_table_is_refused_and_the_mend_names_the_table(
     write(tmp_path / "t", ROWS)
     assert release(tmp_path, tmp_path / "t") == 3
     assert f"delta:{tmp_path / 't'}" in capsys.readouterr().err
-
-
-def test_receipts_without_tables_are_read(tmp_path: Path) -> None:
-    """As an earlier build wrote them."""
-    pq.write_table(ROWS, tmp_path / "log.parquet")
-    cut_off(tmp_path, tmp_path / "log.parquet")
-    (path,) = (tmp_path / "keys/releases").glob("*.json")
-    body = json.loads(path.read_text())
-    assert body["origin"].pop("tables") == []
-    path.write_text(json.dumps(body))
-    assert release(tmp_path, tmp_path / "log.parquet") == 0

@@ -22,13 +22,11 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.gate import Gate, Unchanged
+from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
-from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.publish.places import check_places
+from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -145,15 +143,6 @@ def test_a_staging_area_among_releases_is_refused(
     assert places.release("out") == 0
 
 
-def test_the_usual_staging_area_is_refused_where_it_is_an_output(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert places.release("_incomplete-out") == 0
-    places.refused("out")
-    assert "holds releases" in capsys.readouterr().err
-    assert places.release("out", "--staging_area", "area") == 0
-
-
 # --- Outputs and rejects --------------------------------------------------------------------------
 
 
@@ -181,18 +170,6 @@ def test_rejects_are_not_put_among_what_is_published(
         told = capsys.readouterr().err
         assert f"dead_letter '{folder}' is or lies in" in told
         assert "or leave it out, for one beside the keys" in told
-
-
-def test_manifests_of_others_and_folders_beside_are_no_releases(tmp_path: Path) -> None:
-    """Catches a refusal because a web page's or an extension's manifest lies above the output."""
-    for text in ('{"tool": "x"}', '{"name": "app", "tool": {}}', "[]", "no JSON", '{"tool": null}'):
-        (tmp_path / "manifest.json").write_text(text)
-        check_places(str(tmp_path / "out"), str(tmp_path / "out-rejects" / "run_id=7"))
-    check_places("gs://bucket/out", "gs://bucket/out-rejects")
-    with pytest.raises(UsageError, match="lies in gs://bucket/out/run_id=a, which"):
-        check_places("gs://bucket/out/run_id=a/x", None)
-    with pytest.raises(UsageError, match="dead_letter"):
-        check_places("gs://bucket/out", "gs://bucket/out/rejects")
 
 
 # --- Inputs that change ---------------------------------------------------------------------------
@@ -272,17 +249,6 @@ def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
     assert places.actions() == ["reserve", "draw", "commit"]
 
 
-def test_what_changed_is_named(places: Places) -> None:
-    csv_log(places.folder / "b.csv", list(small_rows()))
-    unchanged = Unchanged.since_now(match_files(["./log.csv", "b.csv"]))
-    assert unchanged.changed() is None
-    unchanged()
-    (places.folder / "b.csv").unlink()
-    assert unchanged.changed() == f"{places.folder}/b.csv"
-    with pytest.raises(RetryLater, match="nothing is paid"):
-        unchanged()
-
-
 @pytest.mark.parametrize("spelled", ["./log.csv", "link/log.csv"])
 def test_another_spelling_of_an_input_is_the_same_file(
     places: Places, spelled: str, monkeypatch: pytest.MonkeyPatch
@@ -300,20 +266,6 @@ def test_another_spelling_of_an_input_is_the_same_file(
     monkeypatch.chdir(places.folder / "elsewhere")
     assert places.release("../out", "--log", "../log.csv", "--release_id", "b") == 0
     assert places.actions() == ["reserve", "draw", "commit"] * 2
-
-
-def test_files_are_read_in_the_order_of_the_first_run(places: Places) -> None:
-    """Catches ties of stamps that break otherwise, which is another input, for another spelling."""
-    (places.folder / "x").mkdir()
-    rows = list(small_rows(60))
-    others = [(case, "E", stamp) for case, _, stamp in rows]  # at the same times
-    files = [csv_log(places.folder / "x" / "b.csv", rows), csv_log(places.folder / "y.csv", others)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", fail)
-        # By name the first of these is the last of those.
-        assert places.release("out", "--log", f"{files[0]},y.csv") == 6
-    assert places.release("out", "--log", f"x/b.csv,{files[1]}") == 0
-    assert places.actions() == ["reserve", "draw", "commit"]
 
 
 # --- Releases that are gone -----------------------------------------------------------------------
@@ -351,17 +303,6 @@ def keys_end_alone(store: KeyStore, output: str, release_id: str) -> None:
     raise OSError("cut off")
 
 
-def test_a_release_that_is_gone_and_has_its_key_is_finished_for_nothing(places: Places) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.keys.key_store.KeyStore.commit", fail)
-        assert places.release("out") == 7
-    before = digests(places.folder / "out" / "run_id=a")
-    shutil.rmtree(places.folder / "out")
-    assert places.release("out") == 0
-    assert digests(places.folder / "out" / "run_id=a") == before
-    assert places.actions() == ["reserve", "draw", "commit"]
-
-
 # --- The ledger -----------------------------------------------------------------------------------
 
 
@@ -394,14 +335,3 @@ def test_an_sqlite_ledger_that_is_named_is_read_by_its_owner_only(places: Places
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_giving_up_an_epoch_of_a_stream_says_what_it_is(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches talk of characters where a stream was named."""
-    assert places.release("out") == 0
-    assert places.ledger("forfeit", places.folder / "out", "ward@1") == 2
-    told = " ".join(capsys.readouterr().err.split())
-    assert "'ward@1' is an epoch of a stream, which is paid as a whole when it begins" in told
-    assert "tracecloak ledger withdraw --release_id ward@1" in told

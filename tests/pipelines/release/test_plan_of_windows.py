@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.releasing import csv_log, small_rows
-from tests.support.windows import MONTHS, schedule
+from tests.support.windows import MONTHS
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.planning.plan import composition_lines
@@ -83,16 +83,6 @@ def test_it_says_plainly_that_figures_come_late(
     assert said in text
 
 
-def test_windows_of_hours_are_told_in_utc(tmp_path: Path) -> None:
-    hourly = {"origin": "2026-01-01T06:00Z", "period": "6h", "max_lifetime": "1d", "gap": "2h"}
-    text = plan(tmp_path, {**SECTION, **hourly})
-    assert "Window 2026-01-01T06Z is from 2026-01-01 06:00+00:00 until 2026-01-01 12:00" in text
-
-
-def test_without_a_schedule_nothing_is_said_of_windows(tmp_path: Path) -> None:
-    assert "window" not in plan(tmp_path, None).lower()
-
-
 @pytest.mark.parametrize(
     ("cases", "costs"), [(1, "with one case"), (3, "at most j/3 of what is charged")]
 )
@@ -116,16 +106,6 @@ def test_windows_add_up_only_where_an_individual_pays_for_several() -> None:
     assert "at most j/3 of what is charged" in told(3, True)
 
 
-def test_several_charges_of_a_window_are_added_first() -> None:
-    two = (*SPENDS, Spend("more", "pure", Fraction(1, 2), Fraction(0)))
-    assert "epsilon 1.5, delta 0.000001" in told(None, False, two)
-    assert "epsilon 36, delta 0.000024" in told(2, False, two)
-
-
-def test_a_method_without_epsilon_has_nothing_to_add() -> None:
-    assert told(None, False, ()) == "No window is charged anything, as this method has no epsilon."
-
-
 def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
     tmp_path: Path,
 ) -> None:
@@ -137,8 +117,3 @@ def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
     assert "If the log grows and is released again, both side by side can single out" in alone
     assert "Releases of a log that grows" in alone
     assert "Of several releases" not in plan(tmp_path, SECTION)
-
-
-def test_of_one_window_one_is_said() -> None:
-    lines = list(composition_lines(schedule(horizon=1), SPENDS, 3, False))
-    assert lines[1] == "There is one window, so that is what all windows cost."

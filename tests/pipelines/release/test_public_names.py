@@ -59,28 +59,6 @@ def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-def test_it_goes_on_where_buying_is_asked_for_and_says_that_nothing_came_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert release(tmp_path, "private-log", "--buy_vocabulary") == 0
-    said = capsys.readouterr().out
-    assert "0 named activities came out. Nothing of it is of use" in said
-    assert "advice" in said
-    assert released(tmp_path, "manifest.json")["came_out"]["n_activities"] == 0  # type: ignore[index]
-    assert "Nothing of it is of use" in (tmp_path / "out/run_id=r/statement.md").read_text()
-
-
-def test_a_list_and_buying_exclude_each_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text("A\n")
-    flags = ["--vocabulary", names, "--buy_vocabulary"]
-    assert release(tmp_path, "private-dfg", *flags) == 2
-    assert "exclude each other" in capsys.readouterr().err
-
-
 # --- the names of a log -----------------------------------------------------------------------
 
 
@@ -96,18 +74,6 @@ def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
         head.replace("# ", "").split()
     )
     assert read_vocabulary(shown.encode()) == ("A", "B", "C", "Visit of Dr Odd")
-
-
-def test_what_is_struck_out_is_in_no_byte_of_the_release(tmp_path: Path) -> None:
-    names = tmp_path / "names.txt"
-    names.touch(mode=0o644)
-    assert tracecloak("vocabulary", "--log", log(tmp_path), "--output", names) == 0
-    assert names.stat().st_mode & 0o077 == 0
-    names.write_text(names.read_text().replace("Visit of Dr Odd\n", ""))
-    assert release(tmp_path, "private-dfg", "--epsilon", "50", "--vocabulary", names) == 0
-    assert files_with(b"Odd", tmp_path / "out") == set()
-    statement = (tmp_path / "out/run_id=r/statement.md").read_text()
-    assert "a name copied from this log is not protected" in statement
 
 
 def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
@@ -179,17 +145,6 @@ def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_nam
     assert len(text.partition("\n\n")[2].splitlines()) == len([*HARMFUL, *FORMULAS, "A"])
 
 
-def test_a_list_as_json_has_the_names_and_no_character_that_steers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("vocabulary", "--log", harmful_log(tmp_path), "--json") == 0
-    printed = capsys.readouterr().out
-    assert printed.replace("\n", "").isprintable()
-    found = json.loads(printed)
-    assert sorted(found["names"]) == sorted([*HARMFUL, *FORMULAS, "A"])
-    assert found["names_like_formulas"] == sorted(FORMULAS)
-
-
 @pytest.mark.parametrize("formats", ["csv", "parquet"])
 def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
     formats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -225,9 +180,3 @@ def test_a_closed_list_has_no_others_and_what_is_not_on_it_is_a_reject(
     # The statement and the page speak of others where they explain what there is none of.
     others = files_with(OTHER.encode(), tmp_path / "out/run_id=r")
     assert others <= {"statement.md", "report.html"}
-
-
-def test_closed_is_said_of_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--closed_vocabulary", "--buy_vocabulary"]
-    assert release(tmp_path, "private-dfg", *flags) == 2
-    assert "closed_vocabulary is about the names of vocabulary" in capsys.readouterr().err

@@ -81,14 +81,6 @@ def test_a_runner_gives_the_same_bytes_for_any_number_of_shards(
         assert first[name] == second[name]
 
 
-def test_a_new_name_must_be_declared(common: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """Catches a new name that would count as another activity, and an error that tells the old."""
-    command = [*common, "--output", "o", "--key_store", "k", "--rename", f'{{"{LEFT}": "Afnahme"}}']
-    assert tracecloak(*command) == 2
-    told = capsys.readouterr().err
-    assert "'Afnahme', which is not in the vocabulary" in told and LEFT not in told
-
-
 def test_the_old_names_key_the_noise_and_are_in_no_published_digest() -> None:
     """Catches the same noise on other counts, and a digest by which old names can be tried out."""
     base = {"log": "a.csv", "output": "o", "method": "private-dfg", "epsilon": "1",

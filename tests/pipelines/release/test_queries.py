@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import stat
@@ -131,14 +130,6 @@ def test_the_input_is_the_rows_of_the_result(
     assert not list(tmp_path.rglob("_incomplete-*"))
 
 
-def test_a_path_that_looks_like_a_pattern_is_a_path(tmp_path: Path, visits: Path) -> None:
-    """Catches a release of no case at the full price."""
-    folder = tmp_path / "out[1]"
-    assert release(folder, database=f"sqlite:///{visits}") == 0
-    (body,) = folder.rglob("run_id=*/manifest.json")
-    assert json.loads(body.read_text())["came_out"]["n_cases"] > 0
-
-
 def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(
     tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,21 +151,6 @@ def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(
     capsys.readouterr()
     assert release(tmp_path, **{**given, "query": f"{QUERY} WHERE 1 = 1"}) == 2
     assert "the query changed" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_what_drew_nothing_is_not_asked_for_again_unless_it_is_another(
-    tmp_path: Path, visits: Path, asked: list[str]
-) -> None:
-    given = {"database": f"sqlite:///{visits}"}
-    cut_off(tmp_path, step="discard", **given)
-    assert release(tmp_path, **{**given, "params": {"epsilon": 2, "vocabulary": ["A"]}}) == 0
-    assert asked == [QUERY]  # another price, of what was answered
-    cut_off(tmp_path / "b", step="discard", **given)
-    other = f"{QUERY} WHERE activity <> 'C'"
-    assert release(tmp_path / "b", **{**given, "query": other}) == 0
-    assert asked == [QUERY, QUERY, other]
-    assert not results(tmp_path) and not results(tmp_path / "b")
 
 
 def test_a_result_that_is_gone_is_not_asked_for_after_noise_was_drawn(
@@ -257,14 +233,6 @@ def test_a_run_that_is_killed_leaves_no_result_that_nobody_knows_of(
     assert not results(tmp_path) and "Nothing waits" in waiting(tmp_path, capsys)
 
 
-@pytest.mark.slow
-def test_giving_up_takes_the_result_away(tmp_path: Path, visits: Path) -> None:
-    cut_off(tmp_path, database=f"sqlite:///{visits}")
-    assert results(tmp_path)
-    assert given_up(tmp_path) == 0
-    assert not results(tmp_path)
-
-
 def test_a_result_that_is_no_log_leaves_nothing(
     tmp_path: Path, visits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -275,22 +243,6 @@ def test_a_result_that_is_no_log_leaves_nothing(
         assert "planted" not in said.replace(str(visits), ""), query
         assert not list(tmp_path.rglob("*.part")) and not results(tmp_path)
     assert ledger_entries(tmp_path / "keys") == []
-
-
-def test_a_run_that_cannot_be_opened_keeps_no_result(
-    tmp_path: Path, visits: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = {"database": f"sqlite:///{visits}"}
-    with monkeypatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.budget.opening.check_worker_keys", 1)
-        assert release(tmp_path, **given) == 6
-    assert not results(tmp_path)
-    # What noise was drawn of stays all the same.
-    cut_off(tmp_path, **given)
-    with monkeypatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.budget.opening.check_worker_keys", 1)
-        assert release(tmp_path, **given) == 6
-    assert results(tmp_path)
 
 
 def test_no_value_of_a_column_decides_how_another_is_read(tmp_path: Path) -> None:
@@ -396,24 +348,6 @@ def test_wrong_keys_are_told_with_the_mend(
     assert release(tmp_path, database="env:URI") == 2
     assert "planted" not in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_a_plan_asks_nothing(
-    tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert release(tmp_path, database=f"sqlite:///{visits}") == 0
-    capsys.readouterr()
-    for schedule in (False, True):
-        if schedule:
-            body = yaml.safe_load((tmp_path / "r.yaml").read_text()) | {"dataset": "x"}
-            windows = {name: value for name, value in SCHEDULE.items() if name != "partition"}
-            (tmp_path / "r.yaml").write_text(yaml.safe_dump({**body, "schedule": windows}))
-        assert tracecloak("plan", tmp_path / "r.yaml", "--full") == 0
-        said = capsys.readouterr().out
-        assert "the result of a query, which a release asks for" in said and QUERY not in said
-        assert ("asked for again for every window" in said) == schedule
-    assert asked == [QUERY]
 
 
 def test_duckdb_is_asked_too(tmp_path: Path) -> None:

@@ -1,12 +1,7 @@
 """No release without its spend, whatever fails: the disk, the ledger, the key store, the budget."""
 
 import contextlib
-import errno
-import functools
 import json
-import os
-import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -14,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from tests.support.releasing import (
     counting_charges,
     digests,
-    fix_key,
     individual_log,
     key_files,
     ledger_entries,
@@ -33,7 +26,6 @@ from tests.support.releasing import (
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -158,284 +150,7 @@ def test_a_disk_that_is_full_for_any_one_file_shows_nothing_or_all_and_the_next_
         check_finished(out, keys)
 
 
-@pytest.mark.parametrize(
-    "ending", [at_night("log/part-00001.parquet"), at_night("variants.json"), "manifest.json"]
-)
-def test_a_disk_that_is_full_for_a_worker_of_beam_shows_nothing(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    ending: str,
-) -> None:
-    """Catches a full disk that a runner hides or quotes otherwise."""
-    original = release_folder.create
-
-    def create(path: str, *arguments: Any, **named: Any) -> Any:
-        return open(FULL, "wb") if path.endswith(ending) else original(path, *arguments, **named)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_folder, "create", create)
-        assert tracecloak(*common, "--runner", "FnApiRunner") == 6
-    assert "nothing was released" in capsys.readouterr().err
-    assert visible(out) == []
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common, "--runner", "FnApiRunner") == 0
-    check_finished(out, keys)
-
-
-def test_a_disk_too_full_to_rename_shows_nothing(
-    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a commit whose last step fails: all is written, and nothing may be visible."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(release_folder, "rename", _raising(lambda: OSError(errno.ENOSPC, "x")))
-        assert tracecloak(*common) == 6
-    assert "OSError (No space left on device); nothing was released" in capsys.readouterr().err
-    assert visible(out) == []
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common) == 0
-    check_finished(out, keys)
-
-
-# Private files in their order: the secret of the store, that of the deployment, the key, its
-# receipt, the count of its reservations, the gate. Once the release is visible there is none.
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6])
-def test_a_full_disk_of_the_key_store_releases_nothing_unpaid(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    number: int,
-) -> None:
-    """Catches a key that is half written or that no receipt knows, and a traceback."""
-    original = tempfile.mkstemp
-    n_made = 0
-
-    def mkstemp(*arguments: Any, **named: Any) -> tuple[int, str]:
-        nonlocal n_made
-        n_made += 1
-        descriptor, name = original(*arguments, **named)
-        if n_made == number:
-            os.close(descriptor)
-            descriptor = os.open(FULL, os.O_WRONLY)
-        return descriptor, name
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "mkstemp", mkstemp)
-        assert tracecloak(*common) == 6
-    told = capsys.readouterr().err
-    assert f"key store {keys} cannot be used: No space left on device; mend its disk" in told
-    assert visible(out) == counting_charges(keys) == []
-    assert not list(keys.rglob("tmp*"))
-    assert tracecloak(*common) == 0
-    check_finished(out, keys)
-
-
-@contextlib.contextmanager
-def no_page_more(from_now_on: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Lets SQLite's files not grow: the next page is one too many (SQLITE_FULL)."""
-
-    def connected(connection: sqlite3.Connection, _: object) -> None:
-        if from_now_on():
-            connection.execute("PRAGMA max_page_count = 1")  # rounded up to what there is
-
-    sa.event.listen(sa.Engine, "connect", connected)
-    try:
-        yield
-    finally:
-        sa.event.remove(sa.Engine, "connect", connected)
-
-
-LONG = "a" * 6000  # an account whose entries need pages of their own
-
-
-def test_a_full_disk_of_the_ledger_releases_nothing_and_reads_nothing(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a run that goes on although its reservation was not written."""
-    mend = "has no space left on its disk; free some"
-    with monkeypatch.context() as patch:
-        nothing_was_read(patch)
-        with no_page_more():
-            assert tracecloak(*common, "--account", LONG) == 2  # it cannot even be made
-            assert mend in capsys.readouterr().err
-        assert tracecloak("ledger", "begin", "--key_store", keys) == 0
-        with no_page_more():
-            assert tracecloak(*common, "--account", LONG) == 6  # its entry cannot be written
-            assert mend in capsys.readouterr().err
-    assert visible(out) == []
-    assert ledger_entries(keys) == []
-    assert tracecloak(*common, "--account", LONG) == 0
-    check_finished(out, keys)
-
-
-def test_a_full_disk_of_the_ledger_at_the_commit_leaves_the_release_spent(
-    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a visible release whose spend is gone as its commit could not be noted."""
-    with no_page_more(lambda: (out / "run_id=r" / "manifest.json").exists()):
-        assert tracecloak(*common, "--account", LONG) == 7
-    assert "has no space left on its disk; free some" in capsys.readouterr().err
-    assert actions(keys) == ["reserve", "draw"]
-    assert tracecloak(*common, "--account", LONG) == 0
-    check_finished(out, keys)
-
-
 # --- A ledger that cannot be used -----------------------------------------------------------------
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening_module, "Ledger", functools.partial(Ledger, patience_seconds=0.2))
-
-
-@contextlib.contextmanager
-def locked(keys: Path) -> Iterator[None]:
-    """Holds the ledger's file as another process would that writes into it."""
-    connection = sqlite3.connect(keys / "ledger.db", isolation_level=None)
-    connection.execute("BEGIN EXCLUSIVE")
-    try:
-        yield
-    finally:
-        connection.close()
-
-
-@contextlib.contextmanager
-def locked_from(step: str, keys: Path) -> Iterator[None]:
-    """Locks the ledger when a step is over, until the end of the block."""
-    holder = contextlib.ExitStack()
-    owner_name, _, name = step.rpartition(".")
-    owner = {"KeyStore": KeyStore, "ReleaseFolder": ReleaseFolder}[owner_name]
-    original = getattr(owner, name)
-
-    def locking(*arguments: Any, **named: Any) -> Any:
-        result = original(*arguments, **named)
-        holder.enter_context(locked(keys))
-        return result
-
-    with holder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(owner, name, locking)
-        yield
-
-
-LOCKED = "is locked by another process; wait for that process or end it, and run again"
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_locked_ledger_ends_the_run_with_75_before_anything_is_read(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a run that does without the ledger, or waits for ever."""
-    assert tracecloak("ledger", "begin", "--key_store", keys) == 0
-    with monkeypatch.context() as patch, locked(keys):
-        nothing_was_read(patch)
-        assert tracecloak(*common) == 75
-    assert LOCKED in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == []
-    assert tracecloak(*common) == 0
-    check_finished(out, keys)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_ledger_locked_at_the_reservation_ends_it_with_75_and_the_key_stays(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a draw without a reservation, and a key dropped while the ledger may have it."""
-    fix_key(monkeypatch, b"1" * 32)
-    with monkeypatch.context() as patch, locked_from("KeyStore.reserve", keys):
-        nothing_was_read(patch)
-        assert tracecloak(*common) == 75
-    assert LOCKED in capsys.readouterr().err
-    assert visible(out) == ledger_entries(keys) == []
-    assert len(key_files(keys)) == 1
-    fix_key(monkeypatch, b"2" * 32)
-    assert tracecloak(*common) == 0
-    check_finished(out, keys)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_ledger_locked_at_the_commit_ends_it_with_7_and_the_spend_stays(
-    common: list[object], out: Path, keys: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a visible release without its spend, and one that the next run charges again."""
-    with locked_from("ReleaseFolder.point_latest", keys):
-        assert tracecloak(*common) == 7
-    told = capsys.readouterr().err
-    assert LOCKED in told and "is complete" in told
-    assert actions(keys) == ["reserve", "draw"]
-    before = digests(out / "run_id=r")
-    assert tracecloak(*common) == 0
-    assert "already released" in capsys.readouterr().out
-    assert digests(out / "run_id=r") == before
-    check_finished(out, keys)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_ledger_locked_at_the_void_keeps_the_key_and_the_next_run_draws_nothing_new(
-    common: list[object],
-    tmp_path: Path,
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a key dropped while its charge stays open: the next run would be charged again."""
-    fix_key(monkeypatch, b"1" * 32)
-    assert tracecloak(*common, "--output", tmp_path / "o", "--key_store", tmp_path / "k") == 0
-    holder = contextlib.ExitStack()
-
-    def read(*_: object) -> None:
-        holder.enter_context(locked(keys))
-        raise OSError(errno.EIO, "x")
-
-    with holder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EventSource, "read", read)
-        assert tracecloak(*common) == 6
-    told = capsys.readouterr().err
-    assert LOCKED in told
-    assert "Run the same command again, or its budget stays spent" in told
-    assert visible(out) == []
-    assert actions(keys) == ["reserve"]
-    assert len(key_files(keys)) == 1
-    fix_key(monkeypatch, b"2" * 32)
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-    assert digests(out / "run_id=r") == digests(tmp_path / "o" / "run_id=r")
-    check_finished(out, keys)
-
-
-def test_a_connection_lost_while_the_reservation_is_written_is_no_second_charge(
-    common: list[object], out: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a key dropped because the ledger did not answer, although it has the charge."""
-    original = Ledger.reserve
-
-    def reserve(self: Ledger, reservation: Any) -> None:
-        original(self, reservation)
-        raise LedgerError("does not answer")
-
-    fix_key(monkeypatch, b"1" * 32)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "reserve", reserve)
-        assert tracecloak(*common) == 6
-    assert visible(out) == []
-    fix_key(monkeypatch, b"2" * 32)
-    assert tracecloak(*common) == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-    check_finished(out, keys)
 
 
 def test_a_refusal_after_an_unfinished_run_leaves_that_runs_key(

@@ -72,21 +72,6 @@ def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
     differ_by_driver_alone(found, expected)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("same_key")
-def test_worker_processes_and_in_memory_shards_change_nothing(
-    tmp_path: Path, inputs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 10_000)
-    expected = digests(release(tmp_path / "one", inputs, "--runner", "InMemory", "--shards", 1))
-    with cramped():
-        assert expected == digests(
-            release(tmp_path / "many", inputs, "--runner", "InMemory", "--shards", 13)
-        )
-    workers = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
-    assert expected == digests(release(tmp_path / "processes", inputs, *workers))
-
-
 @pytest.mark.usefixtures("same_key")
 def test_the_runner_that_retries_bundles_gives_the_same_bytes(tmp_path: Path, inputs: str) -> None:
     expected = digests(release(tmp_path / "memory", inputs, "--runner", "InMemory"))
@@ -105,30 +90,6 @@ def test_the_order_of_the_input_files_does_not_matter_but_their_events_do(
     assert expected == digests(release(tmp_path / "b", turned, "--runner", "InMemory"))
     fewer = ",".join(paths[:2])
     assert expected != digests(release(tmp_path / "c", fewer, "--runner", "InMemory"))
-
-
-def test_two_keys_give_two_releases(
-    tmp_path: Path, inputs: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fix_key(monkeypatch, b"a" * 32)
-    places = [release(tmp_path / "a", inputs, "--runner", "InMemory")]
-    fix_key(monkeypatch, b"b" * 32)
-    places.append(release(tmp_path / "b", inputs, "--runner", "InMemory"))
-    first, second = map(digests, places)
-    promises = [
-        (place / "statement.md").read_text().partition("## What is prot") for place in places
-    ]
-    assert promises[0][1:] == promises[1][1:]  # the promise is the same, but not what came out
-    assert all(first[path] != second[path] for path in first if path != "statement.md")
-
-
-@pytest.mark.usefixtures("same_key")
-def test_the_release_id_and_the_configuration_are_part_of_the_noise(
-    tmp_path: Path, inputs: str
-) -> None:
-    expected = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
-    zone = release(tmp_path / "b", inputs, "--runner", "InMemory", "--time_zone", "Europe/Berlin")
-    assert digests(zone)["log/part-00000.parquet"] != expected["log/part-00000.parquet"]
 
 
 # --- Which driver it is ---------------------------------------------------------------------------

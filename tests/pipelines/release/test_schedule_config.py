@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
-from tests.support.releasing import tracecloak
 from tracecloak.pipelines.configuration.config import (
-    IN_FILES_ONLY,
     ReleaseConfig,
-    json_schema,
     load,
 )
 from tracecloak.pipelines.configuration.schedule_checks import (
@@ -78,12 +74,6 @@ partition_spread: 3d
     assert (config.schedule.partition, config.schedule.partition_spread) == ("day", 3 * DAY_US)
 
 
-def test_what_is_left_out_has_a_default(tmp_path: Path) -> None:
-    assert made(loaded(tmp_path, LEAST)) == Schedule(
-        "visits", "2026-01-01", "month", "UTC", "close", 90 * DAY_US, None, (), DAY_US, 24
-    )
-
-
 @pytest.mark.parametrize(
     "written",
     [
@@ -130,25 +120,6 @@ def test_a_wrong_section_is_told_before_anything_is_read(
     section = {k: v for k, v in {**LEAST, **changes}.items() if v is not None}
     with pytest.raises(UsageError, match=said):
         loaded(tmp_path, section, **keys)
-
-
-def test_the_json_schema_takes_it(tmp_path: Path) -> None:
-    validator = jsonschema.Draft202012Validator(json_schema())
-    validator.validate({**RELEASE, "schedule": {**LEAST, "gap": "30d", "end_activity": ["a"]}})
-    validator.validate({**RELEASE, "schedule": {**LEAST, "end_activity": "a"}})
-    for wrong in ({}, {**LEAST, "gap": 30}, {**LEAST, "by": "start"}, {**LEAST, "lifetime": "1d"}):
-        with pytest.raises(jsonschema.ValidationError):
-            validator.validate({**RELEASE, "schedule": wrong})
-
-
-def test_it_is_no_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        tracecloak("release", "--help")
-    assert "--schedule" not in capsys.readouterr().out
-    given = ["--log", "a.csv", "--output", "out", "--method", "amun"]
-    assert tracecloak("plan", *given, "--schedule", "x") == 2
-    for key in IN_FILES_ONLY:
-        assert key in ReleaseConfig.model_fields
 
 
 def promise(**changes: Any) -> Guarantee:

@@ -16,7 +16,6 @@ import pytest
 
 from tests.support.releasing import as_typed, operator_folder, tracecloak
 from tests.support.terminal import watch
-from tracecloak.pipelines.planning.finding_words import NOTHING_READ
 
 Row = tuple[str, str, str, str]
 
@@ -94,17 +93,6 @@ def test_what_can_hardly_be_read_is_not_worth_it(
     assert "Worth it" not in "\n".join(lines)
 
 
-@pytest.mark.parametrize(("n_good", "is_told"), [(450, True), (854, True), (855, False)])
-def test_the_first_line_warns_below_95_percent(
-    n_good: int, is_told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [*flags(tmp_path, rows_of(900, n_good)), *of_release(tmp_path)]
-    lines, verdicts = planned(capsys, given)
-    assert verdicts == ["worth_it"]
-    told = f" WATCH OUT: {900 - n_good} of the first 900 records"
-    assert lines[0].startswith("Worth it") and (told in lines[0]) == is_told
-
-
 def test_one_number_for_plan_profile_and_release(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,24 +135,6 @@ def test_one_number_for_plan_profile_and_release(
         [folder] = (tmp_path / "keys" / "operator").glob(f"{runner}*")
         told = json.loads((folder / "tally.json").read_text())
         assert {name: told[name] for name in expected} == expected
-
-
-def test_transitions_are_listed_up_to_a_bound_and_steer_no_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    phases = ["\x1b[2Jx", "x" * 5_000, *(f"phase {i}" for i in range(48))]
-    given = [*flags(tmp_path, with_phases(ALL_GOOD[:500], phases), *LIFECYCLE)]
-    lines, _ = planned(capsys, [*given, *of_release(tmp_path, "private-log")])
-    listed = [line for line in lines if line.endswith("10 (not known)")]
-    assert len(listed) == 20 and "  and 30 more" in lines
-    assert "\x1b" not in "".join(lines) and max(map(len, listed)) < 100
-
-
-def test_a_log_without_a_record_is_no_filter_that_none_passes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [*flags(tmp_path, [], "--where", "step=A"), *of_release(tmp_path)]
-    assert planned(capsys, given)[1] == ["worth_it"]
 
 
 class Person(io.StringIO):
@@ -244,11 +214,3 @@ def test_a_good_log_is_not_asked_about(
     assert "[y/N]" not in shown.err and "records 450 of 900 records are used" in " ".join(
         shown.out.split()
     )
-
-
-def test_a_filter_that_none_passes_is_told_after_the_release(tmp_path: Path) -> None:
-    given = [*flags(tmp_path, ALL_GOOD, "--where", "step=Z"), *of_release(tmp_path)]
-    assert tracecloak("release", *given) == 0
-    log = (operator_folder(tmp_path / "keys") / "operator.log").read_text()
-    assert NOTHING_READ in log and "1,800 of 1,800: dropped by a filter" in log
-    assert "0 of 0 records are used; set aside: 1,800" in log  # not 100 % of them

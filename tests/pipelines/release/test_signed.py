@@ -101,18 +101,6 @@ def test_who_tells_of_a_release_asks_for_no_key_that_may_not_answer_again(
     assert [e.action for e in ledger_entries(tmp_path / "out-keys")][-1] == "commit"
 
 
-def test_who_tells_of_a_release_that_it_made_reads_no_signature(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a release that fails after it is visible, for what need not be told."""
-
-    def unreadable(_: ReleaseFolder) -> None:
-        raise OSError("Input/output error")
-
-    monkeypatch.setattr(ReleaseFolder, "read_signature", unreadable)
-    assert release(tmp_path) == 0
-
-
 def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, key: Path) -> None:
     def run(text: str) -> Any:
         config = SimpleNamespace(runner="DataflowRunner", signer=SigningReference.given(text))

@@ -109,20 +109,3 @@ def test_service_times_follow_from_the_columns(
     wrong = ("--service_times", "false" if given else "true")
     assert tracecloak("plan", *flags(log, tmp_path, "wide.csv", *given, *wrong)) == 2
     assert "service_times follows from --start_timestamp" in capsys.readouterr().err
-
-
-def test_a_plan_points_at_a_column_that_may_tell_starts(
-    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By its name alone."""
-    (tmp_path / "named.csv").write_text(
-        (log / "records.csv").read_text().replace("phase", "lifecycle:transition", 1)
-    )
-    hint = "lifecycle:transition is not read"
-    given = flags(log, tmp_path, str(tmp_path / "named.csv"))
-    assert tracecloak("plan", *given) == 0
-    assert hint in capsys.readouterr().out
-    assert tracecloak("plan", *given, "--lifecycle", "lifecycle:transition") == 0
-    assert hint not in capsys.readouterr().out
-    assert tracecloak("plan", *flags(log, tmp_path, "records.csv")) == 0
-    assert hint not in capsys.readouterr().out

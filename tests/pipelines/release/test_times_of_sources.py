@@ -63,12 +63,6 @@ def test_one_format_is_the_same_release_however_it_is_given() -> None:
     assert len({*several, config(timestamp_format="%Y").digest}) == 3
 
 
-def test_a_column_whose_name_has_a_comma_is_a_list_of_one() -> None:
-    assert config(timestamp=["Date, time"]).mapping.timestamp == "Date, time"
-    assert config(timestamp="Date, time").mapping.timestamp == ("Date", "time")
-    assert config(timestamp=" Zeit").mapping.timestamp == " Zeit"
-
-
 def test_a_stream_takes_a_time_from_one_field() -> None:
     with pytest.raises(UsageError, match="a stream takes each time from one field"):
         MessageFormat(config(timestamp="a,b").mapping)

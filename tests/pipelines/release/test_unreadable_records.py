@@ -113,15 +113,6 @@ def test_a_log_of_which_nothing_can_be_read_is_released_with_a_loud_warning(
     assert not (operator_folder(tmp_path / "keys") / "operator.log").exists()
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "xes"])
-def test_a_column_that_no_record_has_ends_no_release(ending: str, tmp_path: Path) -> None:
-    path = log_with(tmp_path, ending, "A")
-    assert tracecloak("release", *flags(path), "--activity", "step") == 0
-    told = kept(tmp_path / "keys")
-    assert NOTHING_READ in told
-    assert "no column 'step'; its columns are" in told
-
-
 def test_a_column_that_one_record_has_and_others_have_not_changes_nothing_but_the_counts(
     tmp_path: Path,
 ) -> None:
@@ -165,14 +156,3 @@ def test_every_header_is_looked_at_before_anything_is_paid(
     last.write_bytes(b"")
     assert tracecloak("release", *flags(tmp_path / "log-*.csv")) == 3
     assert not (tmp_path / "keys").exists()
-
-
-def test_other_methods_still_end_where_a_file_is_not_as_it_should_be(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    path = log_with(tmp_path, "xes", "A")
-    path.write_text(path.read_text().replace("</trace>", "&</trace>", 1))
-    named = [*flags(path)[:6], "--method", "laplace-dfg", "--epsilon", 1, "--runner", "InMemory"]
-    assert tracecloak("release", *named) == 3
-    assert "not well-formed XML" in capfd.readouterr().err
-    assert tracecloak("release", *flags(path)) == 0

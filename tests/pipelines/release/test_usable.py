@@ -6,10 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.releasing import (
     csv_log,
@@ -22,8 +19,8 @@ from tests.support.releasing import (
 )
 from tracecloak.anonymizers.graphs import graph_figures, private_dfg
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.planning import usable, worth
-from tracecloak.pipelines.planning.usable import is_in_doubt, unusable, unusable_sentence
+from tracecloak.pipelines.planning import usable
+from tracecloak.pipelines.planning.usable import unusable
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -129,30 +126,6 @@ def test_a_good_log_is_never_refused(epsilon: str, n_cases: int, n_names: int) -
     assert unusable(config) is None
 
 
-def test_the_same_public_numbers_give_the_same_answer() -> None:
-    """A refusal by noise that is drawn anew would be gone at the third try."""
-    config = config_of(20, vocabulary=FEW)
-    assert is_in_doubt(config)
-    answers = {worth.worth_at(*_asked(config), 60).graph_error for _ in range(3)}
-    assert len(answers) == 1
-    verdicts = [unusable(config) for _ in range(2)]
-    assert verdicts[0] == verdicts[1] is not None
-    assert unusable_sentence(verdicts[0]) == unusable_sentence(verdicts[1])
-
-
-def _asked(config: ReleaseConfig) -> tuple[Any, Any]:
-    return private_dfg.PrivateDfg(), config.method_params
-
-
-def test_most_names_of_a_wide_log_are_in_use_where_hardly_two_cases_are_alike() -> None:
-    """Control: few variants come to few names."""
-    n_used = [
-        len(np.unique(worth.synthetic_log(WIDE, 30, 1_000, False, process).activities))
-        for process in (worth.REGULAR, worth.VARIABLE)
-    ]
-    assert n_used[0] < 150 < 300 < n_used[1]
-
-
 @pytest.mark.parametrize("rows", [[], list(small_rows(3)), [("c", "x", "no time")]])
 def test_no_log_decides_a_refusal(
     rows: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -166,24 +139,6 @@ def test_no_log_decides_a_refusal(
 
 
 # --- afterwards, by released numbers --------------------------------------------------------------
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**40), st.integers(0, 2**40))),
-)
-def test_how_clear_a_graph_is_follows_from_what_is_released(rows: list[tuple[int, ...]]) -> None:
-    """Beside what a reader computes from the JSON of the graph alone."""
-    arcs = [
-        {"source": f"a{i}", "target": "b", "count": n, "low": max(0, n - below), "high": n + above}
-        for i, (n, below, above) in enumerate(rows)
-    ]
-    graph = ReleasedGraph.from_json({"activities": ["b", *(a["source"] for a in arcs)],
-                                     "edges": arcs})  # fmt: skip
-    total = sum(arc["count"] for arc in arcs)
-    is_noise = [arc["high"] - arc["low"] > arc["count"] or not arc["low"] for arc in arcs]
-    unclear = sum(arc["count"] for arc, noise in zip(arcs, is_noise, strict=True) if noise)
-    share = graph.came_out().unclear_share
-    assert share == (None if not total else pytest.approx(unclear / total, abs=1e-4))
 
 
 @pytest.mark.parametrize(

@@ -234,33 +234,6 @@ def test_a_terminal_shows_the_operator_what_was_found_but_for_programs(
     assert found in (operator_folder(tmp_path / "keys") / NAME).read_text()
 
 
-def test_a_command_without_a_folder_says_that_a_terminal_shows_it(tmp_path: Path) -> None:
-    (tmp_path / "log.xes").write_text(as_xes("<trace><event></trace>\n"))
-    # Of a method without an epsilon, which ends at such a trace.
-    flags = ["--log", "log.xes", "--output", "o", "--method", "amun", "--guessing_advantage", "0.2"]
-    command = [sys.executable, "-m", "tracecloak", "plan", *flags]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 3 and done.stdout == ""
-    assert "268" not in done.stderr and "xmllint" in done.stderr
-    assert done.stderr.count("the same command shows it on a terminal") == 1
-
-
-def test_why_a_window_failed_is_said_where_a_scheduler_keeps_it(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(as_csv())
-    (tmp_path / "ward.yaml").write_text(
-        "{log: log.csv, output: out, key_store: keys, release_id: ward, runner: InMemory, "
-        "method: variant-histogram, params: {epsilon: '3', delta: '1e-5'}, "
-        "columns: {case_id: patient}, schedule: {dataset: d, origin: 2026-01-01, period: month, "
-        "gap: 5d, max_lifetime: 20d, release_delay: 2d, horizon: 4}}"
-    )
-    command = [sys.executable, "-m", "tracecloak", "release", "ward.yaml", "--new_ledger"]
-    done = subprocess.run(
-        [*command, "--window", "2026-01"], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 3
-    assert "window 2026-01: log.csv: the input has no column 'patient'" in done.stderr
-
-
 # --- the operator's log ---------------------------------------------------------------------------
 
 
@@ -285,16 +258,6 @@ def test_lines_are_added_and_progress_is_none_of_them(
     logger.warning("found 3")
     lines = (tmp_path / "own" / NAME).read_text().splitlines()
     assert [line.split(" WARNING ")[1] for line in lines] == ["found 1", "found 2"]
-
-
-def test_what_cannot_be_kept_ends_nothing(
-    tmp_path: Path, logger: logging.Logger, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").write_text("")
-    with caplog.at_level(logging.WARNING), operator_log(str(tmp_path / "file")):
-        logger.warning("found 3")
-    told = [r.getMessage() for r in caplog.records if r.name == "tracecloak"]
-    assert told == [f"{tmp_path / 'file'} cannot be written: FileExistsError"]
 
 
 @pytest.mark.parametrize("place", ["here", "objects"])

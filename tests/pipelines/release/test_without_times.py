@@ -54,12 +54,6 @@ def released(folder: Path, method: str, **changes: Any) -> Path:
     return folder / "out" / "run_id=golden"
 
 
-def test_eleven_methods_and_some_by_their_parameters_have_no_times() -> None:
-    assert len(EXAMPLES.keys() - {"private-log", "pretsa"}) == 11 == len(EXAMPLES) - 2
-    timed = METHODS["private-log"].Params(**METHODS["private-log"].examples[0])
-    assert has_times(METHODS["private-log"].operations_of(timed))
-
-
 @pytest.mark.parametrize("method", [n if n in BY_DAY else at_night(n) for n in EXAMPLES])
 def test_nothing_of_a_release_without_times_is_a_time(tmp_path: Path, method: str) -> None:
     release = released(tmp_path, method)
@@ -96,17 +90,6 @@ def test_a_page_of_times_since_one_public_time_does_not_tell_when_cases_begin(
     body = json.loads(report.read_text())
     assert body["drift"] is None is body["hour_of_week_total_variation"]
     assert body["case_duration_distance"] is not None
-
-
-def test_the_log_of_a_release_without_times_can_be_released_again(tmp_path: Path) -> None:
-    first = released(tmp_path, "variant-histogram")
-    again = tmp_path / "again"
-    again.mkdir()
-    columns = {"timestamp": "event_index", "timestamp_unit": "s"}
-    log = {"log": str(first / "log.xes.gz"), "columns": columns}
-    second = released(again, "variant-histogram", **log)
-    counts = [pq.read_table(one / "variants.parquet")["count"] for one in (first, second)]
-    assert sum(counts[0].to_pylist()) == pytest.approx(sum(counts[1].to_pylist()), abs=20)
 
 
 def test_a_log_with_the_seconds_of_an_earlier_version_is_read(tmp_path: Path) -> None:

@@ -23,9 +23,7 @@ from tracecloak.pipelines.planning.worth import (
     worth_of,
     worth_of_log,
 )
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.rows import traces_of_rows
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = tuple(f"step {i}" for i in range(15))
@@ -127,27 +125,6 @@ def test_a_plan_says_it_for_the_cases_that_are_expected(
     assert not (tmp_path / "o").exists()
     assert tracecloak(*common, "--expected_cases", "0") == 2
     assert "expected_cases" in capsys.readouterr().err
-
-
-def test_a_published_method_is_not_judged_by_noise(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak(
-        "plan", "--log", csv_log(tmp_path / "log.csv", small_rows()), "--output", tmp_path / "o",
-        "--method", "pretsa", "--k", "2", "--t", "1",
-    ) == 0  # fmt: skip
-    assert "Is worth" not in capsys.readouterr().out
-
-
-def test_what_a_method_refuses_is_told() -> None:
-    def refuse(self: object, *given: object) -> None:
-        raise UsageError("too much")
-
-    method = METHODS["variant-histogram"]
-    params = method.Params(epsilon="1")
-    refusing = type("Refusing", (type(method),), {"decide": refuse})()
-    found = worth_of(refusing, params, 10, 0, USUAL)
-    assert found.held == Yield() and found.refusal == "too much"
 
 
 def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:

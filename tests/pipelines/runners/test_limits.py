@@ -156,14 +156,6 @@ def test_an_error_of_a_worker_ends_the_others() -> None:
 # --- The rule of the limits -----------------------------------------------------------------------
 
 
-def test_what_is_asked_for_counts_and_the_rule_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "available_bytes", lambda: 10 << 30)
-    monkeypatch.setattr(limits, "usable_cores", lambda: 6)
-    assert Limits.of(1 << 30, 3, 0) == Limits(1 << 30, 3)
-    assert Limits.of(None, None, 1 << 30) == Limits(5 << 30, 6)
-    assert Limits.of(None, None, 1 << 20).n_workers == 1  # of a small input
-
-
 @pytest.mark.parametrize("memory_bytes", [256 << 20, 1 << 30, 64 << 30])
 @pytest.mark.parametrize("n_workers", [1, 2, 64])
 def test_all_shares_together_are_within_the_limit(memory_bytes: int, n_workers: int) -> None:

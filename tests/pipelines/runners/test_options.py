@@ -107,13 +107,6 @@ def test_the_flags_of_the_job_server_for_flink_are_known(arguments: Sequence[str
     refuse_unknown(arguments, ())
 
 
-def test_a_flag_of_nobody_is_refused_beside_them() -> None:
-    with pytest.raises(
-        UsageError, match="unknown flag --checkpoint_interval; did you mean --check"
-    ):
-        refuse_unknown(["--checkpoint_interval=10000"], ())
-
-
 def test_flink_without_a_job_server_is_refused_and_told_where_to_read_how_to_get_one() -> None:
     """Beam would try to download it when the release is already paid for."""
     with pytest.raises(UsageError, match="needs Beam's job server") as caught:
@@ -161,11 +154,6 @@ def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None
 def test_a_runner_of_nobody_is_refused() -> None:
     with pytest.raises(UsageError, match="runner 'FlinkyRunner' is none of Beam's"):
         check_ready(options("FlinkyRunner"))
-
-
-@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner", "DirectRunner"])
-def test_the_local_runners_are_ready(runner: str) -> None:
-    check_ready(options(runner))
 
 
 # --- What a manifest says -------------------------------------------------------------------------

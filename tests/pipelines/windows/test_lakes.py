@@ -32,7 +32,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
-HOUR_US = 3_600_000_000
 ORIGIN_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z
 SCHEDULE = {
     "dataset": "lake", "origin": "2026-01-01", "period": "hour", "time_zone": "UTC",
@@ -296,31 +295,6 @@ def test_of_an_individual_so_many_cases_count_in_all_windows(
 
 
 MOVES = [Step(0, "r", 0), Step(1, "r", 1)]
-
-
-def test_a_case_that_moves_counts_where_it_was_claimed_first(tmp_path: Path) -> None:
-    lakes = lakes_of(((5,), (5, 12, 20, 29, 38, 47, 54)))
-    assert check(tmp_path / "forth", lakes, MOVES) == 1
-    assert check(tmp_path / "back", lakes, MOVES[::-1]) == 1
-
-
-def test_what_was_given_back_before_it_drew_is_free(tmp_path: Path) -> None:
-    lakes = lakes_of(((5,), (65,)))
-    steps = [replace(MOVES[0], ends="claim"), MOVES[1]]
-    assert check(tmp_path / "free", lakes, steps) == 1
-    world = World(tmp_path / "alone", CASES, None)
-    assert world.play(steps[0], lakes) is None
-    found = world.play(steps[1], lakes)
-    assert found is not None and ("", UNIT) in found
-
-
-def test_what_was_given_up_after_it_drew_is_not(tmp_path: Path) -> None:
-    lakes = lakes_of(((5,), (65,)))
-    world = World(tmp_path, CASES, None)
-    world.play(replace(MOVES[0], ends="draw", forfeits=True), lakes)
-    found = world.play(MOVES[1], lakes)
-    assert found is not None and ("", UNIT) not in found
-    assert world.spent == 1  # the dearest window
 
 
 def test_a_book_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import pytest
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import as_typed, digests, fix_key, ledger_entries, manifest
-from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.release import opening
 from tracecloak.transforms.sources import EventSource
 
@@ -214,27 +213,6 @@ def test_a_run_that_had_looked_before_the_decision_does_not_pay(
     assert "left out" in manifest(lake.released("2026-02"))["window"]["sentence"]
 
 
-def test_a_decision_that_cannot_be_read_stops_its_window(lake: Damaged) -> None:
-    assert lake.quarantine("2026-02") == 0
-    [noted] = (lake.folder / "keys").rglob("left-out.json")
-    noted.write_text("[{")
-    assert lake.release("2026-02") == 6
-
-
-def test_one_cause_is_one_line(lake: Damaged, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lake.release("2026-01..2026-03") == 3
-    said = capsys.readouterr().err
-    assert said.count("month-2.csv") == 1
-    assert "window 2026-01 and 2 more up to 2026-03: " in said
-    assert said.count("--quarantine FILE") == 1
-    assert lake.release("2026-01..2026-03", "--json") == 3
-    windows = json.loads(capsys.readouterr().out)["windows"]
-    assert [one["exit_code"] for one in windows] == [3, 3, 3]
-    assert as_typed("windows", lake.config) == 0
-    calendar = capsys.readouterr().out
-    assert calendar.count("month-2.csv") == 1 and calendar.count(": as window 2026-01") == 2
-
-
 def test_files_of_an_object_store_are_left_out_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,17 +230,3 @@ def test_files_of_an_object_store_are_left_out_alike(
     assert here.quarantine("2026-02") == 0
     assert there.release("2026-02") == here.release("2026-02") == 0
     assert digests(there.released("2026-02")) == digests(here.released("2026-02"))
-
-
-def test_another_decision_is_another_input(lake: Damaged) -> None:
-    """Catches a decision that is no part of what a window is made of."""
-    store = KeyStore(lake.folder / "keys")
-    assert lake.quarantine("2026-01") == 0
-    assert lake.release("2026-01") == 0
-    receipt = store.receipt(str(lake.folder / "out"), "ward-2026-01")
-    lake.file.unlink()
-    assert lake.release("2026-01", "--release_id", "other") == 0
-    without = store.receipt(str(lake.folder / "out"), "other-2026-01")
-    assert receipt is not None and without is not None
-    assert [f.digest for f in receipt.origin.files] == [f.digest for f in without.origin.files]
-    assert receipt.input_fingerprint != without.input_fingerprint

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import shutil
@@ -28,7 +27,6 @@ from tests.support.releasing import (
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.ledger.balance import windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.windows.several import exit_code_of
@@ -151,12 +149,6 @@ def test_windows_cost_what_the_dearest_costs(
     assert (said["begin"], said["end"]) == ("2026-02-01 00:00:00Z", "2026-03-01 00:00:00Z")
 
 
-def test_the_page_of_a_window_is_made_again(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lake.release("2026-02") == 0
-    assert tracecloak("verify", lake.released("2026-02")) == 0
-    assert "report.html was made again" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_on_beam_a_window_has_the_bytes_of_the_in_memory_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
@@ -230,16 +222,6 @@ def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
     assert lake.spent == "3"
 
 
-def test_what_the_records_of_several_windows_say_is_said_of_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch(monkeypatch)
-    lake = Lake(tmp_path, columns={"timestamp_format": "%d.%m.%Y"})
-    assert lake.release("2026-01..2026-02") == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert told.count("watch out: none of the first records can be read") == 2
-
-
 def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -266,14 +248,6 @@ def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does
     assert "again-2026-02 and 2 before it may have" in told
     lake.configure(**METHOD, release_id="noisy")
     assert not warned("2026-01")
-
-
-def test_late_data_of_a_released_window_changes_nothing(lake: Lake) -> None:
-    assert lake.release("2026-01") == 0
-    before = digests(lake.released("2026-01"))
-    lake.write(1, [*ROWS[1], ("late", "A", "2026-01-10T08:00Z")])
-    assert lake.release("2026-01") == 0
-    assert digests(lake.released("2026-01")) == before
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
@@ -327,34 +301,6 @@ def test_cases_that_are_read_by_another_rule_are_another_population(lake: Lake) 
     assert lake.spent == "3"
     assert lake.release("2026-03", "--whole_numbers", "case_id,activity") == 0
     assert lake.spent == "6"
-
-
-def test_a_window_that_is_not_over_is_tried_later(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake.configure(schedule={**lake.body["schedule"], "release_delay": "9000d"})
-    assert lake.release("2026-01", "--json") == 75
-    (window,) = json.loads(capsys.readouterr().out)["windows"]
-    assert (window["status"], window["exit_code"]) == ("not_due", 75)
-    assert ledger_entries(lake.folder / "keys") == []
-    assert lake.release("due") == 0  # none is
-
-
-def test_a_lost_file_of_the_book_stops_releases(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lake.release("2026-01") == 0
-    (units,) = (lake.folder / "keys" / "book").rglob("*.units")
-    kept = units.read_bytes()
-    units.unlink()
-    assert lake.release("2026-02") == 6
-    assert "lacks what window 2026-01 counted" in capsys.readouterr().err
-    assert lake.spent == "3"
-    assert not lake.released("2026-02").exists()
-    assert lake.calendar(capsys)["2026-02"] == "failed"
-    units.write_bytes(kept)
-    assert lake.release("2026-02") == 0
-    assert lake.calendar(capsys)["2026-02"] == "released"
 
 
 def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
@@ -422,60 +368,12 @@ def test_a_window_whose_files_are_gone_says_so_by_its_name(
     assert lake.spent == "3"
 
 
-def test_how_many_windows_are_left_is_told(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    lake.configure(schedule={**lake.body["schedule"], "horizon": 400})
-    metrics = lake.folder / "ward.prom"
-    assert lake.release("2026-01", "--metrics", metrics) == 0
-    values = {
-        line.split("{")[0]: float(line.rpartition(" ")[2])
-        for line in metrics.read_text().splitlines()
-        if line.startswith("tracecloak_windows_")
-    }
-    released, due, remaining = (
-        values[f"tracecloak_windows_{name}"] for name in ("released", "due", "remaining")
-    )
-    assert released == 1 and remaining > 0 and released + due + remaining == 400
-    this_month = datetime.datetime.now(datetime.UTC).date().replace(day=1).isoformat()
-    for horizon in (1, 2):
-        schedule = {**lake.body["schedule"], "origin": this_month, "horizon": horizon}
-        lake.configure(schedule=schedule)
-        as_typed("doctor", lake.config)
-        assert ("the last window of the horizon" in capsys.readouterr().out) == (horizon == 1)
-
-
-def test_a_configuration_whose_key_store_is_no_text_names_no_ledger(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake.configure(key_store=5)
-    assert as_typed("ledger", "show", lake.config) == 2
-    assert "key_store: expected text" in capsys.readouterr().err
-
-
-def test_a_longer_delay_is_the_same_schedule(lake: Lake) -> None:
-    assert lake.release("2026-01") == 0
-    lake.configure(schedule={**lake.body["schedule"], "release_delay": "5d"})
-    assert lake.release("2026-01..2026-02") == 0
-    assert lake.spent == "3"
-
-
 def test_the_ledger_does_not_tell_whether_anybody_counted(lake: Lake) -> None:
     """Two claims of the same units, none here, have two digests, which nobody can guess."""
     assert lake.release("2026-04") == 0
     assert lake.release("2026-04", "--release_id", "again") == 0
     claims = [e.units_sha256 for e in ledger_entries(lake.folder / "keys") if e.action == "claim"]
     assert len(set(claims)) == 2
-
-
-def test_a_file_that_cannot_be_read_costs_nothing(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    broken = lake.folder / "lake" / "month-2.csv"
-    broken.write_bytes(b"\x1f\x8bnot what its name says")
-    assert lake.release("2026-02") == 3
-    found = ledger_entries(lake.folder / "keys")
-    assert [entry.action for entry in found] in ([], ["reserve", "void"])
-    lake.write(2, ROWS[2])
-    assert lake.release("2026-02") == 0
 
 
 def test_an_account_that_cannot_pay_refuses_and_says_so(
@@ -529,19 +427,6 @@ def test_a_window_without_a_case_is_released_with_noise(lake: Lake, by: str) -> 
     assert manifest(lake.released("2026-04"))["guarantee"]["epsilon"] == 3
 
 
-def test_a_schedule_needs_a_window_and_a_window_a_schedule(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("release", lake.config) == 2
-    assert "window is missing" in capsys.readouterr().err
-    assert lake.release("2027-01") == 2
-    assert "none of the 4 windows" in capsys.readouterr().err
-    body = {key: value for key, value in lake.body.items() if key != "schedule"}
-    lake.config.write_text(yaml.safe_dump(body))
-    assert lake.release("2026-01") == 2
-    assert "needs a schedule" in capsys.readouterr().err
-
-
 def test_a_calendar_makes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     keys = lake.folder / "keys"
     lake.configure(new_ledger=True)
@@ -581,32 +466,6 @@ def test_of_two_key_stores_one_pays_for_a_window(
     lake.configure(**shared, key_store=other)
     assert lake.release("due") == 0  # and the other finds it, and makes the others
     assert str(ledger.balance("default").spent_epsilon) == "3"
-
-
-def test_another_account_pays_where_nothing_was_drawn(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run claims its units and is cut off; before the next one, account is set to another."""
-    with monkeypatch.context() as cut:
-        cut.setattr(Books, "void", lambda *_: True)  # as of a process that was killed
-        cut.setattr("tracecloak.pipelines.runners.in_memory.InMemoryDriver.run", _interrupted)
-        assert lake.release("2026-01") == 6
-    assert [e.action for e in ledger_entries(lake.folder / "keys")] == ["reserve", "claim"]
-    assert lake.release("2026-01", "--account", "ward") == 0
-    ledger = Ledger(f"sqlite:///{lake.folder / 'keys' / 'ledger.db'}")
-    assert str(ledger.balance("ward").spent_epsilon) == "3"
-    assert ledger.balance("default").n_releases == 0
-
-
-def test_that_a_schedule_is_over_is_told(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    assert lake.release("due") == 0
-    capsys.readouterr()
-    assert lake.release("due") == 0
-    assert "2026-04 is the last window of its horizon of 4" in capsys.readouterr().out
-    assert lake.release("due", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["schedule_is_over"] is True
-    assert lake.release("2026-01", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["schedule_is_over"] is False
 
 
 def _interrupted(*_: object, **__: object) -> None:
