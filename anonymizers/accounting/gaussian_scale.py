@@ -11,14 +11,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from tracecloak.anonymizers.accounting.calibration import (
-    LEAST_EPSILON,
-    check_delta,
-    check_epsilon,
-    check_whole,
-    proven_deviation,
-    rounded_root,
-)
+from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.schemas.errors import UsageError
@@ -128,7 +121,7 @@ def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
     def seems_enough(deviation: Fraction) -> bool:
         return rough_gaussian_delta(float(deviation), float(epsilon)) <= float(delta)
 
-    return proven_deviation(is_enough, seems_enough)
+    return calibration.proven_deviation(is_enough, seems_enough)
 
 
 def gaussian_scale(
@@ -166,12 +159,12 @@ def gaussian_scale(
     Raises:
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
     """
-    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    if epsilon < LEAST_EPSILON:
+    epsilon, delta = calibration.check_epsilon(epsilon), calibration.check_delta(delta)
+    if epsilon < calibration.LEAST_EPSILON:
         raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
     one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
     try:
-        return rounded_root((one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2)
+        return calibration.rounded_root((one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2)
     except UsageError:
         raise UsageError(
             f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
@@ -197,7 +190,10 @@ def discrete_gaussian_delta(
     Raises:
         UsageError: A parameter is out of range.
     """
-    epsilon, k = check_epsilon(epsilon), check_whole("sensitivity", sensitivity)
+    epsilon, k = (
+        calibration.check_epsilon(epsilon),
+        calibration.check_whole("sensitivity", sensitivity),
+    )
     if min(sigma) < 1:
         raise UsageError(f"sigma must be positive, got {sigma[0]}/{sigma[1]}")
     bound = discrete_gaussian_interval(Fraction(*sigma), k, epsilon).float_above()

@@ -59,12 +59,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from tracecloak.anonymizers.accounting.calibration import (
-    LEAST_EPSILON,
-    check_epsilon,
-    proven_deviation,
-    rounded_root,
-)
+from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.gaussian_scale import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
@@ -154,8 +149,8 @@ def joint_deviation(
     Raises:
         UsageError: A parameter is out of range, or choices and thresholds alone need more.
     """
-    epsilon = check_epsilon(epsilon)
-    if epsilon < LEAST_EPSILON:
+    epsilon = calibration.check_epsilon(epsilon)
+    if epsilon < calibration.LEAST_EPSILON:
         raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {float(epsilon)}")
     if not 0 < delta <= Fraction(1, 2):
         raise UsageError(f"delta must be above 0 and at most 1/2 with Gaussian noise, got {delta}")
@@ -201,7 +196,7 @@ def joint_deviation(
             for s in all_situations
         )
 
-    return proven_deviation(is_enough, seems_enough)
+    return calibration.proven_deviation(is_enough, seems_enough)
 
 
 def delta_for_unseen(
@@ -261,7 +256,7 @@ def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tup
     """
     if not 0 < share <= 1:
         raise UsageError(f"the share of a block must be above 0 and at most 1, got {share}")
-    return rounded_root((deviation * l2) ** 2 / share + ROUNDING_DEVIATION**2)
+    return calibration.rounded_root((deviation * l2) ** 2 / share + ROUNDING_DEVIATION**2)
 
 
 def joint_delta(

@@ -34,12 +34,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    Sensitivity,
-    of_clipped_cells,
-    of_events,
-    of_one_cell,
-)
+from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
@@ -142,7 +137,7 @@ def n_rows_of(attribute: Attribute, classes: CaseClasses, n_activities: int) -> 
 
 def changed_values(
     attribute: Attribute, clip_units: int | None, max_units: int, *, is_pure: bool
-) -> tuple[Sensitivity, int | None]:
+) -> tuple[sensitivity.Sensitivity, int | None]:
     """Returns what one unit changes of an attribute's sums, and the lattice steps of an occurrence.
 
     Args:
@@ -155,12 +150,12 @@ def changed_values(
         Steps of None where the sums are whole counts.
     """
     if attribute.is_of_case:
-        return of_one_cell(max_units), None
+        return sensitivity.of_one_cell(max_units), None
     if clip_units is None:
         raise UsageError("an attribute of events needs clip_units")
     if is_pure:
-        return of_events(clip_units, max_units), None
-    return of_clipped_cells(clip_units, max_units), UNITS
+        return sensitivity.of_events(clip_units, max_units), None
+    return sensitivity.of_clipped_cells(clip_units, max_units), UNITS
 
 
 @dataclass(frozen=True)
@@ -321,7 +316,7 @@ def attribute_part(attribute: Attribute, params: TimedParams, share: Fraction) -
     is_pure, name = params.delta == 0, part_name(attribute)
     clip = params.max_trace_length if is_pure else params.public_clip_units
 
-    def changed(clip_units: int | None) -> tuple[Sensitivity, int | None]:
+    def changed(clip_units: int | None) -> tuple[sensitivity.Sensitivity, int | None]:
         return changed_values(attribute, clip_units, params.max_units, is_pure=is_pure)
 
     def sentence(means: Means) -> str:

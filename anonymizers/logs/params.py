@@ -25,17 +25,12 @@ from tracecloak.anonymizers.rigorous.params import (
     Exact,
 )
 from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
+from tracecloak.anonymizers.times import step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.case_spans import granularity_part, spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
 from tracecloak.anonymizers.times.pair_times import pair_times_part
-from tracecloak.anonymizers.times.step_durations import (
-    durations_part,
-    excess_of_durations,
-    most_names_of_durations,
-    steps_clip_part,
-)
 from tracecloak.anonymizers.times.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.variants.generator import (
@@ -215,7 +210,7 @@ class PrivateLogParams(GroupedParams):
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
             n_names = 1 if self.detail.is_of_all else self.n_words
-            if excess := excess_of_durations(n_names, self.most_bins):
+            if excess := step_durations.excess_of_durations(n_names, self.most_bins):
                 raise ValueError(excess)
             if excess := self._excess_of_handovers(self.n_words):
                 raise ValueError(excess)
@@ -280,7 +275,7 @@ class PrivateLogParams(GroupedParams):
     def most_names(self) -> int | None:
         """Activities, OTHER included, that all parts can count by; None: any number."""
         by_pair = self.is_timed and not self.detail.is_of_all
-        durations = most_names_of_durations(self.most_bins) if by_pair else None
+        durations = step_durations.most_names_of_durations(self.most_bins) if by_pair else None
         each = [self.generator.most_names, durations]
         if self.handed_over:
             from tracecloak.anonymizers.logs.handovers import most_names_of_handovers
@@ -479,7 +474,7 @@ def _tables(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
 
 
 def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
-    return durations_part(params, weight * (1 - params.clip_share))
+    return step_durations.durations_part(params, weight * (1 - params.clip_share))
 
 
 def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
@@ -519,7 +514,7 @@ def _clip(params: PrivateLogParams) -> Part:
         weight += params.split["handovers"]
     if params.service_times:
         weight += params.split["service times"]
-    return steps_clip_part(params, weight * params.clip_share)
+    return step_durations.steps_clip_part(params, weight * params.clip_share)
 
 
 # Everything that a release can count.

@@ -36,11 +36,7 @@ from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabula
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.times.time_bins import (
-    estimated_shares,
-    largest_noise,
-    time_borders,
-)
+from tracecloak.anonymizers.times import time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -66,7 +62,7 @@ _ENDS = 1 / 64
 
 def borders_of(grid: TimeGrid) -> np.ndarray:
     """Returns int64[k-1], borders of the bins of service times, in ticks; see `time_borders`."""
-    return time_borders(_BINS, grid.n_ticks, grid.second)
+    return time_bins.time_borders(_BINS, grid.n_ticks, grid.second)
 
 
 def _ends(borders: np.ndarray, n_ticks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -229,8 +225,8 @@ def weights_of(law: np.ndarray, of_gaps: np.ndarray) -> np.ndarray:
 
 def _estimated(rows: np.ndarray, deviation: float) -> np.ndarray:
     """float64[n, m], shares of noisy rows, of which what noise can be is drawn to the log's."""
-    is_large = rows > largest_noise(rows.size) * deviation
-    return estimated_shares(rows, deviation, _of_log(rows, deviation, is_large), is_large)
+    is_large = rows > time_bins.largest_noise(rows.size) * deviation
+    return time_bins.estimated_shares(rows, deviation, _of_log(rows, deviation, is_large), is_large)
 
 
 def _of_log(kinds: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:

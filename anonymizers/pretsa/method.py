@@ -43,13 +43,8 @@ from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.events import EVENT_INDEX, MAX_TIME_US
 from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published import manifest
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import (
-    SUPPRESSED_STARTS,
-    SUPPRESSED_TIMES,
-    Operation,
-    has_times,
-)
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -108,24 +103,24 @@ class _Sanitised(contract.Anonymizer):
 
     guarantee_kind: ClassVar[Kind] = "syntactic"
     log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "event", "concept:name"),
-        Operation("addition", "event", "event"),
-        Operation("suppression", "event", "event"),
-        Operation("substitution", "event", "time:timestamp"),
+    operations: ClassVar[tuple[manifest.Operation, ...]] = (
+        manifest.Operation("substitution", "case", "concept:name"),
+        manifest.Operation("substitution", "event", "concept:name"),
+        manifest.Operation("addition", "event", "event"),
+        manifest.Operation("suppression", "event", "event"),
+        manifest.Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = False
     verifies: ClassVar[bool] = True
 
-    def operations_of(self, params: PretsaCaseParams) -> tuple[Operation, ...]:
+    def operations_of(self, params: PretsaCaseParams) -> tuple[manifest.Operation, ...]:
         """Returns what it does to a log; no time remains where neither starts nor durations do."""
         operations = super().operations_of(params)
         if params.starts == "kept":
             return operations
         if params.duration_attribute is None:
-            return (*operations, SUPPRESSED_STARTS)
-        return (*operations[:-1], SUPPRESSED_TIMES)
+            return (*operations, manifest.SUPPRESSED_STARTS)
+        return (*operations[:-1], manifest.SUPPRESSED_TIMES)
 
     def attributes(self, params: PretsaCaseParams) -> tuple[Attribute, ...]:
         """Returns the attribute that is the duration, if it is one: it is read and released."""
@@ -287,7 +282,7 @@ class _Sanitised(contract.Anonymizer):
             return released
         numbers = pa.array(durations, pa.float64(), from_pandas=True)  # NaN is no value
         values = {attribute.name: numbers.cast(attribute.arrow_type)}
-        if has_times(self.operations_of(params)):
+        if manifest.has_times(self.operations_of(params)):
             return replace(released, attributes=values)
         index = ranges(np.ones(len(lengths), np.int64), lengths)
         return replace(released, times=index, attributes={EVENT_INDEX: pa.array(index), **values})

@@ -44,11 +44,7 @@ from tracecloak.anonymizers.contract.names import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
-from tracecloak.anonymizers.queries.prefix_query import (
-    LevelQuery,
-    PrefixCounts,
-    trace_variant_query,
-)
+from tracecloak.anonymizers.queries import prefix_query
 from tracecloak.anonymizers.queries.query_method import QueryMethod, published_guarantee
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
@@ -157,7 +153,7 @@ class LevelParams(NamesParams):
         """
         return self.spending.means["levels"].noise(self.changed).scale
 
-    def level_query(self, form: Form, threshold: int, **more: Any) -> LevelQuery:
+    def level_query(self, form: Form, threshold: int, **more: Any) -> prefix_query.LevelQuery:
         """Returns the query; the printed algorithm prunes ended prefixes and the last level, too.
 
         Args:
@@ -165,7 +161,7 @@ class LevelParams(NamesParams):
             threshold: Smallest noisy count that is not pruned, in cases.
             more: As of `LevelQuery`.
         """
-        return LevelQuery(
+        return prefix_query.LevelQuery(
             self.max_prefix_length,
             self.scale,
             threshold,
@@ -197,7 +193,7 @@ def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) 
 
 
 def decision_of(
-    answer: PrefixCounts,
+    answer: prefix_query.PrefixCounts,
     vocabulary: ActivityVocabulary,
     params: LevelParams,
     half_width: int | None,
@@ -283,7 +279,7 @@ class LaplaceVariantsParams(LevelParams):
         return "truncated" if reference else "discrete"
 
     @property
-    def query(self) -> LevelQuery:
+    def query(self) -> prefix_query.LevelQuery:
         """The query of the prefixes, level by level."""
         return self.level_query(self.form, self.p_harmful, named="p_harmful")
 
@@ -317,7 +313,7 @@ class LaplaceVariants(LevelMethod):
         def decide(given: Given) -> VariantsDecision:
             vocabulary = names_of(given.statistics, params)
             variants, n_names = given.statistics["variants"], len(vocabulary)
-            counts = trace_variant_query(
+            counts = prefix_query.trace_variant_query(
                 variants, n_names, params.query, given.randomness, self.name
             )
             return decision_of(counts, vocabulary, params, half_width_of(params))

@@ -49,25 +49,11 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.published import (
-    choose_harmful,
-    positive_excess,
-    positive_laplace,
-    sizes_of,
-    truncated_laplace,
-)
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.queries.pair_query import (
-    PairCounts,
-    PairQueryMethod,
-    PairQueryParams,
-    honest_reality,
-    laplace_query,
-    noise_of,
-    pairs_and_names,
-)
+from tracecloak.anonymizers.queries import pair_query
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
@@ -214,7 +200,7 @@ def _words(
 _AFTERWARDS = "The play-out looks at the noisy counts alone."
 
 
-class SapaParams(PairQueryParams):
+class SapaParams(pair_query.PairQueryParams):
     """Parameters of `sapa`."""
 
     query: Literal["exponential", "laplace"] = "exponential"
@@ -264,7 +250,7 @@ def _distances(batch: Batch, max_distance: int) -> KFollows:
 
 
 def exponential_query(
-    pairs: PairCounts,
+    pairs: pair_query.PairCounts,
     distances: KFollows,
     params: SapaParams,
     randomness: Randomness,
@@ -285,16 +271,18 @@ def exponential_query(
     is_kept = np.isin(pairs.domain, distances.keys_within(pairs.vocabulary, params.k_follows))
     harmful = np.flatnonzero(~is_kept)
     cells = cell_numbers(pairs.domain)
-    chosen = choose_harmful(randomness, f"{name}/harmful", cells[harmful], *params.choice_scale)
+    chosen = published.choose_harmful(
+        randomness, f"{name}/harmful", cells[harmful], *params.choice_scale
+    )
     is_kept[harmful[chosen]] = True
     kept_pairs = np.flatnonzero(is_kept)
     noisy = np.zeros(len(pairs.domain), np.int64)
-    make_positive = walked_laplace if params.is_cut_off else positive_laplace
+    make_positive = walked_laplace if params.is_cut_off else published.positive_laplace
     noisy[kept_pairs] = make_positive(
         randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], *params.scale
     )
     names = pairs.vocabulary.names
-    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, pair_query.noise_of(params), names)
     return noisy
 
 
@@ -321,14 +309,14 @@ def walked_laplace(
         numerator: Of the scale.
         denominator: Of the scale.
     """
-    noisy = counts + truncated_laplace(
+    noisy = counts + published.truncated_laplace(
         CellStream(randomness, f"{purpose}/first", cells), numerator, denominator
     )
     last = draw_laplace(CellStream(randomness, f"{purpose}/last", cells), numerator, denominator)
-    return np.where(noisy > 0, noisy, 1 + sizes_of(last))
+    return np.where(noisy > 0, noisy, 1 + published.sizes_of(last))
 
 
-class Sapa(CasesOfVariants, PairQueryMethod):
+class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
@@ -338,7 +326,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""
-        counters = pairs_and_names()
+        counters = pair_query.pairs_and_names()
         if params.query == "exponential":
             counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
         sentence = _sentence(params)
@@ -346,7 +334,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
         def decide(given: Given) -> VariantsDecision:
             return self._played_out(given, params)
 
-        needs, reality = params.needs, honest_reality(params, _AFTERWARDS)
+        needs, reality = params.needs, pair_query.honest_reality(params, _AFTERWARDS)
         return (
             Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
         )
@@ -372,7 +360,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
             return f"{params.why_more} {_AFTERWARDS}"
         positive = ""
         if not params.is_cut_off:
-            excess = positive_excess(float(params.epsilon) / params.max_units)
+            excess = published.positive_excess(float(params.epsilon) / params.max_units)
             positive = (
                 f" Making counts positive costs up to {excess:.3g} more for each occurrence of a "
                 "pair."
@@ -393,9 +381,9 @@ class Sapa(CasesOfVariants, PairQueryMethod):
                 drawn, or the noisy counts are so many that they cannot be played out.
         """
         counted, randomness = given.statistics, given.randomness
-        pairs = PairCounts.of(counted["pairs"], counted["names"], params)
+        pairs = pair_query.PairCounts.of(counted["pairs"], counted["names"], params)
         if params.query == "laplace":
-            noisy = laplace_query(pairs, params, randomness, self.name)
+            noisy = pair_query.laplace_query(pairs, params, randomness, self.name)
         else:
             noisy = exponential_query(pairs, counted["distances"], params, randomness, self.name)
         words = pairs.vocabulary

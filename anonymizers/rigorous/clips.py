@@ -19,14 +19,9 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous import clip_by_rank
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
-from tracecloak.anonymizers.rigorous.clip_by_rank import (
-    RANK_UNITS,
-    changed_ranks,
-    noisy_cases_from,
-    place_of_rank,
-)
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
@@ -111,10 +106,12 @@ def choose_clip(
         purpose: What the choice is for; one of its own for each.
         margin: How far above the rank it may be, in deviations of the noise of one number alone.
     """
-    noise = allowance.noise(changed_ranks(len(cases), max_units), RANK_UNITS)
-    longer = noisy_cases_from(cases, noise, randomness, purpose)
-    of_one = noise.width / float(changed_ranks(len(cases)).l2)
-    return int(norm_grid()[place_of_rank(longer, rank, margin * of_one)])
+    noise = allowance.noise(
+        clip_by_rank.changed_ranks(len(cases), max_units), clip_by_rank.RANK_UNITS
+    )
+    longer = clip_by_rank.noisy_cases_from(cases, noise, randomness, purpose)
+    of_one = noise.width / float(clip_by_rank.changed_ranks(len(cases)).l2)
+    return int(norm_grid()[clip_by_rank.place_of_rank(longer, rank, margin * of_one)])
 
 
 def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:
@@ -125,8 +122,8 @@ def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:
         share: See `Sums`.
         max_units: Cases of one unit.
     """
-    changed = changed_ranks(len(norm_grid()) + 1, max_units)
-    return Sums(name, share, changed, RANK_UNITS, is_l2=True)
+    changed = clip_by_rank.changed_ranks(len(norm_grid()) + 1, max_units)
+    return Sums(name, share, changed, clip_by_rank.RANK_UNITS, is_l2=True)
 
 
 def clip_part(

@@ -26,6 +26,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.tlkc import suppression
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     Suppressing,
     known_cases,
@@ -33,16 +34,6 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     syntactic,
 )
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.suppression import (
-    Patterns,
-    cases_with,
-    labels_of,
-    maximal_frequent,
-    minimal_violations,
-    suppressed_by_frequent_traces,
-    suppressed_by_n_scores,
-    without_numbers,
-)
 from tracecloak.anonymizers.tlkc.verify import verify_tlkc
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import GuaranteeError
@@ -183,9 +174,9 @@ def suppression_passes(
     passes: list[np.ndarray] = []
     while True:
         _require_cases(cases, params.k, is_suppressed=bool(passes))
-        labels = labels_of(cases, params.sensitive_attributes)
+        labels = suppression.labels_of(cases, params.sensitive_attributes)
         _require_confidence(cases, labels, params, is_suppressed=bool(passes))
-        violating = minimal_violations(cases, labels, kind, demand, params.length)
+        violating = suppression.minimal_violations(cases, labels, kind, demand, params.length)
         if violating.n == 0:
             return passes
         suppressed = _chosen(cases, violating, params, randomness, len(passes))
@@ -197,7 +188,7 @@ def suppression_passes(
 
 def _chosen(
     cases: CaseTable,
-    violating: Patterns,
+    violating: suppression.Patterns,
     params: TlkcParams,
     randomness: Randomness,
     n_before: int,
@@ -207,18 +198,20 @@ def _chosen(
     as_printed = params.profile == "paper"
     no_numbers = as_printed and kind == "multiset"
     if no_numbers:
-        violating = without_numbers(violating)
+        violating = suppression.without_numbers(violating)
     draws = None
     if as_printed:
         cells = cell_numbers(violating.elements.astype(np.uint64))
         draws = randomness.words("tlkc/ties", cells, n_before)[:, 0]
-    share = cases_with(cases, violating.elements)
+    share = suppression.cases_with(cases, violating.elements)
     if params.algorithm == "n_score":
-        return suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha, draws)
-    frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
+        return suppression.suppressed_by_n_scores(
+            violating, share, cases.n_cases, params.alpha, draws
+        )
+    frequent = suppression.maximal_frequent(cases, kind, Fraction(str(params.theta)))
     if no_numbers:
-        frequent = without_numbers(frequent)
-    return suppressed_by_frequent_traces(violating, frequent, share, draws)
+        frequent = suppression.without_numbers(frequent)
+    return suppression.suppressed_by_frequent_traces(violating, frequent, share, draws)
 
 
 def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:

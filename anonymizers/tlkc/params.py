@@ -12,12 +12,7 @@ from pydantic import AwareDatetime, Field
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.declarations import Declarations
-from tracecloak.schemas.statistics.background_knowledge import (
-    Kind,
-    Knowledge,
-    Perspective,
-    TimeUnit,
-)
+from tracecloak.schemas.statistics import background_knowledge
 
 # Times count from here in every case: the microseconds of this instant.
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,10 +24,10 @@ class KnowledgeParams(contract.Params):
     k: int = Field(default=20, ge=1, le=10**9)
     """K: how many released cases match whatever is known of one of them. More costs more events."""
 
-    perspective: Perspective = "activity"
+    perspective: background_knowledge.Perspective = "activity"
     """What is known of events: activity, resource, or activity_resource, both together."""
 
-    time_unit: TimeUnit = "hours"
+    time_unit: background_knowledge.TimeUnit = "hours"
     """T: the accuracy of released times, which are counted from each case's first event; a finer
     one costs far more events where times are known."""
 
@@ -56,10 +51,10 @@ class KnowledgeParams(contract.Params):
             raise ValueError("resources must be one attribute of events, declared by its values")
         return self
 
-    def knowledge(self, kind: Kind) -> Knowledge:
+    def knowledge(self, kind: background_knowledge.Kind) -> background_knowledge.Knowledge:
         """Returns what may be known, of a kind."""
         resource = next(iter(declared(self.resources)), None)
-        return Knowledge(kind, self.perspective, self.time_unit, resource)
+        return background_knowledge.Knowledge(kind, self.perspective, self.time_unit, resource)
 
 
 class KAnonymousParams(KnowledgeParams):
@@ -80,7 +75,7 @@ class TlkcParams(KnowledgeParams):
     """C: the largest share of a sensitive value among the cases that match what is known; above
     0.5 a case may be as good as alone with its value. Lower costs more events."""
 
-    knowledge_kind: Kind = "relative"
+    knowledge_kind: background_knowledge.Kind = "relative"
     """How the known elements are put together: set, multiset, sequence, or relative: a sequence
     with all times since the case's first event, to the time_unit."""
 

@@ -38,21 +38,9 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants.expected_distance import (
-    HISTOGRAM,
-    JOINT,
-    TREE,
-    Profile,
-    expected_distances,
-)
+from tracecloak.anonymizers.variants import expected_distance, markov_chain
 from tracecloak.anonymizers.variants.generator import Domain, released, stable_variants
 from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants
-from tracecloak.anonymizers.variants.markov_chain import (
-    KnownEnds,
-    chain_of,
-    drawn_cases,
-    walks_beside,
-)
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
@@ -126,14 +114,14 @@ class AutoVariants(JointVariants):
             return super().answer(counted, domain, means, randomness)
         profile, scale = self._profile(counted, domain, means, randomness)
         for_chain = means[self.name].part(REPEATED.chain)
-        distances = expected_distances(profile.features(scale, domain, for_chain))
+        distances = expected_distance.expected_distances(profile.features(scale, domain, for_chain))
         way = min(distances, key=lambda name: distances[name])
-        if way == JOINT:
+        if way == expected_distance.JOINT:
             return super().answer(counted, domain, means, randomness)
-        if way == TREE:
+        if way == expected_distance.TREE:
             in_tree = replace(domain, max_length=min(domain.max_length, _LONGEST_IN_TREE))
             return self._tree.answer(counted, in_tree, self._of_tree(means), randomness)
-        assert way == HISTOGRAM
+        assert way == expected_distance.HISTOGRAM
         allowance, prefix = means[f"{self.name}/histogram"], f"{self.name}/histogram"
         seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         # The cases below the threshold of each variant that was shown are no longer unseen.
@@ -151,11 +139,13 @@ class AutoVariants(JointVariants):
 
     def _profile(
         self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
-    ) -> tuple[Profile, float]:
+    ) -> tuple[expected_distance.Profile, float]:
         """The profile with noise, and its scale."""
         changed = of_one_cell(domain.max_units)
         scale = drawable(laplace_scale(means[self._choice].epsilon, changed))
-        exact = Profile.of(counted, means[f"{self.name}/histogram"].threshold(changed))
+        exact = expected_distance.Profile.of(
+            counted, means[f"{self.name}/histogram"].threshold(changed)
+        )
         cells = cell_numbers(np.arange(len(exact.cases)))
         noise = draw_laplace(CellStream(randomness, f"{self.name}/choice", cells), *scale)
         return replace(exact, cases=exact.cases + noise), float(Fraction(*scale))
@@ -197,24 +187,24 @@ def completed(
     cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
     sums = VariantFlows.of(seen, cells).whole_sums(cells)
     hidden = SumNoise((1000 * threshold, _ROOT_OF_12), 1, is_laplace=False)
-    chain = chain_of(sums, cells, hidden, _known(sums, cells))
+    chain = markov_chain.chain_of(sums, cells, hidden, _known(sums, cells))
     if chain is None:
         return seen
-    walks = walks_beside(seen, chain, domain.vocabulary, randomness, f"{prefix}/walk")
+    walks = markov_chain.walks_beside(seen, chain, domain.vocabulary, randomness, f"{prefix}/walk")
     if not walks.n_variants:
         return seen
     weights, n_made = walks.counts / walks.counts.sum(), _MADE_UP * n_missing
-    drawn = drawn_cases(walks.sequences, weights, n_made, randomness, f"{prefix}/draw")
+    drawn = markov_chain.drawn_cases(walks.sequences, weights, n_made, randomness, f"{prefix}/draw")
     return VariantHistogram(
         pa.concat_arrays([seen.sequences, drawn.sequences]),
         np.concatenate([seen.counts, drawn.counts]),
     )
 
 
-def _known(sums: np.ndarray, cells: FlowCells) -> KnownEnds:
+def _known(sums: np.ndarray, cells: FlowCells) -> markov_chain.KnownEnds:
     """All arcs of what was seen, whatever the position: none of them is noise."""
     dense = np.zeros(cells.size)
     dense[cells.possible] = sums
     n = cells.n_names
     blocks = dense.reshape(cells.n_blocks, cells.side, cells.side)
-    return KnownEnds(blocks[1, n, :n], blocks[2:, :n].sum(axis=0))
+    return markov_chain.KnownEnds(blocks[1, n, :n], blocks[2:, :n].sum(axis=0))

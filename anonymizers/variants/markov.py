@@ -31,16 +31,11 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.rigorous import markov_sums
 from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
-from tracecloak.anonymizers.rigorous.markov_sums import (
-    largest_sums,
-    lattice_units,
-    sums_sensitivity,
-    whole_sums_sensitivity,
-)
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov_chain import chain_of, draw_walks
@@ -87,7 +82,7 @@ class MarkovVariants:
             of_clipped_cells(_FINE, max_units),
             _FINE,
             is_any_clip=True,
-            largest=largest_sums(1, max_units),
+            largest=markov_sums.largest_sums(1, max_units),
         )
         return (ranks_need(self._clip, RANKS_SHARE, max_units), sums)
 
@@ -143,9 +138,9 @@ class MarkovVariants:
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
         allowance = means[self._sums]
-        units = lattice_units(allowance, domain.max_units)
+        units = markov_sums.lattice_units(allowance, domain.max_units)
         clip = self._choose_clip(flows, cells, domain, means, randomness)
-        noise = allowance.noise(sums_sensitivity(clip, units, domain.max_units), units)
+        noise = allowance.noise(markov_sums.sums_sensitivity(clip, units, domain.max_units), units)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 
@@ -193,7 +188,7 @@ class MarkovVariantsPure(MarkovVariants):
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the sums need."""
         length = LONGEST_TRACE if max_length is None else max_length
-        largest = whole_sums_sensitivity(length, max_units)
+        largest = markov_sums.whole_sums_sensitivity(length, max_units)
         return (Pure(self._sums, Fraction(1), largest=largest),)
 
     def explain(self, means: Means, max_units: int) -> str:
@@ -216,7 +211,7 @@ class MarkovVariantsPure(MarkovVariants):
         means: Means,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        changed = whole_sums_sensitivity(domain.max_length, domain.max_units)
+        changed = markov_sums.whole_sums_sensitivity(domain.max_length, domain.max_units)
         noise = means[self._sums].noise(changed)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
         return flows.whole_sums(cells) + noise.draw(stream), noise

@@ -23,12 +23,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.calibration import (
-    laplace_interval,
-    laplace_scale,
-    stability_threshold,
-    truncated_noise_bound,
-)
+from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
@@ -264,20 +259,20 @@ class VariantHistogramParams(RigorousParams):
     @property
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the noise's scale, in cases."""
-        return drawable(laplace_scale(self.budget[0], of_one_cell(self.max_units)))
+        return drawable(calibration.laplace_scale(self.budget[0], of_one_cell(self.max_units)))
 
     @property
     def threshold(self) -> int:
         """Smallest noisy number of cases that is released."""
         if self.noise == "truncated":
-            return truncated_noise_bound(*self.budget, self.max_units) + 1
-        return stability_threshold(*self.budget, self.max_units)
+            return calibration.truncated_noise_bound(*self.budget, self.max_units) + 1
+        return calibration.stability_threshold(*self.budget, self.max_units)
 
     @property
     def interval(self) -> int:
         """Half the width of the interval that holds the noise with probability 0.95, in cases."""
         numerator, denominator = self.scale
-        return laplace_interval(Fraction(numerator, denominator))
+        return calibration.laplace_interval(Fraction(numerator, denominator))
 
 
 class VariantHistogramMethod(CasesOfVariants, PartsMethod):
