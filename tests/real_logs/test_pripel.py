@@ -32,7 +32,6 @@ SEPSIS, COSELOG, BPIC = "sepsis.xes.gz", "coselog_receipt.xes.gz", "bpic2012.xes
 # The levels that 80 % of the variants end on.
 LEVELS = {SEPSIS: 23, COSELOG: 10, BPIC: 53}
 PRUNING = {SEPSIS: 3, COSELOG: 3, BPIC: 5}
-N_KEYS = 5
 
 
 def params(name: str, **others: Any) -> Any:
@@ -100,22 +99,3 @@ def test_the_matching_costs_as_little_as_that_of_a_matrix_of_cases(
 def texts(offsets: np.ndarray, codes: np.ndarray) -> list[str]:
     text = "".join(map(chr, (codes + 65).tolist()))
     return [text[a:b] for a, b in itertools.pairwise(offsets.tolist())]
-
-
-def test_times_still_tell_something_where_pairs_bound_them(logs_folder: Path) -> None:
-    """Median step of Sepsis: within a factor of 100 of the log's, and far off without pairs.
-
-    Medians of five releases. At epsilon 1 noise is as wide as the bounds are.
-    """
-    raw = real_log(logs_folder, SEPSIS)
-    truth = np.median(raw.durations[~raw.is_first])
-    found = {
-        bounds: np.median([
-            np.median(made.durations[~made.is_first])
-            for number in range(N_KEYS)
-            for made in (released(logs_folder, SEPSIS, number, duration_bounds=bounds),)
-        ])
-        for bounds in ("pair", "log")
-    }  # fmt: skip
-    assert found["pair"] < 100 * truth
-    assert found["log"] > 1000 * truth

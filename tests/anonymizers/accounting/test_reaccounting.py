@@ -218,14 +218,6 @@ def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
         assert half.is_at_most(part.delta / 2) is divides
 
 
-def test_pure_parts_divide_and_noise_that_is_not_understood_does_not() -> None:
-    pure = Spend("c", "pure", Fraction(1), Fraction(0))
-    laplace = Spend("s", "discrete_laplace", Fraction(1), Fraction(0), (2, 1), 2)
-    narrow = Spend("s", "discrete_gaussian", Fraction(4), MILLIONTH, (2, 1), 1)
-    assert divides_by_case([pure, laplace]) and divides_by_case([])
-    assert not divides_by_case([pure, narrow])
-
-
 # --- the parts of every method over windows -------------------------------------------------------
 
 
@@ -385,10 +377,6 @@ def with_threshold(spend: Spend, delta: Fraction) -> Spend:
     """The same with another delta of the histogram."""
     tree, histogram = spend.instead
     return replace(spend, instead=(tree, replace(histogram, delta=delta)))
-
-
-def test_what_a_release_says_is_enough(spend: Spend) -> None:
-    assert is_accounted_for(spend) is True
 
 
 @pytest.mark.parametrize("share", ["0.9", "1", "2"])

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.keys import randomness, release_key
-from tests.support.rounds import Recording
+from tests.support.keys import randomness
 from tracecloak.anonymizers.amun.case_moves import draw_moves
 from tracecloak.anonymizers.noise.randomness import below, cell_numbers, uniform
 from tracecloak.schemas.arrays import elementary
@@ -79,26 +78,6 @@ def test_every_need_is_met_and_no_more_is_picked_than_needed(
 
 
 # --- what the picks depend on ---------------------------------------------------------------------
-
-
-def test_every_draw_of_a_pass_has_a_cell_of_its_own() -> None:
-    """Or else which transition is picked would tell which variants are."""
-    keyed = Recording(release_key(), "release", "input", "configuration")
-    draw_moves(PAPER, PAPER.variants.counts, np.full(PAPER.n_transitions, 9), keyed, "moves")
-    assert len(keyed.asked["moves/order"]) == PAPER.n_transitions
-    assert len(keyed.asked["moves/pick"]) == 9 * PAPER.n_transitions
-    for asked in keyed.asked.values():
-        assert len(set(asked)) == len(asked)
-
-
-def test_nothing_is_drawn_where_one_variant_takes_a_transition() -> None:
-    keyed = Recording(release_key(), "release", "input", "configuration")
-    dafsa = dafsa_of(["AB", "AC"], [3, 4])
-    draw_moves(dafsa, dafsa.variants.counts, np.full(dafsa.n_transitions, 2), keyed, "moves")
-    taken = np.bincount(dafsa.path)
-    shared = np.flatnonzero(taken > 1)
-    assert 0 < len(shared) < dafsa.n_transitions
-    assert {cell for cell, _, _ in keyed.asked["moves/pick"]} == set(shared.tolist())
 
 
 @given(automata_and_needs(), st.integers(0, 100))

@@ -9,7 +9,6 @@ from tests.support.paper_log import DAY_US, MINUTE_US, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.published.guarantee import Guarantee
 
 AMUN = Amun()
@@ -87,16 +86,3 @@ def test_a_group_of_equal_times_has_no_noise_and_that_is_said() -> None:
             if events[0][0] == "D":
                 found.add(events[1][1] - events[0][1])
     assert found == {120 * MINUTE_US}
-
-
-# --- nothing that would give a prior away ---------------------------------------------------------
-
-
-def test_released_rows_are_case_activity_and_time_only() -> None:
-    """A1.8: an epsilon per event, as appendix B.2 publishes it, would give the prior away."""
-    params = AmunParams(mode="filtering", profile="reference")
-    for batch in anonymise(table_1(), AMUN, params, release_key(), "r", "c").traces:
-        rows = batch.to_rows()
-        assert rows.schema == RELEASED_SCHEMA
-        assert rows.schema.names == ["case_id", "activity", "timestamp"]
-        assert not rows.schema.metadata

@@ -35,12 +35,6 @@ def test_epsilon_of_counts_is_that_of_table_4(g: float, epsilon: float) -> None:
     assert epsilon_of_counts(g) == pytest.approx(epsilon, abs=5e-7)
 
 
-@given(advantages, st.floats(0.0001, 0.9999))
-def test_no_prior_needs_a_smaller_epsilon_than_that_of_equation_2(g: float, share: float) -> None:
-    prior = share * (1 - g)
-    assert equation_3(prior, g) >= epsilon_of_counts(g) * (1 - 1e-9)
-
-
 @pytest.mark.parametrize(
     ("prior", "epsilon"),
     [(0.2, 1.3862943611), (0.35, 1.2380784168), (1 / 3, 1.2396908869), (0.6, 1.7917594692)],
@@ -161,15 +155,3 @@ def test_the_comparison_is_that_of_fractions(
     expected = Fraction(inside, total) + Fraction(millionths, 10**6) >= 1
     found = knowledge([inside], [total], [False]).exceeds(millionths / 10**6)
     assert found.tolist() == [expected]
-
-
-def test_a_constant_group_has_the_worst_prior_and_is_never_dropped() -> None:
-    prior = knowledge([5], [5], [True])
-    assert prior.exceeds(0.3).tolist() == [False]
-    assert prior.epsilons(0.3, 99.0, 98.0)[0] == pytest.approx(epsilon_of_counts(0.3))
-
-
-def test_saturated_and_zero_priors_take_the_epsilons_given_for_them() -> None:
-    prior = knowledge([7, 10, 0, 2], [10, 10, 10, 10], [False] * 4)
-    epsilons = prior.epsilons(0.3, 0.7, 10.0)
-    np.testing.assert_allclose(epsilons, [0.7, 0.7, 10.0, 1.3862943611], atol=1e-10)

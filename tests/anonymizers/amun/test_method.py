@@ -19,7 +19,6 @@ from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1
 from tests.support.rounds import (
     CONFIG_DIGEST,
     RELEASE_ID,
-    Recording,
     Rounds,
     rows_of,
     run_rounds,
@@ -238,41 +237,6 @@ def both(compression: str, number: int, **params: Any) -> tuple[dict, dict, list
 
 @pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
-def test_equation_4_shrinks_starts_and_durations_alike(number: int) -> None:
-    plain, packed, traces = both("equation_4", number)
-    first = int(traces[0].starts.min())
-    original = int(traces[0].starts.max()) - first
-    starts = [steps[0] for steps in plain.values()]
-    factor = 0.5 * original / (original + max(starts) - min(starts))
-    assert packed.keys() == plain.keys()
-    for case, steps in plain.items():
-        assert packed[case][0] == pytest.approx(first + factor * (steps[0] - first), abs=1)
-        assert packed[case][1:] == pytest.approx([factor * step for step in steps[1:]], abs=1)
-
-
-@pytest.mark.usefixtures("same_noise_whatever_was_decided")
-@pytest.mark.parametrize("number", range(5))
-def test_compression_of_the_starts_leaves_the_durations(number: int) -> None:
-    plain, packed, traces = both("starts", number)
-    assert {case: steps[1:] for case, steps in packed.items()} == {
-        case: steps[1:] for case, steps in plain.items()
-    }
-    before = {case: steps[0] for case, steps in plain.items()}
-    after = {case: steps[0] for case, steps in packed.items()}
-    low, high = int(traces[0].starts.min()), int(traces[0].starts.max())
-    is_within = low <= min(before.values()) <= max(before.values()) <= high
-    assert (before == after) == is_within
-    assert low <= min(after.values()) <= max(after.values()) <= high
-    # Affine: a case's place among the starts is what it was.
-    width = max(before.values()) - min(before.values())
-    spread = max(after.values()) - min(after.values())
-    for case, start in before.items():
-        place = (start - min(before.values())) / width
-        assert (after[case] - min(after.values())) / spread == pytest.approx(place, abs=1e-9)
-
-
-@pytest.mark.usefixtures("same_noise_whatever_was_decided")
-@pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("compression", ["noise", "shifts"])
 @pytest.mark.parametrize("negative_steps", ["zero", "mirrored"])
 def test_compression_of_the_noise_scales_what_was_drawn(
@@ -297,23 +261,6 @@ def test_compression_of_the_noise_scales_what_was_drawn(
     for i, case in enumerate(ids):
         own = durations[drawn.traces.offsets[i] + 1 : drawn.traces.offsets[i + 1]]
         assert packed[case] == [starts[i], *own]
-
-
-@pytest.mark.usefixtures("same_noise_whatever_was_decided")
-@pytest.mark.parametrize("number", range(5))
-def test_mirrored_noise_is_what_was_drawn_where_no_step_becomes_negative(number: int) -> None:
-    traces = both("none", number)[2]
-
-    def noise(negative_steps: str) -> tuple[np.ndarray, np.ndarray]:
-        params = AmunParams(negative_steps=negative_steps)
-        run = run_rounds(traces, Amun(), params, release_key(number))
-        drawn = Released.of(traces[0], run.decisions, params, run.randomness)
-        return drawn.noise(run.decisions, params, run.randomness), drawn.traces.durations
-
-    (plain, durations), (mirrored, _) = noise("zero"), noise("mirrored")
-    negative = durations + plain < 0
-    assert negative.any() and not negative.all()
-    assert (mirrored == np.where(negative, -plain, plain)).all()
 
 
 @pytest.mark.usefixtures("same_noise_whatever_was_decided")
@@ -390,15 +337,6 @@ def test_public_ends_take_the_place_of_those_of_the_log() -> None:
     assert (own.log_start_us, own.log_end_us) == (traces.starts.min(), traces.starts.max())
 
 
-def test_starts_are_counted_in_days_since_the_public_start() -> None:
-    """Cases at 23:00 and 01:00 share a day or not, by where the first day begins."""
-    rows = [("1", "A", 23 * 60 * MINUTE_US), ("2", "A", 25 * 60 * MINUTE_US)]
-    for hour, n_days in ((0, 2), (22, 1)):
-        params = AmunParams(log_start=EPOCH + timedelta(hours=hour))
-        run = run_rounds(traces_of(rows), Amun(), params, release_key())
-        assert len(run.statistics["sampling"]["times"].values) == n_days
-
-
 # --- parameters -----------------------------------------------------------------------------------
 
 
@@ -465,58 +403,6 @@ def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
 # --- what noise is drawn for ----------------------------------------------------------------------
 
 
-def test_counts_are_noised_for_the_transitions_that_are_left_and_only_once() -> None:
-    """The filter takes the one long case away, and with it the transitions C, D and E."""
-    far = {"9": 5, "10": 7_000, "11": 9_000}
-    rows = []
-    for i in range(1, 12):
-        start = 20 * i * DAY_US
-        rows += [(str(i), "A", start), (str(i), "B", start + far.get(str(i), 60) * MINUTE_US)]
-        if i == 1:
-            rows += [(str(i), name, start + DAY_US) for name in "CDE"]
-    for mode, letters in (("sampling", "ABCDE"), ("filtering", "AB")):
-        params = AmunParams(mode=mode, profile="reference")
-        traces = traces_of(rows)
-        run = run_rounds(traces, Amun(), params, release_key(), kind=Recording)
-        dafsa = run.decisions["dafsa"].dafsa
-        names = traces[0].vocabulary.names.to_pylist()
-        drawn = [cell for cell, _, _ in run.randomness.asked["amun/count"]]
-        assert sorted(names[dafsa.activities[cell]] for cell in drawn) == list(letters)
-        sampling = run.decisions["sampling"]
-        longest = np.diff(dafsa.variants.offsets) == 5
-        if mode == "filtering":
-            assert not sampling.gains[longest].any()
-            assert not sampling.losses[longest].any()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_no_two_draws_share_a_cell(mode: str) -> None:
-    """Times and ids of one release: every (case, replica, event) has words of its own."""
-    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
-    traces, n_draws = table_1(), []
-    for number in range(20):  # of which some delete nearly all cases
-        run = run_rounds(traces, Amun(), params, release_key(number), kind=Recording)
-        run.randomness.asked.clear()
-        for batch in traces:
-            Amun().apply(batch, run.decisions, params, run.randomness)
-        for purpose in ("amun/time", "amun/case-id"):
-            asked = run.randomness.asked[purpose]
-            blocks = [(a, b ^ counter) for a, b, counter in asked]
-            assert len(set(blocks)) == len(asked)
-            n_draws.append(len(asked))
-    assert max(n_draws[::2]) > 1 and max(n_draws[1::2]) > 1
-
-
-def test_a_public_range_that_does_not_enclose_the_log_is_refused() -> None:
-    early, late = datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-    with pytest.raises(ValueError, match="log_start must not be after log_end"):
-        AmunParams(log_start=late, log_end=early)
-    traces = traces_of([("1", "A", 0), ("2", "A", 10**12)])
-    for params in (AmunParams(log_end=early), AmunParams(log_start=late)):
-        with pytest.raises(UsageError, match="must enclose the log"):
-            anonymise(traces, Amun(), params, release_key(), "r", "c")
-
-
 def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -544,3 +430,21 @@ def test_cases_are_ordered_by_all_of_their_words(rows: list[tuple[int, int, int]
     words = np.array([pair for _, *pair in rows], np.uint64).reshape(-1, 2)
     expected = sorted(range(len(rows)), key=rows.__getitem__)
     assert _order_by_words(row, words).tolist() == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_two_draws_share_a_cell(mode: str) -> None:
+    """Times and ids of one release: every (case, replica, event) has words of its own."""
+    params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
+    traces, n_draws = table_1(), []
+    for number in range(20):  # of which some delete nearly all cases
+        run = run_rounds(traces, Amun(), params, release_key(number), kind=Recording)
+        run.randomness.asked.clear()
+        for batch in traces:
+            Amun().apply(batch, run.decisions, params, run.randomness)
+        for purpose in ("amun/time", "amun/case-id"):
+            asked = run.randomness.asked[purpose]
+            blocks = [(a, b ^ counter) for a, b, counter in asked]
+            assert len(set(blocks)) == len(asked)
+            n_draws.append(len(asked))
+    assert max(n_draws[::2]) > 1 and max(n_draws[1::2]) > 1

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import release_key
-from tests.support.paper_log import DAY_US, MINUTE_US, TABLE_1, table_1, traces_of
+from tests.support.paper_log import DAY_US, MINUTE_US, TABLE_1, table_1
 from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.params import ticks_of
@@ -229,25 +229,6 @@ def test_correlated_times_divide_epsilon_by_the_longest_kept_trace() -> None:
     assert 3 * DAY_US / scaled["2"][0] == pytest.approx(0.3466, abs=5e-5)
     assert 3 * DAY_US / scaled["3"][0] == pytest.approx(0.4479, abs=5e-5)
     assert 15 * MINUTE_US / scaled["3"][1] == pytest.approx(0.3099, abs=5e-5)
-
-
-def test_the_longest_trace_of_proposition_a_7_is_the_longest_that_the_filter_leaves() -> None:
-    """Eight of eleven durations of B are equal, so those cases go: the one long case with them."""
-    far = {"9": 5, "10": 7_000, "11": 9_000}
-    rows = []
-    for i in range(1, 12):
-        start = 20 * i * DAY_US
-        rows += [(str(i), "A", start), (str(i), "B", start + far.get(str(i), 60) * MINUTE_US)]
-        if i == 1:
-            rows += [(str(i), name, start + DAY_US) for name in "CDE"]
-    scales = {}
-    for correlated in (False, True):
-        params = REFERENCE.model_copy(update={"correlated_times": correlated})
-        rounds = run_rounds(traces_of(rows), Amun(), params, release_key())
-        assert rounds.statistics["sampling"]["variants"].n_cases == 3
-        scales[correlated] = rounds.decisions["sampling"].scales
-    assert scales[True].max() > 0
-    np.testing.assert_allclose(scales[True], 2 * scales[False], rtol=1e-6)
 
 
 # --- Table 4 --------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from tests.support.logs import (
 )
 from tracecloak.anonymizers.contract.bounding import (
     ContributionBounds,
-    case_identities,
     distinct_activities,
 )
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
@@ -115,33 +114,6 @@ def test_a_case_changes_no_other_ones_contribution(log, key):
         assert found == {case: steps for case, steps in everyone.items() if case != gone}
 
 
-def test_the_same_case_id_of_two_individuals_is_chosen_for_each():
-    # Were the choice by case id alone, all would keep the same.
-    owned = [((f"c{c}", "A", 0), f"i{i}") for i in range(50) for c in range(2)]
-    kept = bounded(batches_of(owned), ContributionBounds(max_cases_per_individual=1))
-    assert 10 < sum(case == "c0" for _, case in kept) < 40  # 50 fair coins: missed with 2e-6
-
-
-# --- identities -----------------------------------------------------------------------------------
-
-
-def test_identities_tell_pairs_apart_and_nothing_else():
-    # The same letters parted otherwise, or in the other part.
-    pairs = [("a", "b"), ("b", "a"), ("ab", "b"), ("a", "bb"), ("a", "a"), ("b", "b")]
-    traces = TraceBatch(
-        pa.array([case for case, _ in pairs]),
-        np.arange(len(pairs) + 1),
-        np.zeros(len(pairs), np.int32),
-        np.zeros(len(pairs), np.int64),
-        ActivityVocabulary.of("A"),
-        pa.array([who for _, who in pairs]),
-    )
-    found = case_identities(traces, randomness())
-    assert len(np.unique(found, axis=0)) == len(pairs)
-    places = np.array([3, 1, 5])
-    assert (case_identities(traces.take(places), randomness()) == found[places]).all()
-
-
 # --- distinct activities --------------------------------------------------------------------------
 
 
@@ -212,18 +184,3 @@ def test_cases_are_sampled_uniformly():
     # Control: one in twenty prefers the first two.
     subsets.update({(0, 1): N_UNITS // 20})
     assert subset_p_value(subsets, n_cases, most) < ALPHA
-
-
-def test_activities_are_chosen_uniformly():
-    n_names, most = 5, 3
-    traces = TraceBatch(
-        pa.array([f"c{i}" for i in range(N_UNITS)]),
-        np.arange(N_UNITS + 1, dtype=np.int64) * n_names,
-        np.tile(np.arange(n_names, dtype=np.int32), N_UNITS),
-        np.zeros(N_UNITS * n_names, np.int64),
-        ActivityVocabulary.of("ABCDE"),
-    )
-    subsets = rows_by_group(*distinct_activities(traces, most, randomness()))
-    assert subset_p_value(subsets, n_names, most) > ALPHA
-    subsets.update({(0, 1, 2): N_UNITS // 20})
-    assert subset_p_value(subsets, n_names, most) < ALPHA

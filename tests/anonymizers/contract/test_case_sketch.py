@@ -16,7 +16,6 @@ from tracecloak.anonymizers.contract.input_digest import MAX_DIGESTS, CaseSketch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
-DAY_US = 86_400_000_000
 Row = tuple[str, str, int]
 
 
@@ -83,17 +82,6 @@ def test_a_case_is_its_id_its_first_time_and_what_happened_then(
     assert one.shared_with(two) == two.shared_with(one) == share
 
 
-@pytest.mark.parametrize("zone_us", [0, 3_600_000_000, -5 * 1_800_000_000])
-def test_where_times_are_dates_the_end_and_the_length_count_too(zone_us: int) -> None:
-    dated = [(case, name, DAY_US * (time // 50) + zone_us) for case, name, time in BASE]
-    shorter = [row for row in dated if row[1] != "C"]
-    later = [(case, name, time + DAY_US * (name == "C")) for case, name, time in dated]
-    whole = sketch(traces_of(dated))
-    assert whole.shared_with(sketch(traces_of(dated[::-1]))) == 1.0
-    assert whole.shared_with(sketch(traces_of(shorter))) == 0.0
-    assert whole.shared_with(sketch(traces_of(later))) == 0.0
-
-
 @given(
     n=st.integers(0, 3000),
     pieces=st.integers(1, 4),
@@ -143,43 +131,3 @@ def test_shares_and_sizes_are_told_within_a_twentieth(n: int, share: float) -> N
     two = sketch([numbered(n, starts[begin : begin + n], 1 + begin)])
     assert one.shared_with(two) == pytest.approx(share, abs=0.05)
     assert one.n_cases == pytest.approx(n, rel=0.1)
-
-
-def other_people(n: int, unit_us: int, by_day: bool, seed: int) -> TraceBatch:
-    """A year of a place that numbers its cases as they arrive, from 1 on or anew each day.
-
-    Nearly all begin with the same activity, and last up to 20 days.
-    """
-    generator = np.random.default_rng(seed)
-    starts = np.sort(generator.integers(0, 365 * DAY_US, n))
-    day = starts // DAY_US
-    number = np.arange(n) - np.searchsorted(day, day) if by_day else np.arange(n)
-    ids = [f"{d}-{i}" for d, i in zip(day, number, strict=True)] if by_day else map(str, number)
-    lengths = generator.integers(2, 8, n)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ends = np.minimum(generator.exponential(5 * DAY_US, n).astype(np.int64), 20 * DAY_US)
-    times = np.repeat(starts, lengths)
-    times[offsets[1:] - 1] += ends
-    codes = np.ones(len(times), np.int32)
-    codes[offsets[:-1]] = 0
-    return TraceBatch(
-        pa.array(list(ids), pa.string()),
-        offsets,
-        codes,
-        times // unit_us * unit_us,
-        ActivityVocabulary.of(["A", "Z"]),
-    )
-
-
-@pytest.mark.parametrize("n", [200, 2_000, 50_000])
-@pytest.mark.parametrize("by_day", [False, True], ids=["from 1 on", "anew each day"])
-@pytest.mark.parametrize("unit_us", [1_000_000, 60_000_000, 3_600_000_000, DAY_US])
-def test_cases_of_other_people_that_are_numbered_alike_are_no_alarm(
-    n: int, by_day: bool, unit_us: int
-) -> None:
-    """Same ids, same first activity, same year; the alarm begins at a fifth."""
-    one, two = (sketch([other_people(n, unit_us, by_day, seed)]) for seed in (1, 2))
-    share = one.shared_with(two)
-    assert share is not None and share < 0.1
-    again = sketch([other_people(n, unit_us, by_day, 1)])
-    assert one.shared_with(again) == 1.0

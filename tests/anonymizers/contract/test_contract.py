@@ -336,15 +336,6 @@ def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None
 # --- releases -------------------------------------------------------------------------------------
 
 
-@every_mode
-def test_new_ids_are_distinct_over_all_batches(method: Anonymizer, params: Params) -> None:
-    traces = traces_of(WIRE_LOG, n_shards=4)
-    ids = [case for case, _ in rows_of(release(method, params, traces))]
-    assert ids or method.log != "transformed"
-    assert len(set(ids)) == len(ids)
-    assert not set(ids) & {row[0] for row in WIRE_LOG}
-
-
 EDGES: dict[str, list[tuple[str, str, int]]] = {
     "nothing": [],
     "one event": [("1", "A", 0)],

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.books import KEY, batch, units
-from tests.support.keys import release_key
 from tests.support.logs import event_logs, plain, trace_batch
 from tracecloak.anonymizers.contract.counted_units import CountedUnits
 from tracecloak.schemas.errors import UsageError
@@ -50,30 +49,12 @@ def test_parts_merge_to_the_whole_in_any_order_and_grouping(by_individual, log, 
     assert whole.weight == len({e[0] for e in log}) == len(whole.digests)
 
 
-@both_kinds
-def test_what_is_kept_are_the_cases_of_the_set_in_their_order(by_individual):
-    some = units(["c4", "c1"], whose(by_individual))
-    log = batch(["c5", "c4", "c2", "c1", "c3"], whose(by_individual))
-    assert some.kept(log, KEY).case_ids.to_pylist() == ["c4", "c1"]
-    assert some.kept(log, release_key(8)).n_cases == 0
-    all_of_it = units(WHOSE, whose(by_individual))
-    assert all_of_it.kept(log, KEY) is log
-
-
 def test_one_case_id_of_two_individuals_is_two_units():
     """Catches a set by case ids alone, which would count one individual for the other."""
     of_p, of_q = units(["c"], {"c": "p"}), units(["c"], {"c": "q"})
     assert CountedUnits.merge([of_p, of_q]).weight == 2
     assert not of_p.holds(of_q.digests).any()
     assert of_p.kept(batch(["c"], {"c": "q"}), KEY).n_cases == 0
-
-
-def test_nothing_but_the_id_enters():
-    """Catches a digest by which a case that was corrected would be another one."""
-    early = trace_batch([("c1", "A", 0), ("c2", "B", 9)], "AB")
-    late = trace_batch([("c2", "A", 5), ("c1", "B", 7), ("c1", "A", 8)], "AB")
-    of_both = [CountedUnits.from_traces(one, KEY, False) for one in (early, late)]
-    assert plain(of_both[0]) == plain(of_both[1])
 
 
 @given(

@@ -82,13 +82,6 @@ def test_every_change_of_the_log_changes_the_digest(change: str) -> None:
     assert of_rows(CHANGED[change]) != of_rows(BASE)
 
 
-def test_places_and_times_of_events_do_not_stand_for_each_other() -> None:
-    """All cases of two equal events at small times: combined in one word, 0 with 7 is 1 with 6."""
-    times = [(first, last) for last in range(8) for first in range(last + 1)]
-    found = {of_rows([("1", "A", first), ("1", "A", last)]) for first, last in times}
-    assert len(found) == len(times)
-
-
 # --- what it does not depend on -------------------------------------------------------------------
 
 
@@ -155,14 +148,3 @@ def test_every_value_of_an_attribute_is_digested_with_its_event_and_its_name() -
     ]
     assert len(set(found)) == len(found)
     assert of_attributes(one=values, two=["z"] * 5) == of_attributes(two=["z"] * 5, one=values)
-
-
-def test_a_digest_of_attributes_does_not_depend_on_dictionaries_or_pieces() -> None:
-    [traces] = traces_of(BASE)
-    texts = pa.DictionaryArray.from_arrays(
-        pa.array([2, 0, None, 2, 3], pa.int32()), ["y", "unused", "x", None]
-    )
-    whole = replace(traces, attributes={"one": texts})
-    expected = of_attributes(one=["x", "y", None, "x", None])
-    assert digest([whole]) == expected
-    assert digest([whole.take(np.array([1])), whole.take(np.array([0]))]) == expected

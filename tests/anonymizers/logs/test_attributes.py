@@ -6,7 +6,6 @@ Each test of a law rejects at ALPHA and has a control that must be rejected.
 from __future__ import annotations
 
 import itertools
-import math
 import pickle
 from collections.abc import Sequence
 from fractions import Fraction
@@ -192,19 +191,6 @@ def test_of_a_bought_clip_values_have_one_by_the_root_of_2(bought: int, occurren
     assert clip_of_values(700, {"clip": ClipDecision(bought)}) == 700
 
 
-@pytest.mark.parametrize("n", range(3, 40))
-def test_a_case_that_keeps_its_steps_keeps_its_values(n: int) -> None:
-    """If all its cells differ, and a step counts in three: the norm that the clip is chosen by."""
-    clip = clip_of_values(None, {"clip": ClipDecision(math.isqrt(3 * (n - 1) * UNITS**2))})
-    # A unit of the lattice may be lost to rounding down.
-    assert (clip + 1) ** 2 >= n * UNITS**2
-    if n > 3:
-        names = [chr(65 + i) for i in range(n)]
-        traces = traces_of([[(name, "v") for name in names]], OF_EVENT, "".join(names))
-        counted = cells_of_events(traces, OF_EVENT, clip, is_pure=False)
-        assert counted.values.tolist() == [UNITS] * n
-
-
 def test_an_attribute_of_events_needs_a_clip() -> None:
     with pytest.raises(UsageError, match="needs clip_units"):
         changed_values(OF_EVENT, None, 1, is_pure=True)
@@ -323,18 +309,6 @@ def test_numbers_are_uniform_in_their_bin_and_not_tied_to_it() -> None:
     tied = np.random.default_rng(1).random(N)
     cells = np.searchsorted([0.25, 0.5], tied, side="right") + 1
     assert p_value(places(NUMBER.values_of(cells, tied).to_numpy()), expected) < ALPHA
-
-
-def test_values_of_cases_follow_their_class() -> None:
-    """The rows are those of a variant, and of cases that end with A, B or C."""
-    log = [[("B", None), ("A", None)], [("A", None), ("B", None)]] * 500
-    of_case = Attribute("case:n", NUMBER.declaration)
-    traces = traces_of(log, OF_EVENT, "ABC")
-    laws = AttributeDecision(np.eye(6)[[3, 1, 2, 0]])
-    classes = classes_of("BA", names="ABC")
-    made = attribute_of_traces(laws, of_case, traces, classes, np.arange(1000), randomness())
-    cells = of_case.cells(made.cast(pa.string())).reshape(500, 4)
-    assert (cells == [3, 3, 2, 2]).all()
 
 
 def test_a_value_that_depends_on_the_variant_is_kept() -> None:

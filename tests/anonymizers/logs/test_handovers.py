@@ -185,17 +185,6 @@ def test_a_count_is_drawn_towards_its_activity_by_as_much_as_it_may_be_noise() -
     assert np.allclose(made[1:], MARGINAL[0])
 
 
-def test_a_count_beyond_all_noise_stands_where_the_activity_has_none() -> None:
-    counts = np.zeros((2, 3, 3))
-    counts[1, 2] = (500, 40, 3)
-    made = decide_handovers(HandoverCounts(counts, 10.0), AttributeDecision(MARGINAL))
-    shares = made.shares.reshape(2, 3, 3)
-    assert shares[1, 2, 0] > 0.85  # whose share in B is 0
-    counts[1, 2, 0] = 5 * 2  # and within noise it does not
-    made = decide_handovers(HandoverCounts(counts, 10.0), AttributeDecision(MARGINAL))
-    assert made.shares.reshape(2, 3, 3)[1, 2, 0] == 0
-
-
 # --- drawing --------------------------------------------------------------------------------------
 
 LAWS = np.array([
@@ -279,22 +268,6 @@ def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
     # Without handovers there is no such limit.
     declared = with_values(largest + 1)["attributes"]["org:resource"] | {"handovers": False}
     assert params_of(vocabulary=names, attributes={"org:resource": declared})
-
-
-def test_handovers_have_their_weight_together_and_only_where_they_are_declared() -> None:
-    values = {"values": ["R1", "R2"], "handovers": True}
-    two = params_of(attributes={"org:resource": values, "org:role": values})
-    shares = {name: own.share for name, own in two.spending.means.items()}
-    assert shares["handovers org:resource"] == shares["handovers org:role"]
-    # 0.1 and 0.2 together; the weights of both are divided by two.
-    assert shares["handovers org:resource"] * 2 == shares["attribute org:resource"]
-    none = params_of(attributes={"org:resource": {"values": ["R1", "R2"]}})
-    assert not any(name.startswith("handovers") for name in none.spending.means)
-    bought = params_of(l2_clip=None).spending.means
-    clipped = ("durations", "attribute org:resource", "handovers org:resource")
-    assert bought["clip"].share * 19 == sum(bought[name].share for name in clipped)
-    heavy = params_of(budget_split={"handovers": "0.4"}).spending.means
-    assert heavy["handovers org:resource"].share == 2 * heavy["attribute org:resource"].share
 
 
 # --- what a release keeps -------------------------------------------------------------------------

@@ -132,14 +132,6 @@ def test_the_corrections_of_all_arcs_are_too_large_together() -> None:
     assert lower.low == 0 < 2 * 50 - 1.96 * math.hypot(2 * 6.0, 0.05 * 500)
 
 
-def test_short_released_cases_do_not_hide_that_the_sums_are_of_long_ones() -> None:
-    """Half an event of each case is left, as of cases of one event; of more, cases are longer."""
-    rows = [replace(row, value=200.0) if row.what == sums.EVENTS else row for row in HALVED]
-    events = figures(rows, {("A",): 100})["events", ()]
-    assert least_events(2.0, math.sqrt(3) / 2, 2) == pytest.approx(11.15, abs=0.01)
-    assert events.high > 1115 and events.grade == "noise"
-
-
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=30), st.floats(1, 20), st.integers(1, 2))
 def test_clipped_cases_of_any_lengths_have_no_fewer_events(
     lengths: list[int], clip: float, times: int
@@ -150,16 +142,6 @@ def test_clipped_cases_of_any_lengths_have_no_fewer_events(
     assert least_events(float(left.mean()), clip, times) <= events.mean() * (1 + 1e-9)
     if len(set(lengths)) == 1:
         assert least_events(float(left.mean()), clip, times) == pytest.approx(events.mean())
-
-
-def test_a_variant_just_above_the_threshold_has_a_longer_way_down() -> None:
-    least = Measure(sums.LEAST_OF_VARIANT, (), 60.0, 0.0)
-    for count, low in ((200.0, 180), (61.0, 22)):
-        seen = Measure(sums.VARIANT, ("A", "B"), count, 10.0)
-        made = figures([*UNCLIPPED, least, seen], {("A", "B"): int(count), ("A",): 70})
-        assert made["variant", ("A → B",)].low == low
-        unseen = made["variant", ("A",)]
-        assert (unseen.kind, unseen.low, unseen.high) == ("derived", 0, 80)
 
 
 # --- times ----------------------------------------------------------------------------------------

@@ -27,9 +27,8 @@ from tracecloak.anonymizers.logs.params import (
     PrivateLogParams,
     default_split,
 )
-from tracecloak.anonymizers.logs.presets import AmunRigorous
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.rigorous.budget import UNITS, Instead
+from tracecloak.anonymizers.rigorous.budget import Instead
 from tracecloak.examination.measure.utility import (
     case_duration_distance_days,
     hour_of_week_distance,
@@ -56,36 +55,6 @@ def params_of(**changes: Any) -> PrivateLogParams:
 
 
 # --- the budget -----------------------------------------------------------------------------------
-
-
-WEIGHTS = {
-    "granularity": 2, "sizes": 2, "variants": 40, "spans": 18, "starts": 12, "durations": 25,
-    "pair times": 16, "tables": 15,
-}  # fmt: skip
-
-
-def test_the_default_shares_are_the_stated_weights() -> None:
-    """With delta they divide a Gaussian budget, else epsilon, in decimals of six places."""
-    params = params_of(epsilon="1", variants="markov-log", vocabulary=None, buy_vocabulary=True)
-    means = params.spending.means
-    shares = {name: own.share for name, own in means.items() if own.share}
-    # A twentieth of what a chain has is for its clip.
-    shares["variants"] = shares.pop("markov-log sums") + shares.pop("markov-log clip")
-    assert means["markov-log clip"].share == shares["variants"] / 20
-    assert shares == {
-        name: Fraction(weight, 145) for name, weight in (WEIGHTS | {"vocabulary": 15}).items()
-    }
-    assert not any(own.epsilon for own in means.values())
-    assert [name for name, own in means.items() if own.delta] == ["vocabulary"]
-    pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
-    means = params_of(epsilon="100", **pure).spending.means
-    assert sum(own.epsilon for own in means.values()) == 100
-    assert {name: float(own.epsilon) for name, own in means.items()} == {
-        {"variants": "markov-log-pure sums"}.get(name, name): pytest.approx(
-            100 * weight / 130, rel=1e-4
-        )
-        for name, weight in WEIGHTS.items()
-    }
 
 
 ATTRIBUTES = {
@@ -161,31 +130,6 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     parts = params.parts
     assert {part.name for part in parts} == expected
     assert [need.name for part in parts for need in part.needs] == list(budget.means)
-
-
-@pytest.mark.parametrize("max_cases_per_individual", [None, 3])
-def test_the_noise_of_a_part_is_said_with_the_sensitivity_that_it_is_for(
-    max_cases_per_individual: int | None,
-) -> None:
-    """Sensitivity over deviation is the root of the share over s, or less by what is rounded up."""
-    params = params_of(variants="markov-log", max_cases_per_individual=max_cases_per_individual)
-    budget = params.spending
-    [joint] = METHOD.spends(params)
-    blocks = {block.what: block for block in joint.blocks}
-    assert set(blocks) >= {"sizes", "starts", "spans", "durations", "pair times", "tables"}
-    assert blocks["sizes"].sensitivity == UNITS * params.max_units
-    for name, block in blocks.items():
-        ratio = block.squared_loss * budget.deviation**2 / budget.means[name].share
-        assert Fraction(999, 1000) < ratio <= 1 + Fraction(1, 10**6), name
-    pure = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
-    spends = METHOD.spends(params_of(max_cases_per_individual=max_cases_per_individual, **pure))
-    parts = [part for part in spends if part.mechanism == "discrete_laplace"]
-    assert {"sizes", "starts", "spans", "durations", "pair times", "tables"} <= {
-        part.what for part in parts
-    }
-    for part in parts:
-        loss = Fraction(part.sensitivity) / Fraction(*part.scale)
-        assert Fraction(999, 1000) * part.epsilon < loss <= part.epsilon, part.what
 
 
 @pytest.mark.parametrize(
@@ -355,17 +299,3 @@ def test_the_guessing_advantage_is_kept_for_every_prior(g: str, epsilon: float) 
     # The control: one millionth more is too much.
     more = math.exp(2 * (float(found) + 2e-6))
     assert (prior * more / (prior * more + 1 - prior) - prior).max() > float(g)
-
-
-def test_its_epsilon_is_that_of_the_whole_release_and_not_to_be_given() -> None:
-    method = AmunRigorous()
-    given = {name: value for name, value in PUBLIC.items() if name != "epsilon"}
-    params = method.Params(**given, guessing_advantage=0.3)
-    assert total(method.spends(params)) == (Fraction("0.619039"), Fraction(1, 10**6))
-    assert method.guarantee(params).epsilon == 0.619039
-    assert method.Params(**params.resolved()).resolved() == params.resolved()
-    with pytest.raises(pydantic.ValidationError, match="epsilon follows from guessing_advantage"):
-        method.Params(**given, guessing_advantage=0.3, epsilon="1")
-    for wrong in (0, 1, -0.2, "much", None):
-        with pytest.raises(pydantic.ValidationError, match="guessing_advantage"):
-            method.Params(**given, guessing_advantage=wrong)

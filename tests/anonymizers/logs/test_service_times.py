@@ -24,18 +24,15 @@ from tracecloak.anonymizers.logs.service_times import (
     _kinds_of_events,
     borders_of,
     cells_of_service,
-    decide_service,
     weights_of,
-    with_starts,
 )
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import IS_OPEN
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
-from tracecloak.schemas.statistics.log_times import IntervalTimes, starts_of
+from tracecloak.schemas.statistics.log_times import IntervalTimes
 
 DAY = 1440 * MINUTE
 RANGE = TimeRange(0, 30 * DAY)
@@ -93,10 +90,6 @@ def naive_cells(case: Sequence[Event], n_names: int = 3) -> dict[int, int]:
 
 
 steps = st.tuples(st.sampled_from("ABC"), st.none() | st.integers(0, 4000), st.integers(0, 3000))
-
-
-def without_starts(cases: Sequence[Sequence[Event]]) -> TraceBatch:
-    return replace(in_minutes(cases), attributes={})
 
 
 def made(drawn: Sequence[tuple[str, int | None, int]]) -> list[Event]:
@@ -224,19 +217,6 @@ def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
     open_b = replace(traces, attributes={"start_timestamp": column})
     kinds, service, _ = _kinds_of_events(open_b, GRID, borders_of(GRID))
     assert kinds[1] == 0 and service.tolist() == [60, 0, 70]  # 0 is that it is not known
-
-
-def test_no_noise_makes_no_decision_fail():
-    for cases in ([], OTHERS):
-        for number in range(5):
-            wide = SumNoise((10**6, 1), 1024, False)
-            counter = ServiceTimes(TIME, False, 1024)
-            traces = in_minutes(cases) if cases else in_minutes(OTHERS).take(np.zeros(0, np.int64))
-            counted = counter.count(traces, {}, randomness())
-            decision = decide_service(counted, 3, GRID, wide, randomness(number))
-            drawn = with_starts(without_starts(OTHERS), np.arange(2), decision, GRID, randomness())
-            starts_of(drawn)
-            assert np.isfinite(decision.reached).all() and (decision.reached[:, -1] == 1).all()
 
 
 # --- the method -----------------------------------------------------------------------------------

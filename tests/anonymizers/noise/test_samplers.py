@@ -131,16 +131,6 @@ def test_a_doubtful_number_is_extended_not_replaced(
     assert read == equal_words + (1 if side else 2)
 
 
-def test_a_number_keeps_the_bits_it_has_read() -> None:
-    """First found not below exp(-2) by reading on, then below exp(-1) without reading on."""
-    head = exp_bits(2, 31)
-    stream = Scripted([(2**64 - 1, 0)])
-    number = LazyUniform(stream, 0, head, 31)
-    assert not number.is_below_exp(Fraction(2))
-    assert number.is_below_exp(Fraction(1))
-    assert not number.is_below_exp(Fraction(2))
-
-
 # --- counts ---------------------------------------------------------------------------------------
 
 
@@ -353,37 +343,6 @@ def test_release_purpose_and_cell_decide_and_nothing_else(sampler: Sampler) -> N
     assert draw(key=1) != first
     assert draw(purpose="other") != first
     assert draw(first=1)[:-1] == first[1:]
-
-
-def test_a_stream_that_was_drawn_from_gives_fresh_noise() -> None:
-    stream = stream_of(50)
-    assert (discrete_laplace(stream, 2**30, 1) != discrete_laplace(stream, 2**30, 1)).all()
-
-
-# --- bounds, coins and choices --------------------------------------------------------------------
-
-
-def test_truncated_values_keep_their_bounds_row_by_row() -> None:
-    bounds = np.arange(N) % 40
-    for num, den in ((1, 3), (12, 1), (LARGEST_SCALE, 1)):
-        drawn = truncated_discrete_laplace(stream_of(N), num, den, bounds)
-        assert (np.abs(drawn) <= bounds).all()
-    assert (np.abs(drawn) == bounds)[bounds > 0].any()
-
-
-def test_monotone_scores_need_half_the_epsilon() -> None:
-    scores = np.arange(30)
-
-    def chosen(epsilon: Fraction, monotone: bool) -> list[int]:
-        return [
-            permute_and_flip(
-                stream_of(30, first=30 * i), scores, epsilon, Fraction(3), monotone=monotone
-            )
-            for i in range(30)
-        ]
-
-    assert chosen(Fraction(1, 2), True) == chosen(Fraction(1), False)
-    assert chosen(Fraction(1), True) != chosen(Fraction(1), False)
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -112,15 +112,6 @@ def hospital(n_cases: int = 120) -> list[tuple[str, str, int]]:
     return rows
 
 
-def test_pretsa_case_does_not_look_at_durations() -> None:
-    """B takes an hour in the 4 cases with A and a minute in the 12 with C: 0.75 and 0.25 away."""
-    log = {f"a{i}": "A B@60" for i in range(4)} | {f"c{i}": "C B@1" for i in range(12)}
-    traces = trace_batch(log)
-    assert len(variants_of(release([traces], k=4))) == 2
-    assert len(variants_of(release([traces], k=4, t=0.8))) == 2
-    assert variants_of(release([traces], k=4, t=0.7)) == {("C", "B"): 16}
-
-
 def test_no_case_is_released_of_a_log_that_is_too_small() -> None:
     [traces] = traces_of(hospital(3))
     with pytest.raises(GuaranteeError, match="k=4") as raised:
@@ -206,23 +197,6 @@ def test_a_declared_column_is_drawn_anew_and_its_events_have_numbers_and_no_time
     assert not had & set(numbers.tolist())
 
 
-def test_whole_numbers_are_released_whole_and_shards_do_not_matter() -> None:
-    traces = with_costs(hospital())
-    declared = {COST: {**UNITS[COST], "whole": True}}
-    [whole] = release([traces], k=5, t=0.6, duration=declared)
-    assert whole.attributes[COST].type == pa.int64()
-    halves = [traces.take(np.arange(part, traces.n_cases, 2)) for part in range(2)]
-    found = release(halves, k=5, t=0.6, duration=declared)
-    assert sorted(zip(*both(whole), strict=True)) == sorted(
-        pair for batch in found for pair in zip(*both(batch), strict=True)
-    )
-
-
-def both(batch: TraceBatch) -> tuple[list[str], list[int]]:
-    rows = batch.to_rows()
-    return rows.column("case_id").to_pylist(), rows.column(COST).fill_null(-1).to_pylist()
-
-
 def test_the_closeness_of_a_declared_column_is_verified() -> None:
     traces = with_costs(hospital())
     [released] = release([traces], k=5, t=0.6, duration=UNITS)
@@ -287,16 +261,6 @@ def test_the_end_of_a_single_case_is_rejected_where_ends_are_promised() -> None:
     verify_released([traces], 3, None, protect_ends=False)
     with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
         verify_released([traces], 3, None)
-
-
-def test_durations_that_are_not_close_are_rejected() -> None:
-    """B comes first in 5 cases, at 0, and after a minute in 10: 10 of 15 are a range away."""
-    log = {f"a{i}": "A B@1" for i in range(10)} | {f"b{i}": "B" for i in range(5)}
-    traces = trace_batch(log)
-    verify_released([traces], 4, 0.667)
-    verify_released([traces], 4, None)
-    with pytest.raises(GuaranteeError, match=r"released prefix are t=0\.666 or more"):
-        verify_released([traces], 4, 0.666)
 
 
 # --- parameters -----------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from tracecloak.anonymizers.pretsa.verify import Spread
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -149,16 +148,6 @@ def test_an_end_of_one_case_is_released_unless_ends_are_protected() -> None:
     assert set(merged(protected).values()) == {("A", "B", "C")}
 
 
-def test_the_end_of_the_fewest_cases_goes_first() -> None:
-    """A B gets the case of A C and has 2 then; cut first, it would have gone to A B C."""
-    log = {f"c{i}": "A B C" for i in range(4)} | {f"d{i}": "A B" for i in range(3)}
-    log |= {"e": "A B B"}
-    tree, _ = tree_of(log, 4, protect_ends=True)
-    tree.merge()
-    assert merged(tree)[("A", "B")] == ("A", "B")
-    assert sorted(tree.n_cases.tolist()) == [0, 4, 4]
-
-
 def test_a_cut_takes_all_variants_below_out_of_the_targets() -> None:
     """B A C is nearest to B A B, but goes with it: B has but 2 cases, and no variant is made up."""
     log = {f"c{i}": "A A C" for i in range(3)} | {"x": "B A B", "y": "B A C"}
@@ -258,13 +247,6 @@ def test_fewer_than_k_durations_are_not_drawn_from(
     assert (drawn[tree.trie.depths[nodes] == 1] == 0).all()
 
 
-def test_fewer_than_k_durations_in_the_whole_log_are_none() -> None:
-    """The only duration of the log, of B C, would be that of both released cases."""
-    tree, _, drawn = drawn_of({"1": "A", "2": "B C@777"}, 2)
-    assert set(merged(tree).values()) == {("B", "C")}
-    assert drawn.tolist() == [0, 0, 0, 0]
-
-
 @given(logs(14, 60), st.integers(1, 4), st.floats(0.05, 1))
 def test_draws_are_close_at_every_node(log: dict[str, str], k: int, t: float) -> None:
     assume(len(log) >= k)
@@ -281,13 +263,8 @@ def test_draws_are_close_at_every_node(log: dict[str, str], k: int, t: float) ->
         assert closeness(own, every) < t
 
 
-def test_which_case_gets_which_duration_follows_the_key() -> None:
-    traces: TraceBatch = trace_batch({f"c{i}": f"A@0 B@{7 * i}" for i in range(40)}, "ABC")
-    log = {case: f"A@0 B@{7 * i}" for i, case in enumerate(traces.case_ids.to_pylist())}
-    tree, durations = tree_of(log, 5)
-    tree.merge()
-    one, again, other = (
-        draw_durations(tree, durations, 5, None, randomness(number)) for number in (1, 1, 2)
-    )
-    assert (one == again).all()
-    assert (one != other).sum() > 30
+def test_fewer_than_k_durations_in_the_whole_log_are_none() -> None:
+    """The only duration of the log, of B C, would be that of both released cases."""
+    tree, _, drawn = drawn_of({"1": "A", "2": "B C@777"}, 2)
+    assert set(merged(tree).values()) == {("B", "C")}
+    assert drawn.tolist() == [0, 0, 0, 0]

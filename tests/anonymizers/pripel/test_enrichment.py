@@ -136,17 +136,6 @@ def test_times_are_those_of_the_case_or_else_of_the_log(
 
 
 @pytest.mark.parametrize("by_pair", [True, False])
-def test_bounds_are_those_of_the_pair_where_it_has_two_times(by_pair: bool) -> None:
-    raw = trace_batch({"1": "A B C B"}, NAMES)
-    times = {"AB": [10, 12, 17], "BC": [30], "DA": [0, 90]}
-    case = made(raw, {"1": "ABCB"}, times, randomness())
-    low, high = case.duration_bounds(by_pair)
-    # BC has one time, CB none: there the log's bounds hold, and a constant is no constant.
-    assert minutes(low[1:]) == [10 if by_pair else 0, 0, 0]
-    assert minutes(high[1:]) == [17 if by_pair else 90, 90, 90]
-
-
-@pytest.mark.parametrize("by_pair", [True, False])
 def test_released_times_are_others_within_the_bounds_in_the_same_order(by_pair: bool) -> None:
     """Noise of the size of the bounds: one of 3,600 times in µs stays with chance 1e-5."""
     began = {f"{i}": i % 300 for i in range(1200)}
@@ -178,23 +167,6 @@ def with_values(raw: TraceBatch, who: list[str | None], age: list[str | None]) -
     columns = {WHO.name: who, AGE.name: age}
     encoded = {name: pa.array(v, pa.string()).dictionary_encode() for name, v in columns.items()}
     return replace(raw, attributes=encoded)
-
-
-# At this epsilon a value stays with a probability of all but 1e-40.
-ALL_BUT_NO_NOISE = 100.0
-
-
-def test_values_are_those_of_the_matched_event_or_of_its_activity_in_the_log() -> None:
-    raw = trace_batch({"1": "A B A", "2": "C"}, NAMES)
-    raw = with_values(raw, ["r", "s", "t", None], ["3", "3", "3", "8"])
-    # In the log B always has v, D is never seen with a value, and C is not known at all.
-    table = DurationTable.from_events(np.array([1, 3]), np.array([5, 0]))
-    case = made(raw, {"1": "ABBADC", "2": "CC"}, TIMES, randomness(), {WHO.name: table})
-    who = case.value(WHO, ALL_BUT_NO_NOISE, randomness())
-    assert who.to_pylist() == ["r", "s", "v", "t", None, None, None, None]
-    age = case.value(AGE, ALL_BUT_NO_NOISE, randomness())
-    assert age.to_pylist() == [3] * 6 + [8] * 2
-    assert (who.type, age.type) == (WHO.arrow_type, AGE.arrow_type)
 
 
 def test_released_values_lie_in_the_declared_domain_and_differ() -> None:

@@ -92,17 +92,6 @@ def test_the_nearest_case_is_given_up_where_another_sequence_needs_it_more() -> 
     assert found.cost == costs[a, short] + costs[b, long] < greedy
 
 
-def test_equal_variants_are_matched_as_far_as_there_are_cases() -> None:
-    released = {("A", "B"): 5, ("C",): 1}
-    raw = {("A", "B"): 3, ("A", "C"): 9, ("C", "C", "C"): 1}
-    found = match_variants(histogram(released), histogram(raw))
-    check(found, released, raw)
-    assert found.raw.tolist() == [0, 1, 1]
-    assert found.released.tolist() == [0, 0, 1]
-    assert found.cases.tolist() == [3, 2, 1]
-    assert found.cost == 2 + 1
-
-
 @pytest.mark.parametrize("limit", ["MAX_PAIRS", "MAX_DISTANCES"])
 def test_too_many_pairs_are_refused_without_a_number_of_the_log(
     monkeypatch: pytest.MonkeyPatch, limit: str

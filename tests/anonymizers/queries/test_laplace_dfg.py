@@ -10,25 +10,19 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pydantic
 import pytest
 
-from tests.support.keys import randomness, release_key
+from tests.support.keys import randomness
 from tests.support.logs import Log, naive_pairs, trace_batch
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.contract.in_memory import anonymise, bound
-from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.queries.pair_query import (
     LaplaceDfg,
     PairCounts,
     PairQueryParams,
-    laplace_query,
 )
-from tracecloak.examination.attack.views import with_noise
-from tracecloak.examination.audit.bounds import clopper_pearson
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 METHOD = LaplaceDfg()
@@ -76,39 +70,6 @@ def test_a_case_changes_the_counts_by_its_events_and_one_more() -> None:
     assert max(changes) == params.max_pairs == 4
 
 
-def test_a_released_count_is_the_noisy_one_if_it_is_above_0() -> None:
-    params = params_of("0.5", **PUBLIC)
-    pairs = exact_counts(LOG, params)
-
-    noted: list[np.ndarray] = []
-
-    class Noting(Noise):
-        def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, *_: Any) -> None:
-            noted.append(noisy)
-
-    method = with_noise(METHOD, told=Noting())
-    # Of all noisy counts some are below 0, and some are 0.
-    for number in range(6):
-        made = anonymise([trace_batch(LOG)], method, params, release_key(number), "r", "config")
-    graph, noisy = made.products.by_name["dfg"], noted[-1]
-    assert any((one < 0).any() for one in noted) and any((one == 0).any() for one in noted)
-    n_codes = pairs.vocabulary.end + 1
-    found = dict(
-        zip(
-            (graph.sources.astype(int) * n_codes + graph.targets).tolist(),
-            graph.counts,
-            strict=True,
-        )
-    )
-    assert found == {
-        pair: n for pair, n in zip(pairs.domain.tolist(), noisy.tolist(), strict=True) if n > 0
-    }
-    assert (graph.sources != graph.end).all() and (graph.targets != graph.start).all()
-    assert ((graph.sources != graph.start) | (graph.targets != graph.end)).all()
-    assert (graph.lows <= graph.counts).all() and (graph.counts <= graph.highs).all()
-    assert graph.names.equals(pairs.vocabulary.names)
-
-
 # --- what it promises -----------------------------------------------------------------------------
 
 
@@ -149,16 +110,6 @@ def test_with_both_public_the_epsilons_of_a_case_and_of_the_truncation_add_up() 
     assert (part.mechanism, part.scale, part.sensitivity) == ("discrete_laplace", (2, 1), 4)
 
 
-def test_an_individual_with_several_cases_has_the_same_epsilon_for_more_noise() -> None:
-    """The paper: epsilon is divided by the number of occurrences of an individual."""
-    one, three = params_of(**PUBLIC), params_of(**PUBLIC, max_cases_per_individual=3)
-    assert three.scale == (3, 1)
-    said = METHOD.guarantee(three)
-    assert said.unit == "individual"
-    assert METHOD.guarantee(one).unit == "case"
-    assert said.epsilon == pytest.approx(4 + 12 * math.log(2), abs=1e-4)
-
-
 def test_the_honest_form_divides_epsilon_by_the_pairs_of_a_case() -> None:
     params = params_of("2", **PUBLIC, budget="honest")
     said = METHOD.guarantee(params)
@@ -186,38 +137,3 @@ def test_noise_that_cannot_be_drawn_and_too_many_names_are_refused() -> None:
         METHOD.spends(params_of("1e-9", **{**PUBLIC, "max_trace_length": 10**6}, budget="honest"))
     with pytest.raises(pydantic.ValidationError, match="smaller vocabulary"):
         params_of(vocabulary=tuple(f"N{i}" for i in range(4600)))
-
-
-# --- audits ---------------------------------------------------------------------------------------
-
-
-def noisy_counts(log: Log | None, params: PairQueryParams, n: int, number: int) -> np.ndarray:
-    """float64[n, n_pairs], noisy counts of n releases of a log; None is an empty one."""
-    if log is None:
-        pairs = PairCounts.of(DirectlyFollows.merge(()), ActivityVocabulary.merge(()), params)
-    else:
-        pairs = exact_counts(log, params)
-    keyed = randomness(number)
-    rows = [laplace_query(pairs, params, keyed, f"{number}/{i}") for i in range(n)]
-    return np.array(rows, float)
-
-
-@pytest.mark.slow
-def test_a_published_release_spends_more_than_is_claimed_and_no_more_than_is_said() -> None:
-    """One case of one event against no case; epsilon 1 is claimed, 2 + 2 ln 2 are said to hold.
-
-    Both counts of the case are 0 with probability 0.400 without it and 0.0135 with it, so the
-    truncation is seen too: more than the two epsilons are spent. n = 6000, confidence 1 - 1e-9.
-    """
-    params = params_of(vocabulary=("A",), max_trace_length=1)
-    own = np.flatnonzero(exact_counts({"1": "A"}, params).counts)
-    assert len(own) == 2
-    n = 6000
-    absent, present = (
-        int((noisy_counts(log, params, n, number)[:, own] == 0).all(axis=1).sum())
-        for number, log in enumerate((None, {"1": "A"}))
-    )
-    proven = math.log(clopper_pearson(absent, n, 1e-9)[0] / clopper_pearson(present, n, 1e-9)[1])
-    said = METHOD.guarantee(params).epsilon
-    assert said == pytest.approx(2 + 2 * math.log(2), abs=1e-4)
-    assert 2 < proven <= said

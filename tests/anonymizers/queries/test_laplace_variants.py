@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 import pydantic
 import pytest
 
-from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import release_key
 from tests.support.logs import Variant, trace_batch
 from tests.support.privacy_loss import (
@@ -126,38 +124,6 @@ def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
 def test_parameters_out_of_range_are_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=told):
         params_of(**given)
-
-
-# --- the noise ------------------------------------------------------------------------------------
-
-
-def test_candidates_without_cases_have_the_published_mean_and_law() -> None:
-    """One level, 300 names, 60 keys: counts of max(0, int(Lap(1))), of mean 0.5 / (e - 1).
-
-    Control: discrete Laplace noise, of which the mean is a / (1 - a²), a = 1 / e.
-    """
-    names = tuple(f"a{i}" for i in range(300))
-    params = params_of(epsilon="1", max_prefix_length=1, p_harmful=1, vocabulary=names)
-    log = trace_batch({"c": "x"})
-    sample: list[int] = []
-    for number in range(60):
-        made = released(log, params, number)
-        sample += [made.get((name,), 0) for name in names]
-    counted: Counter[Hashable] = Counter(sample)
-
-    def fits(law: Law) -> float:
-        kept = law.map(lambda n: max(0, n))
-        known = sum(low for low, _ in kept.chances.values())
-        return p_value_of_law(
-            counted,
-            {n: low / known for n, (low, _) in kept.chances.items()},
-        )
-
-    assert fits(integer_part_of_laplace(Fraction(1), 60)) > ALPHA
-    assert fits(laplace_law(Fraction(1), 60)) < ALPHA
-    mean, error = np.mean(sample), np.std(sample) / math.sqrt(len(sample))
-    assert abs(mean - 0.5 / (math.e - 1)) < 6.2 * error
-    assert abs(mean - 1 / (math.e - 1 / math.e)) > 6.2 * error
 
 
 # --- what it costs --------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.generators import budget, spends_of
+from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.variants.generator import Domain
@@ -264,18 +264,3 @@ def test_a_query_out_of_range_is_refused(name: str) -> None:
 def query_of(domain: Domain, epsilon: Fraction | int) -> LevelQuery:
     means = budget(LaplaceLevels(), epsilon, 0, domain.max_units, domain.max_length).means
     return LaplaceLevels().query(domain, means["levels"])
-
-
-@pytest.mark.parametrize("max_length", [None, 1, 5, 2000])
-def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_read(
-    max_length: int | None,
-) -> None:
-    """A bought length too, of which the largest there is could be chosen."""
-    with pytest.raises(UsageError, match="raise epsilon"):
-        spends_of(LaplaceLevels(), Fraction(1, 10**14), ZERO, 3, max_length)
-    assert spends_of(LaplaceLevels(), Fraction(1, 1000), ZERO, 3, max_length)
-    # A length of 5 allows it, the largest that may be bought does not.
-    least = Fraction(3 * 10, LARGEST_SCALE)
-    assert spends_of(LaplaceLevels(), least, ZERO, 3, 5)
-    with pytest.raises(UsageError, match="raise epsilon"):
-        spends_of(LaplaceLevels(), least, ZERO, 3, None)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value, p_value_of_law
+from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.examples import examples_of
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch, variant_counts
@@ -29,7 +29,6 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
-from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa
 from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
@@ -188,39 +187,6 @@ def judge_of(rules: OrderRules, number: int = 0, **changes: Any) -> RuleJudge:
     return replace(plain, **changes)
 
 
-@pytest.mark.parametrize(("n_names", "chance"), [(6, 0.2206), (16, 0.0961), (27, 0.0571)])
-def test_the_chance_that_the_turned_rule_leaves(n_names: int, chance: float) -> None:
-    """RA is counted with certainty after one more case, and before it with this probability.
-
-    It is the mean of j over N harmful ones, where P(j) is proportional to e^(-j / 2), j = 0 … N. So
-    epsilon is at least 1.51, 2.34 and 2.86 at epsilon 1, and grows with the alphabet.
-    """
-    names = "".join(sorted("RTSACL" + "abcdefghijklmnopqrstu"[: n_names - 6]))
-    log = log_of(TABLE_1A, names)
-    violations = violations_of(rules_of(log), names, "R")
-    n_harmful = sum(1 for n in violations.values() if n)
-    assert n_harmful == n_names
-    weights = np.exp(-np.arange(n_harmful + 1) / 2)
-    assert (np.arange(n_harmful + 1) @ weights) / weights.sum() / n_harmful == pytest.approx(
-        chance, abs=5e-5
-    )
-    n, rules = 1200, rules_of(log)
-    cells = cell_numbers(np.arange(n_names + 1))
-    counted = 0
-    for number in range(n):
-        judge = judge_of(rules, number)
-        prefix = np.array([[names.index("R")]], np.int32)
-        is_harmful, is_counted = judge.judge(prefix, cells, np.ones(len(cells), bool))
-        assert is_harmful.tolist() == [n > 0 for n in violations.values()]
-        assert is_counted[~is_harmful].all()
-        counted += bool(is_counted[names.index("A")])
-    expected = np.array([chance, 1 - chance]) * n
-    assert p_value(np.array([counted, n - counted]), expected) > ALPHA
-    # Control: twice the probability.
-    wrong = np.array([2 * chance, 1 - 2 * chance]) * n
-    assert p_value(np.array([counted, n - counted]), wrong) < 1e-3  # 1e-9 in the mean
-
-
 def chosen_law(violations: Sequence[int], largest: int, a: float) -> dict[Hashable, float]:
     """The law of the chosen ones, by every order in which they can be taken."""
     n = len(violations)
@@ -253,19 +219,6 @@ def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) 
     assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a)) > ALPHA
     assert p_value_of_law(seen, chosen_law(violations.tolist(), 3 - largest, a)) < ALPHA
     assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a**1.2)) < ALPHA
-
-
-@pytest.mark.parametrize("epsilon", ["100", "1", "1e-6"])
-def test_many_harmful_prefixes_overflow_nothing(epsilon: str) -> None:
-    """e^(epsilon N / 2) is no float where epsilon N is above 1418; here it is up to 1e7."""
-    params = SacofaParams(**{**LOG_RULES, "epsilon": epsilon})
-    nothing = OrderRules(*(np.zeros((1, 1), bool) for _ in range(3)), np.ones(1, bool))
-    judge = judge_of(nothing, scale=params.choice_scale)
-    n = 100_000
-    chosen = judge._chosen(np.ones(n, np.int64), cell_numbers(np.arange(n)), 3)
-    assert len(set(chosen.tolist())) == len(chosen) <= n
-    if epsilon == "100":
-        assert len(chosen) == 0
 
 
 def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
@@ -372,19 +325,6 @@ def test_the_query_does_what_the_judge_says(
 
 
 # --- the same pruning for both methods that are compared ------------------------------------------
-
-
-def test_without_harmful_prefixes_it_is_the_laplace_query() -> None:
-    """Under the same names of noise the answers are equal, count by count."""
-    everything = OrderRules(*(np.zeros((3, 3), bool) for _ in range(3)), np.ones(3, bool))
-    counted = histogram({("A", "B"): 40, ("A", "C", "B"): 30, ("B",): 20})
-    query = LaplaceVariants.Params(epsilon="1", max_prefix_length=4, p_harmful=3).query
-    plain, judged = (
-        trace_variant_query(counted, 3, query, randomness(), "q", judge)
-        for judge in (None, judge_of(everything))
-    )
-    assert plain.codes.tolist() == judged.codes.tolist()
-    assert plain.counts.tolist() == judged.counts.tolist()
 
 
 def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
@@ -506,17 +446,6 @@ def test_a_unit_changes_the_bought_counts_by_what_is_said(k: int) -> None:
     assert max(changes) == params.rules_changed.l1
     several = SacofaParams(**{**BOUGHT, "max_prefix_length": k, "max_cases_per_individual": 3})
     assert several.rules_changed.l1 == 3 * max(changes)
-
-
-def test_only_the_first_events_of_a_case_are_counted_where_rules_are_bought() -> None:
-    params = SacofaParams(**{**BOUGHT, "max_prefix_length": 2})
-    counter = METHOD.requires("variants", params)["relations"]
-    made = counter.count(log_of({"ABC": 1}), {}, randomness())
-    assert made == ActivityRelations.from_traces(log_of({"AB": 1}, "ABC"))
-    free = METHOD.requires("variants", SacofaParams(**LOG_RULES))["relations"]
-    assert free.count(log_of({"ABC": 1}), {}, randomness()) == ActivityRelations.from_traces(
-        log_of({"ABC": 1})
-    )
 
 
 # --- what it costs --------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Bounds that are proved by samples have confidence 1 - 1e-9.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -13,25 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Log, trace_batch
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
-from tracecloak.anonymizers.noise.published import positive_excess, positive_laplace
-from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.queries import sapa
+from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.queries.pair_query import (
-    LaplaceDfg,
     PairCounts,
-    PairQueryParams,
-    laplace_query,
 )
-from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query, walked_laplace
-from tracecloak.examination.attack.neighbours import made_up_pairs
-from tracecloak.examination.attack.run import audit_pair
-from tracecloak.examination.attack.views import before_publication
+from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import KFollows
 
@@ -61,15 +50,6 @@ def labelled(pairs: PairCounts, values: np.ndarray) -> dict[tuple[str, str], int
         (labels[a], labels[b]): int(n)
         for a, b, n in zip(pairs.sources, pairs.targets, values, strict=True)
     }
-
-
-def pairs_of(variants: ReleasedVariants) -> dict[tuple[str, str], int]:
-    rows = variants.to_table().to_pylist()
-    found: dict[tuple[str, str], int] = {}
-    for row in rows:
-        for pair in itertools.pairwise(["▶", *row["variant"], "■"]):
-            found[pair] = found.get(pair, 0) + row["count"]
-    return found
 
 
 # --- the exponential query ------------------------------------------------------------------------
@@ -137,23 +117,6 @@ def law_of_walk(count: int, a: float, largest: int) -> np.ndarray:
     return step(outer - count) + first @ ends
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("scale", [1, 4])
-def test_a_walked_count_has_the_law_of_the_walk(count: int, scale: int) -> None:
-    """With n = 50,000; controls: a count that is one larger, and the conditional law."""
-    n, a = 50_000, math.exp(-1 / scale)
-    cells = cell_numbers(np.arange(n))
-    found = walked_laplace(randomness(), "w", cells, np.full(n, count), scale, 1)
-    assert found.min() >= 1
-    observed = np.bincount(np.minimum(found, 100), minlength=101)[1:]
-    assert p_value(observed, n * law_of_walk(count, a, 100)) > ALPHA
-    assert p_value(observed, n * law_of_walk(count + 1, a, 100)) < ALPHA
-    if count:
-        other = positive_laplace(randomness(), "p", cells, np.full(n, count), scale, 1)
-        observed = np.bincount(np.minimum(other, 100), minlength=101)[1:]
-        assert p_value(observed, n * law_of_walk(count, a, 100)) < ALPHA
-
-
 @pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0])
 def test_what_a_walked_count_costs(epsilon: float) -> None:
     """Up to ln 2 beyond k epsilon for a change by k, and no less as counts grow."""
@@ -167,33 +130,6 @@ def test_what_a_walked_count_costs(epsilon: float) -> None:
 
 
 # --- what is released -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("query", ["exponential", "laplace"])
-def test_no_pair_is_released_more_often_than_its_noisy_count(
-    query: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    params = params_of("0.7", query=query)
-    noted = []
-    original = sapa.play_out
-
-    def noting(*arguments: Any) -> Any:
-        noted.append(arguments[:3])
-        return original(*arguments)
-
-    monkeypatch.setattr(sapa, "play_out", noting)
-    for number in range(5):
-        made = released(LOG, params, number)
-        variants = made.products.by_name["variants"]
-        sources, targets, counts = noted[-1]
-        assert counts.min() >= 0
-        labels = [*"ABCD", "▶", "■"]
-        left = {
-            (labels[a], labels[b]): int(n) for a, b, n in zip(sources, targets, counts, strict=True)
-        }
-        assert all(n <= left[pair] for pair, n in pairs_of(variants).items())
-        assert 0.8 < variants.n_cases / len(LOG) < 1.2
-        assert variants.lows is variants.highs is None
 
 
 def test_noise_that_would_make_too_many_cases_is_refused_with_the_mend() -> None:
@@ -225,16 +161,6 @@ def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> Non
     assert METHOD.guarantee(params_of(max_cases_per_individual=2)).unit == "individual"
 
 
-def test_the_laplace_query_has_the_epsilon_of_its_graph() -> None:
-    params = params_of(query="laplace", **PUBLIC)
-    said = METHOD.guarantee(params)
-    graph = LaplaceDfg().guarantee(PairQueryParams(epsilon="1", **PUBLIC))
-    assert said.kind == graph.kind == "published"
-    assert said.epsilon == graph.epsilon == pytest.approx(4 + 4 * math.log(2), abs=1e-5)
-    assert METHOD.guarantee(params_of(query="laplace", profile="paper", **PUBLIC)).epsilon == 4
-    assert METHOD.guarantee(params_of(query="laplace")).epsilon is None
-
-
 def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:
     for query in ("exponential", "laplace"):
         with pytest.raises(UsageError, match="raise epsilon"):
@@ -242,45 +168,3 @@ def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_
     # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
     with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows .* raise epsilon"):
         METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))
-
-
-# --- audits ---------------------------------------------------------------------------------------
-
-
-def bound_of(params: SapaParams, told: str, n: int = 300, form: Sapa | None = None) -> float:
-    """What releases prove of a pair of logs, by default by their noisy counts; 300 up to 1.8."""
-    shown = before_publication(METHOD) if form is None else form
-    [pair] = [pair for pair in made_up_pairs(METHOD, params) if told in pair.what]
-    keys = map(release_key, itertools.count())
-    return audit_pair(pair, shown, params, 0.0, n, 1 - 1e-10, keys=keys).epsilon
-
-
-LONG: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 20}
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({}, "pair that is new"),
-        ({"profile": "paper", **LONG}, "pair that is new"),
-        ({"query": "laplace"}, "activity that is new"),
-        ({"query": "laplace", **LONG}, "repeats"),
-        ({"query": "laplace", "profile": "paper", **LONG}, "repeats"),
-    ],
-)
-def test_audits_find_that_the_published_epsilon_does_not_hold(
-    given: dict[str, Any], told: str
-) -> None:
-    """Of epsilon 1."""
-    assert bound_of(params_of(**given), told) > 1
-
-
-def test_the_honest_play_out_is_one_of_honest_counts() -> None:
-    """Its noise has the scale of a case's pairs, drawn for every pair of the public names."""
-    params = params_of("1", query="laplace", budget="honest", **PUBLIC)
-    pairs, _ = counted({"1": "A B A"}, params)
-    assert pairs.counts.sum() == params.max_pairs == 4
-    noise = np.concatenate(
-        [laplace_query(pairs, params, randomness(), f"h{i}") - pairs.counts for i in range(2000)]
-    )
-    assert np.abs(noise).mean() == pytest.approx(4, rel=0.05)

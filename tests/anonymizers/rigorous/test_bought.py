@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,7 +21,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import trace_batch
 from tests.support.silence import Silence
@@ -34,7 +32,6 @@ from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     activities_of_cases,
     changed_names,
     choose_vocabulary,
-    vocabulary_part,
     weights_of_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
@@ -153,39 +150,6 @@ def scores_of(cases: Sequence[int], quantile: Fraction, most_lost: int | None = 
     return scores
 
 
-N_CHOICES = 6000
-
-
-@pytest.mark.parametrize(
-    ("cases", "epsilon", "quantile", "max_units"),
-    [
-        ((4, 3, 2, 1, 2), Fraction(1), Fraction(4, 5), 1),
-        ((1, 0, 5, 5, 0), Fraction(1, 2), Fraction(1, 4), 1),
-        ((4, 3, 2, 1, 2), Fraction(3), Fraction(4, 5), 3),
-        ((0, 0, 0, 0, 0), Fraction(1), Fraction(1, 2), 1),
-    ],
-)
-def test_a_quantile_follows_the_law_of_permute_and_flip(
-    cases: tuple[int, ...],
-    epsilon: Fraction,
-    quantile: Fraction,
-    max_units: int,
-) -> None:
-    """Of n = 6,000 keys. Control: twice the epsilon, wherever there is anything to tell apart."""
-    found = Counter(
-        choose_quantile(np.array(cases), epsilon, quantile, max_units, randomness(number), "any")
-        for number in range(N_CHOICES)
-    )
-    n = sum(cases)
-    fine = scores_of(cases, quantile)
-    sensitivity = max(quantile, 1 - quantile) * max_units * quantile.denominator
-    law = permute_and_flip_law(fine, epsilon / (2 * sensitivity))
-    assert p_value_of_law(found, law) > ALPHA
-    if n:
-        wrong = permute_and_flip_law(fine, epsilon / sensitivity)
-        assert p_value_of_law(found, wrong) < ALPHA
-
-
 @given(
     st.lists(st.integers(0, 20), min_size=5, max_size=5),
     st.integers(0, 4),
@@ -206,21 +170,6 @@ def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
     for j in range(4):
         if min(laws[0][j], laws[1][j]) > 1e-12:
             assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
-
-
-def test_where_few_may_be_lost_the_law_is_that_of_the_further_goal() -> None:
-    """Of 12 cases 3 may be lost, so 9 is the goal; the control has the noise of a share alone."""
-    cases, epsilon, quantile = (4, 3, 2, 1, 2), Fraction(2), Fraction(1, 3)
-    found = Counter(
-        choose_quantile(np.array(cases), epsilon, quantile, 1, randomness(i), "any", most_lost=3)
-        for i in range(N_CHOICES)
-    )
-    fine = scores_of(cases, quantile, 3)
-    assert fine.index(0) == 2
-    law = permute_and_flip_law(fine, epsilon / (2 * quantile.denominator))
-    assert p_value_of_law(found, law) > ALPHA
-    wrong = permute_and_flip_law(fine, epsilon / (2 * 2))
-    assert p_value_of_law(found, wrong) < ALPHA
 
 
 @pytest.mark.parametrize("quantile", [Fraction(1, 10), Fraction(4, 5), Fraction(999, 1000)])
@@ -292,17 +241,6 @@ def choose(counts: dict[str, int], number: int = 0, noise: Any = EXACT) -> list[
     keyed = randomness(number).with_noise(noise)
     chosen = choose_vocabulary(counted(counts), OWN, CHANGED, keyed)
     return chosen.vocabulary.names.to_pylist()
-
-
-@pytest.mark.parametrize(("max_activities", "max_units"), [(1, 1), (2, 1), (9, 4), (50, 3)])
-def test_the_noise_of_the_vocabulary_is_for_all_that_a_unit_adds(
-    max_activities: int, max_units: int
-) -> None:
-    """Gaussian, for what `changed_names` says, which is enumerated below."""
-    [need] = vocabulary_part(max_activities, max_units).needs
-    assert isinstance(need, Sums)
-    assert need.is_open and need.is_l2 and need.share == VOCABULARY_SHARE
-    assert (need.changed, need.units) == (changed_names(max_activities, max_units), NAME_UNITS)
 
 
 def test_activities_from_the_threshold_on_are_chosen() -> None:

@@ -130,15 +130,6 @@ def test_what_choices_leave_is_divided_by_the_shares_of_the_others() -> None:
     ]
 
 
-def test_a_delta_that_no_part_has_a_use_for_is_spent_all_the_same() -> None:
-    """By the last, which is called approximate if it was pure."""
-    spends = budget_of(Fraction(1), MILLIONTH, (Pure("a", HALF, CASE), Pure("b", HALF))).spends()
-    assert [(spend.mechanism, spend.delta) for spend in spends] == [
-        ("discrete_laplace", 0),
-        ("approximate", MILLIONTH),
-    ]
-
-
 # --- which noise ----------------------------------------------------------------------------------
 
 
@@ -159,18 +150,6 @@ def test_one_open_histogram_alone_has_laplace_noise_and_four_blocks_are_joint() 
         assert spend.mechanism == "joint" and len(spend.blocks) == 4
         expected = block_scale(deviation, QUARTER, changed.times(UNITS).l2)
         assert {block.scale for block in spend.blocks} == {expected}
-
-
-@pytest.mark.parametrize(("n", "is_joint"), [(1, False), (4, False), (8, False), (10, True)])
-def test_of_single_counts_there_must_be_nine_for_gaussian_noise(n: int, is_joint: bool) -> None:
-    """By hand: n times the root of 2 is more than the root of n times 4.22 from n = 9 on."""
-    needs = tuple(Sums(f"{i}", Fraction(1, n), CASE) for i in range(n))
-    made = budget_of(Fraction(1), MILLIONTH, needs)
-    assert (made.deviation is not None) == is_joint
-    assert len({own.epsilon for own in made.means.values()}) == 1
-    assert [spend.mechanism for spend in made.spends()] == (
-        ["joint"] if is_joint else ["discrete_laplace"] * n
-    )
 
 
 def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:

@@ -17,11 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
 from tracecloak.anonymizers.rigorous.clip_by_rank import (
@@ -29,7 +27,6 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     cases_from,
     changed_ranks,
     measured_ranks,
-    noisy_cases_from,
     place_of_rank,
 )
 from tracecloak.anonymizers.rigorous.clips import (
@@ -40,8 +37,6 @@ from tracecloak.anonymizers.rigorous.clips import (
     ranks_need,
 )
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-
-histograms = st.lists(st.integers(0, 50), min_size=1, max_size=12)
 
 
 def unit(bucket: int, n_buckets: int) -> np.ndarray:
@@ -68,12 +63,6 @@ def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: i
     changed = changed_ranks(n_buckets, max_units)
     assert changed.l2_squared == max(norms)
     assert (changed.l1, changed.linf, changed.l0) == (max(sums), max(cells), n_buckets * max_units)
-
-
-@given(histograms)
-def test_without_noise_the_numbers_of_longer_cases_come_out(cases: list[int]) -> None:
-    found = cases_from(measured_ranks(np.array(cases)))
-    np.testing.assert_allclose(found, [sum(cases[j:]) for j in range(len(cases))], atol=1e-9)
 
 
 def test_the_noise_of_a_number_grows_with_the_logarithm_of_the_grid() -> None:
@@ -104,36 +93,6 @@ def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
     place = place_of_rank(longer, rank)
     if rank <= len(norms) / 2:  # else the median is
         assert loss[place] == min(loss)
-
-
-N_CHOICES = 4000
-
-
-def test_the_clip_follows_the_law_of_the_noise() -> None:
-    """Two grid points: the first is taken if 30 cases and normal noise come to at most the rank.
-
-    Of n = 4,000 keys. Control: noise of half the width.
-    """
-    cases = np.array([470, 18, 12])
-    sigma = 12.0
-    found = Counter(
-        place_of_rank(
-            noisy_cases_from(
-                cases, SumNoise((12 * RANK_UNITS, 1), RANK_UNITS, False), randomness(i), "clip"
-            ),
-            25.0,
-        )
-        for i in range(N_CHOICES)
-    )
-    # Longer than the first point are two buckets: 1 and 1/2 + 1 are the row of C squared.
-    row = np.linalg.norm([1.0, 0.5])
-
-    def law(width: float) -> dict[int, float]:
-        first = 0.5 * math.erfc((30 - 25) / (width * row) / math.sqrt(2))
-        return {0: first, 1: 1 - first}
-
-    assert p_value_of_law(found, law(sigma)) > ALPHA
-    assert p_value_of_law(found, law(sigma / 2)) < ALPHA
 
 
 GRID = norm_grid()

@@ -6,7 +6,6 @@ Nothing is sampled: the configurations are random, the sums exact.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -23,13 +22,10 @@ from scipy import special
 from tests.support.tiers import at_night
 from tracecloak.anonymizers import registry
 from tracecloak.anonymizers.accounting import calibration, gaussian_scale, joint
-from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
-from tracecloak.anonymizers.graphs.private_dfg import UNITS, PrivateDfg, PrivateDfgParams
+from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.rigorous.budget import budget_of
-from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
 from tracecloak.anonymizers.variants import method as variant_histogram
 from tracecloak.anonymizers.variants.method import (
@@ -261,50 +257,6 @@ def test_thousands_of_configurations_promise_the_sum_of_their_parts(n: int) -> N
         )
         rounds = {round_of(name) for name in names_of(spends)}
         assert sorted(rounds) == sorted(method.rounds(params))
-
-
-@pytest.mark.usefixtures("quick")
-def test_the_composed_epsilon_is_never_above_the_sum() -> None:
-    """The first of 2,000 for each combination of parts."""
-    seen = set()
-    for method, params in random_configurations(2_000, 0):
-        spends = method.spends(params)
-        kinds = (*names_of(spends), *(part.mechanism for part in spends))
-        if kinds in seen:
-            continue
-        seen.add(kinds)
-        epsilon, delta = total(spends)
-        composed = composed_epsilon(spends, delta)
-        assert 0 < composed <= float(epsilon) * (1 + 1e-9)
-    # The histogram, the pure graph, and the graph with 0 to 2 bought, with durations or without.
-    sums = "edges", "edges beyond"
-    timed = (*sums, "durations", "durations beyond")
-    assert seen == {
-        ("variants", "approximate"),
-        ("edges", "discrete_laplace"),
-        *((*names, *sums, "joint") for names in ((), ("vocabulary",))),
-        *((*names, *timed, "joint") for names in ((), ("vocabulary",))),
-        # Where its names are declared and its clip is not it chooses the kind of its noise.
-        ("edges clip", *sums, "kind", "votes", "joint"),
-        ("vocabulary", "edges clip", *sums, "joint"),
-        *(
-            (*names, "edges clip", "durations clip", *timed, "joint")
-            for names in ((), ("vocabulary",))
-        ),
-    }
-
-
-def test_of_a_bought_clip_no_less_noise_is_announced_than_is_drawn() -> None:
-    """The accountant sees the deviation per sensitivity; for every clip at least that is drawn."""
-    for epsilon, m in itertools.product(("0.1",), (None, 3)):
-        params = PrivateDfgParams(epsilon=epsilon, vocabulary=("A",), max_cases_per_individual=m)
-        [part] = (b for b in PrivateDfg().spends(params)[0].blocks if b.what == "edges")
-        announced = continuous_deviation(Fraction(*part.scale)) / part.sensitivity
-        for square in norm_grid().tolist():
-            clip = math.floor(math.sqrt(square) * UNITS)
-            drawn = continuous_deviation(Fraction(*params.noise(clip).scale))
-            ratio = drawn / (clip * params.max_units)
-            assert announced <= ratio <= announced * (1 + Fraction(1, 10**6))
 
 
 # --- noise that cannot be drawn is refused before anything is read --------------------------------

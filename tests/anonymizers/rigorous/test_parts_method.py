@@ -5,21 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 
 from tests.support.examples import examples_of
 from tests.support.keys import randomness
 from tests.support.logs import histogram
-from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import CountVariants
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.queries.query_method import QueryMethod
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Choice, Sums
-from tracecloak.anonymizers.rigorous.counts_part import NoisyCounts, counts_part
 from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, PartsMethod
 
@@ -142,46 +139,3 @@ def test_nothing_divides_by_case_that_does_not_say_so() -> None:
     proved = type("Proved", (Twice,), {"moves_by_case": lambda self, params: True})()
     assert proved.shares_by_case(several)
     assert TWICE.guarantee(several).unit == "individual"
-
-
-# --- counts of a public list ----------------------------------------------------------------------
-
-
-class Letters(PartsMethod):
-    """Cases of one event by their letter."""
-
-    name: ClassVar[str] = "letters"
-    Params: ClassVar[type[RigorousParams]] = RigorousParams
-
-    def __init__(self, changed: int, counts: np.ndarray) -> None:
-        self.changed, self.counts = of_count(changed), counts
-
-    def parts(self, params: RigorousParams) -> tuple[Part, ...]:
-        need = Sums("letters", Fraction(1), self.changed, is_l2=params.delta > 0)
-        counters = {"variants": CountVariants()}
-        return (counts_part(need, counters, lambda _: self.counts, "cases", "By so much."),)
-
-
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_counts_have_the_noise_that_is_spent_and_intervals_that_hold_them(delta: str) -> None:
-    """20,000 counts; of intervals of half the width the truth is far more often outside."""
-    n = 20_000
-    method = Letters(3, np.full(n, 70))
-    params = RigorousParams(epsilon="1", delta=delta)
-    noisy = method.decide("letters", {}, {}, params, randomness())
-    assert isinstance(noisy, NoisyCounts) and noisy.counts.dtype == np.int64
-    error = np.abs(noisy.counts - 70)
-    assert 0.03 < (error > noisy.half_width).mean() < 0.055
-    assert (error > noisy.half_width // 2).mean() > 0.15
-    [spend] = method.spends(params)
-    assert spend.mechanism == ("discrete_gaussian" if params.delta else "discrete_laplace")
-    noise = method.budget(params).means["letters"].noise(of_count(3))
-    assert spend.scale == noise.scale and noise.half_width == noisy.half_width
-    silent = Silence()
-    exact = method.decide("letters", {}, {}, params, randomness().with_noise(silent))
-    assert isinstance(exact, NoisyCounts) and (exact.counts == 70).all()
-    assert silent.draws == [(spend.mechanism.removeprefix("discrete_"), n, Fraction(*noise.scale))]
-    said, *_ = method.explain(params)
-    law = "Gaussian" if params.delta else "Laplace"
-    assert f"adds discrete {law} noise to each number; expect each within" in said
-    assert method.guarantee(params).reality.startswith("By so much. Exact discrete noise")

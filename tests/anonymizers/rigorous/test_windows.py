@@ -332,10 +332,3 @@ def test_a_generator_of_others_adds_up_unless_it_says_otherwise() -> None:
         method = VariantLog(kind())
         made = method.Params(**params, max_cases_per_individual=2)
         assert method.shares_by_case(made) == shares != windows_add_up(method, made)
-
-
-def test_a_large_delta_beside_a_small_epsilon_adds_up() -> None:
-    large = {"delta": "0.2", "allow_large_delta": True, "max_cases": 5, "epsilon": "0.01"}
-    assert windows_add_up(*example_of("private-dfg", **large, max_cases_per_individual=2))
-    small = {**large, "delta": "0.01"}
-    assert not windows_add_up(*example_of("private-dfg", **small, max_cases_per_individual=2))

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.logs import trace_batch
 from tests.support.tlkc_logs import (
     HOUR_US,
     RESOURCE,
@@ -48,14 +47,6 @@ def of_everything(k: int) -> KAnonymousParams:
     """All that a trace of Table 3 has is known."""
     declared = {RESOURCE: {"values": [*RESOURCE_OF.values(), ZERO[1]]}}
     return params(k, perspective="activity_resource", knowledge_kind="relative", resources=declared)
-
-
-def variants(traces: TraceBatch) -> Counter[str]:
-    names = traces.vocabulary.names.to_pylist()
-    return Counter(
-        " ".join(names[code] for code in traces.activities[first:last])
-        for first, last in itertools.pairwise(traces.offsets.tolist())
-    )
 
 
 def activities_with_hours(traces: TraceBatch) -> list[tuple[str, ...]]:
@@ -112,17 +103,6 @@ def test_the_papers_tables_4_and_5_are_k_anonymous(table: tuple[str, ...], k: in
 
 
 # --- small logs -----------------------------------------------------------------------------------
-
-LOG = {
-    "1": "A B C", "2": "A B C", "3": "A B C", "4": "A C", "5": "A C", "6": "A X C", "7": "D",
-    "8": "A B Y C", "9": "C A",
-}  # fmt: skip
-
-
-def test_baseline_2_takes_the_most_similar_subtrace_and_leaves_frequent_variants_alone() -> None:
-    """A B Y C is nearest to A B C, A X C to A C; C A has nothing of those, and D of none."""
-    [released] = release_of([trace_batch(LOG)], SUBTRACES, params(2))
-    assert variants(released) == {"A B C": 4, "A C": 3}
 
 
 def test_what_makes_a_variant_is_what_may_be_known() -> None:
@@ -280,10 +260,3 @@ def test_blocks_that_leave_texts_over_are_grouped_again(monkeypatch: pytest.Monk
     groups = grouped([Group(text, 1, [i]) for i, text in enumerate(texts)], [], 2)
     found = {group.text: sorted(group.members) for group in groups}
     assert found == {"ab": [0, 1], "cd": [3, 4], "xyz": [2, 5]}
-
-
-def test_a_closed_group_is_not_cut_for_a_case_that_costs_less() -> None:
-    """Ten cases of abcdef would lose five events each for one of a."""
-    units = [Group("abcdefg", 1, [i]) for i in range(10)] + [Group("az", 1, [10])]
-    [group] = grouped(units, [], 10)
-    assert (group.text, sorted(group.members)) == ("abcdefg", list(range(10)))

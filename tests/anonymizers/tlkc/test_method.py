@@ -27,7 +27,7 @@ from tests.support.tlkc_logs import (
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
-from tracecloak.anonymizers.tlkc.method import Tlkc, suppression_passes
+from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
     Patterns,
@@ -35,7 +35,6 @@ from tracecloak.anonymizers.tlkc.suppression import (
     labels_of,
     maximal_frequent,
     minimal_violations,
-    suppressed_by_frequent_traces,
     suppressed_by_n_scores,
 )
 from tracecloak.schemas.errors import GuaranteeError
@@ -170,16 +169,6 @@ def test_no_suppressed_element_can_be_given_back(log: Mapping[str, Case], kind: 
         assert any(not pattern & rest for pattern in patterns)
 
 
-def test_what_later_choices_make_needless_is_given_back() -> None:
-    """1 is chosen first, of three patterns; 2, 3 and 4 then break all of them too."""
-    patterns = np.array([[1, 2], [1, 3], [1, 4], [2, 5], [2, 6], [3, 5], [3, 6], [4, 5], [4, 6]])
-    violating = Patterns(np.arange(7), (np.zeros((0, 1), np.int64), patterns))
-    cases = np.array([9, 1, 5, 5, 5, 9, 9])
-    chosen = set(suppressed_by_n_scores(violating, cases, 10, 0.5).tolist())
-    assert chosen in ({2, 3, 4}, {1, 5, 6})
-    assert all(chosen & set(pattern) for pattern in patterns.tolist())
-
-
 @given(log=logs, theta=st.sampled_from([Fraction(1, 4), HALF, Fraction(1)]))
 @settings(max_examples=20, deadline=None)
 def test_maximal_frequent_traces_are_those_of_the_definition(
@@ -197,47 +186,7 @@ def test_maximal_frequent_traces_are_those_of_the_definition(
     assert found == {p for p in frequent if not any(p != q and has(q, p) for q in frequent)}
 
 
-def test_where_too_many_are_frequent_the_shorter_ones_count() -> None:
-    """Of ABCD, which two cases have: within the bound are its pairs, of which there are six."""
-    given_ = params("sequence", "activity")
-    cases = known(trace_batch({"1": "A B C D", "2": "A B C D", "3": "E"}), given_)
-    found = {
-        bound: maximal_frequent(cases, "sequence", Fraction(1, 2), bound).of_length
-        for bound in (0, 6, 7, 10**9)
-    }
-    # A row that both cases share: AB, AC and so on would be found at 3 + 2 + 1 positions, and
-    # after these ABC, ABD, ACD and BCD at 2 + 1 + 1.
-    lengths = {bound: [len(of_length) for of_length in own] for bound, own in found.items()}
-    assert lengths == {0: [4], 6: [0, 6], 7: [0, 6], 10**9: [0, 0, 0, 1]}
-
-
 # --- the profile of the paper ---------------------------------------------------------------------
-
-
-def test_the_paper_gives_nothing_back() -> None:
-    """Of the patterns below 1 goes first, and then 2, 3 and 4, which alone break all of them."""
-    patterns = np.array([[1, 2], [1, 3], [1, 4], [2, 5], [2, 6], [3, 5], [3, 6], [4, 5], [4, 6]])
-    violating = Patterns(np.arange(7), (np.zeros((0, 1), np.int64), patterns))
-    cases = np.array([9, 1, 5, 5, 5, 9, 9])
-    draws = np.arange(7, dtype=np.uint64)
-    by_scores = suppressed_by_n_scores(violating, cases, 10, 0.5, draws)
-    assert by_scores.tolist() == [1, 2, 3, 4]
-    none = Patterns(violating.elements, ())
-    by_traces = suppressed_by_frequent_traces(violating, none, cases, draws[::-1])
-    # 1, 5 and 6 are in three patterns each, and the last of them has the smallest draw.
-    assert by_traces.tolist() == [6, 5, 1]
-
-
-def test_of_a_multiset_all_events_of_an_element_go_in_the_paper() -> None:
-    """One case has B twice: sparing takes the second one, the paper every B."""
-    log = {"1": "B B", "2": "B A", "3": "B A", "4": "A"}
-    [sparing] = release_of([trace_batch(log)], Tlkc(), params("multiset", "activity"))
-    assert activities_of(sparing) == ["A", "AB", "AB", "B"] or activities_of(sparing) == [
-        "A", "B", "BA", "BA",
-    ]  # fmt: skip
-    paper = params("multiset", "activity", profile="paper")
-    [printed] = release_of([trace_batch(log)], Tlkc(), paper)
-    assert activities_of(printed) == ["A", "A", "A"]
 
 
 @given(
@@ -256,32 +205,6 @@ def test_the_paper_keeps_the_same_promise(
         return
     Tlkc().verify([released], given_)
     assert naive(released, kind, "activity", 2, []).violating(2, Fraction(1)) == set()
-
-
-# --- what it costs --------------------------------------------------------------------------------
-
-
-def activities_of(traces: TraceBatch) -> list[str]:
-    names = traces.vocabulary.names.to_pylist()
-    return sorted(
-        "".join(names[code] for code in traces.activities[first:last])
-        for first, last in itertools.pairwise(traces.offsets.tolist())
-    )
-
-
-def test_it_goes_on_where_times_that_count_anew_make_new_violations() -> None:
-    """A rare first event goes, and what follows it is then nobody else's first event."""
-    log = {"1": "X B@60", "2": "A B@60", "3": "A B@60", "4": "A"}
-    given_ = params("relative", "activity", length=1)
-    traces = trace_batch(log)
-    passes = suppression_passes(known(traces, given_), given_, randomness())
-    assert [len(words) for words in passes] == [1, 1]
-    [released] = release_of([traces], Tlkc(), given_)
-    assert activities_of(released) == ["A", "AB", "AB"]
-    assert set(released.starts.tolist()) == {0}
-    [plain] = release_of([traces], Tlkc(), params("sequence", "activity"))
-    assert activities_of(plain) == ["A", "AB", "AB", "B"]
-    assert set(plain.starts.tolist()) == {0}
 
 
 # --- what is released -----------------------------------------------------------------------------

@@ -21,9 +21,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
 from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
-from tracecloak.anonymizers.variants import auto
 from tracecloak.anonymizers.variants.auto import AutoVariants
-from tracecloak.anonymizers.variants.expected_distance import HISTOGRAM, JOINT, TREE
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
@@ -84,14 +82,6 @@ def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
 ) -> None:
     taken = ways_of(log, epsilon)
     assert taken[way] >= 9, taken
-
-
-def test_the_tree_is_taken_where_it_is_expected_to_be_nearest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = {HISTOGRAM: 0.5, JOINT: 0.5, TREE: 0.4}
-    monkeypatch.setattr(auto, "expected_distances", lambda _: expected)
-    assert ways_of(_scattered(60, 8), 1, n_keys=1) == {"tree": 1}
 
 
 def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None:
@@ -200,14 +190,3 @@ def test_the_choice_is_drawn_before_any_block(log: dict[Variant, int]) -> None:
     AUTO.answer(exact, Domain(VOCABULARY, 8, 1), means, randomness().with_noise(recording))
     first, *others = (drawn.purpose for drawn in recording.drawn)
     assert first == f"{AUTO.name}/choice" and others and first not in others
-
-
-def test_beside_other_noise_there_is_nothing_in_place() -> None:
-    other = Sums("times", Fraction(1), ONE, 1024, is_l2=True)
-    found = budget_of(Fraction(1), DELTA, (*AUTO.needs(1, 5), other))
-    [joint] = found.spends()
-    assert joint.instead == ()
-    assert all(not found.means[n.name].epsilon for n in found.needs if isinstance(n, Instead))
-    # Nor does it keep any of delta from the others.
-    alone = budget_of(Fraction(1), DELTA, (*AUTO.needs(1, 5)[:5], other))
-    assert found.deviation == alone.deviation

@@ -28,12 +28,10 @@ from tests.support.ways_by_cell import (
     Cell,
     Coefficients,
     Judged,
-    domain_of,
     fitted,
     judged,
     left_out,
     noisy_features,
-    public_of,
     recorded,
 )
 from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
@@ -46,7 +44,6 @@ from tracecloak.anonymizers.variants.distance import (
 )
 from tracecloak.anonymizers.variants.expected_distance import (
     COEFFICIENTS,
-    JOINT,
     Profile,
     expected_distances,
 )
@@ -81,34 +78,8 @@ def test_a_case_changes_one_number_by_one() -> None:
             assert sorted(np.abs(change).tolist()) == [0, 0, 1]
 
 
-def test_the_share_of_rare_cases_is_that_of_variants_below_the_threshold() -> None:
-    """Many variants of 100 cases, and 1,000 of one case each: exact numbers say 1,000 of 21,000."""
-    threshold, _, for_chain = public_of("1")
-    counts = np.array([100] * 200 + [1] * 1000)
-    beyond = [np.maximum(counts - begin, 0).sum() for begin in (0, threshold - 1)]
-    last = np.maximum(counts - (4 * threshold - 1), 0).sum()
-    cases = np.array([beyond[0] - beyond[1], beyond[1] - last, last])
-    features = Profile(threshold, cases).features(0.0, domain_of(10), for_chain)
-    assert 1 / (1 + np.exp(-features[1])) == pytest.approx(1000 / 21_000, rel=0.02)
-
-
 def expected_of(cell: Cell, n: int) -> list[dict[str, float]]:
     return [expected_distances(features) for features in noisy_features(cell, n, seed=4)]
-
-
-@pytest.mark.parametrize("n_names", [20, 100, 400])
-@pytest.mark.parametrize("epsilon", ["1", "2", "4"])
-def test_where_no_variant_repeats_a_chain_with_partitions_is_better_than_a_tree(
-    epsilon: str, n_names: int
-) -> None:
-    """Of 1,000 cases, however many activities there are, in 19 of 20 noisy profiles.
-
-    With 400 activities the noise of a chain hides each pair, and the tree was once taken in all of
-    them.
-    """
-    cell = Cell("", 1000, epsilon, n_names, (1000, 0, 0), {})
-    ways = [min(e, key=e.__getitem__) for e in expected_of(cell, 300)]
-    assert ways.count(JOINT) >= 285
 
 
 # --- how well it foretells, by recorded releases --------------------------------------------------
@@ -219,18 +190,6 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     assert targets.nearest(first) == second
 
 
-def test_of_several_nearest_the_first_is_taken() -> None:
-    variants, order, _ = of([("A", "A"), ("A", "B"), ("A", "C"), ("B", "B")])
-    for distance in (
-        LevenshteinDistance(variants),
-        EmbeddingDistance(variants, np.ones((3, 3)) - np.eye(3), 2, 3),
-    ):
-        for variant in (3, 0):
-            targets = targets_of(distance, 4)
-            targets.remove(np.array([variant]))
-            assert order[targets.nearest(variant)] == ("A", "B")
-
-
 # --- against plain Python -------------------------------------------------------------------------
 
 
@@ -336,18 +295,6 @@ EXCHANGEABLE = {
     ("E", "F", "G"): 30,
     ("E", "G", "F"): 10,
 }
-
-
-def test_activities_with_the_same_context_are_near() -> None:
-    """B and C are always between A and D; F never is."""
-    b, c, f = 1, 2, 5
-    for key in range(3):
-        distances = event_distances(histogram(EXCHANGEABLE, "ABCDEFG"), randomness(key), epochs=200)
-        assert distances.shape == (7, 7)
-        assert (np.diag(distances) == 0).all()
-        assert ((distances >= 0) & (distances <= 2)).all()
-        np.testing.assert_allclose(distances, distances.T, atol=1e-12)
-        assert distances[b, c] < 0.9 * distances[b, f]
 
 
 def test_the_same_key_gives_the_same_vectors_in_every_process() -> None:

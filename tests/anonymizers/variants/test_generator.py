@@ -22,7 +22,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.variants.auto import completed
-from tracecloak.anonymizers.variants.generator import Domain, excess_of_names, fitting, released
+from tracecloak.anonymizers.variants.generator import Domain, excess_of_names, released
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -60,31 +60,6 @@ def variants(*counts: int, length: int = 1) -> ReleasedVariants:
     codes = np.repeat(np.arange(len(counts)), length).astype(np.int32)
     offsets = np.arange(len(counts) + 1) * length
     return most_frequent_first(names, offsets, codes, np.array(counts, np.int64), 5)
-
-
-# --- room -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("counts", "length", "max_cases", "most"),
-    [
-        ((6 * 10**9, 3 * 10**9, 10**9), 1, None, 10**7),
-        ((6 * 10**9, 3 * 10**9, 10**9), 100, None, (1 << 26) // 100),
-        ((6 * 10**9, 3 * 10**9, 10**9), 1, 5, 10**7),
-        ((6 * 10**9, 3 * 10**9, 10**9), 1, 2 * 10**7, 2 * 10**7),
-        ((6 * 10**9, 3 * 10**9, 10**9), 100, 2 * 10**7, 2 * 10**7 * 27 // 100),
-        ((2**62,) * 40, 1, None, 10**7),  # whose sum is beyond 64 bits
-    ],
-)
-def test_of_more_as_many_are_released_in_proportion_and_without_intervals(
-    counts: tuple[int, ...], length: int, max_cases: int | None, most: int
-) -> None:
-    made = fitting(variants(*counts, length=length), max_cases)
-    assert made.n_cases == most
-    assert made.n_variants == len(counts)
-    shares = np.array(counts) / sum(map(float, counts))
-    assert np.abs(made.counts - shares * most).max() < 1
-    assert made.lows is None and made.highs is None
 
 
 # --- names ----------------------------------------------------------------------------------------

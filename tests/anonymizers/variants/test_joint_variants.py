@@ -30,7 +30,6 @@ from tracecloak.anonymizers.variants.joint_variants import (
     Division,
     JointVariants,
     balance,
-    unseen_stand_out,
 )
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
@@ -85,50 +84,6 @@ def test_with_next_to_no_noise_it_is_the_log(counts: dict[Variant, int]) -> None
     distance = sum(abs(found[v] - counts.get(v, 0)) for v in {*found, *counts}) / 2
     # Those of rare variants are never seen together: a chain without positions proposes others.
     assert distance <= 1 + 0.05 * n + n_rare
-
-
-def test_what_no_variant_shows_is_seen_in_marginals_and_chain() -> None:
-    """All variants differ, so none is seen; lengths and ends are kept all the same."""
-    generator = np.random.default_rng(1)
-    names = tuple("ABCDEFGH")
-    vocabulary = ActivityVocabulary.public(names)
-    log: Counter[Variant] = Counter()
-    for _ in range(4000):
-        inner = generator.permutation(list(names[1:7])).tolist()
-        log[("A", *inner, "H")] += 1
-    exact = histogram(log, vocabulary.names.to_pylist())
-    where = Domain(vocabulary, 8, 1)
-    found = variants_of(answer_of(JOINT, exact, where, Fraction(2), DELTA, randomness()))
-    n = found.total()
-    assert n == pytest.approx(4000, rel=0.1)
-    assert sum(k for v, k in found.items() if v[0] == "A" and v[-1] == "H") > 0.95 * n
-    assert sum(k for v, k in found.items() if len(v) == 8) > 0.85 * n
-    once = sum(k for v, k in found.items() if all(v.count(name) == 1 for name in names))
-    assert once > 0.5 * n  # of a chain's own walks less than a tenth is such a case
-
-
-def test_cases_of_long_loops_begin_and_end_as_they_do() -> None:
-    """A hundred rounds drown the two arcs that a case has once; partitions know them.
-
-    Most releases have nearly all beginnings and ends and their length, and one in ten few of them,
-    so medians are of nine.
-    """
-    names = ("S", "W", "X", "E")
-    vocabulary = ActivityVocabulary.public(names)
-    log: dict[Variant, int] = {("S", *("W", "X") * n, "E"): 10 for n in range(40, 100)}
-    exact = histogram(log, vocabulary.names.to_pylist())
-    shares = []
-    for number in range(9):
-        where = Domain(vocabulary, 210, 1)
-        made = answer_of(JOINT, exact, where, Fraction(1), DELTA, randomness(number))
-        found = variants_of(made)
-        n = found.total()
-        assert n == pytest.approx(600, abs=120)  # five deviations
-        begins = sum(k for v, k in found.items() if v[0] == "S") / n
-        ends = sum(k for v, k in found.items() if v[-1] == "E") / n
-        shares.append((begins, ends, sum(len(v) * k for v, k in found.items()) / n))
-    begins, ends, length = np.median(shares, axis=0)
-    assert begins > 0.6 and ends > 0.6 and length == pytest.approx(140, rel=0.25)
 
 
 # --- what it costs --------------------------------------------------------------------------------
@@ -200,19 +155,6 @@ def test_a_case_of_any_length_changes_the_chain_by_no_more_than_its_noise_is_for
     if len(unit) == 500:
         unclipped = sums({**before, unit: 1}, 10**6) - sums(before, 10**6)
         assert (unclipped**2).sum() > 10 * most
-
-
-def test_pairs_are_counted_by_position_where_other_cases_stand_out() -> None:
-    """The more cases no variant shows, and the less noise there is; by public numbers otherwise."""
-    means = budget(JOINT, Fraction(1), DELTA).means[JOINT.name].part(SCATTERED.chain)
-    clearer = budget(JOINT, Fraction(8), DELTA).means[JOINT.name].part(SCATTERED.chain)
-    whole = Domain(VOCABULARY, LONGEST_CASE, 1)
-    assert not unseen_stand_out(0, 1000, whole, clearer)
-    assert unseen_stand_out(1000, 1000, whole, means)
-    assert not unseen_stand_out(300, 1000, whole, means)
-    assert unseen_stand_out(300, 1000, whole, clearer)
-    assert not unseen_stand_out(100, 1000, whole, clearer)
-    assert not unseen_stand_out(300, 1000, Domain(VOCABULARY, LONGEST_CASE, 10), clearer)
 
 
 @pytest.mark.parametrize("max_units", [1, 3])

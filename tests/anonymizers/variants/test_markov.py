@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.generators import budget, spends_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
@@ -36,7 +35,6 @@ from tracecloak.anonymizers.variants.markov_chain import (
     KnownEnds,
     chain_of,
     draw_walks,
-    mean_events,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -218,19 +216,6 @@ def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
     assert set(cells.blocks[1:].tolist()) == {2}
 
 
-def test_activities_that_lead_nowhere_are_left_out() -> None:
-    cells = cells_of(domain())
-    sums = VariantFlows.of(counted({("A", "B"): 50}), cells).whole_sums(cells)
-    dense = np.zeros(cells.size, np.int64)
-    dense[cells.possible] = sums
-    cube = dense.reshape(cells.n_blocks, cells.side, cells.side)
-    a, c = 0, 2
-    cube[0, a, c] = cube[3, a, c] = 30  # noise: A to C, and nothing after C
-    chain = chain_of(dense[cells.possible], cells, SumNoise((1, 10**6), 1, False))
-    assert chain is not None
-    assert (chain.steps[:, a, c] == 0).all()
-
-
 def test_arcs_that_noise_hides_are_taken_where_they_are_known_otherwise() -> None:
     """Without them no walk would begin with C."""
     cells = cells_of(domain())
@@ -282,19 +267,6 @@ def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
     )
 
 
-def test_a_walk_has_the_law_of_the_chain() -> None:
-    """N = 1,500 keys, the 7th of 13 walks of each; control: another chance of START."""
-    chain = a_chain()
-    law = law_of(chain)
-    assert sum(law.values()) == pytest.approx(1)
-    sample: Counter[Any] = Counter()
-    for number in range(1_500):
-        sample.update(walks(chain, 1, number))
-    assert p_value_of_law(sample, law) > ALPHA
-    control = replace(chain, starts=np.array([0.6, 0, 0.4]))
-    assert p_value_of_law(sample, law_of(control)) < ALPHA
-
-
 @settings(max_examples=20)
 @given(st.integers(0, 3_000), st.integers(0, 10**6))
 def test_counts_are_near_what_the_chain_expects(n: int, number: int) -> None:
@@ -311,25 +283,6 @@ def test_counts_are_near_what_the_chain_expects(n: int, number: int) -> None:
 
 
 # --- releases -------------------------------------------------------------------------------------
-
-
-def test_a_long_case_weighs_less_by_its_norm_over_the_clip() -> None:
-    """The clip is that of the short cases, root 5, unless the long ones are more than the noise.
-
-    Noise of 125 cells at epsilon 1 is some 4.3 clips each, and counts for 3/2: 73 cases, and 19 for
-    the noise that their number has. Without noise the sums are the clipped vectors.
-    """
-    where, means = domain(), budget(MARKOV, 1, DELTA).means
-    cells, quiet = cells_of(where), randomness().with_noise(Silence())
-    square = sum(n**2 for n in naive_vector(("C",) * 5, cells).values()) - 1  # without the 1
-    assert (square, cells.n_possible) == (23, 125)
-    for n_long, clip in ((80, 5), (110, 23)):
-        flows = VariantFlows.of(counted({("A", "B"): 700, ("C",) * 5: n_long}), cells)
-        noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, quiet)
-        start = np.searchsorted(cells.possible, cells.side**2 + cells.n_names * cells.side + 2)
-        weight = min(1.0, math.sqrt(clip / square))
-        found = noisy[start] / noise.units / n_long
-        assert found == pytest.approx(weight, rel=0.07)  # norms of a grid in steps of a tenth
 
 
 @pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda generator: generator.name)
@@ -359,20 +312,3 @@ def test_visits_have_the_bits_of_a_product_of_all_rows(
         total, at = total + at, (at[:, None] * steps).sum(axis=0)[:n]
     visits, after = markov_chain.visits_of(come, steps, width, -1.0)
     assert (visits.tobytes(), after.tobytes()) == (total.tobytes(), at.tobytes())
-
-
-def test_walks_see_activities_whose_arcs_noise_hides():
-    """Of twenty activities in any order no arc stands out; how often each occurs does."""
-    n, n_cases = 20, 100.0
-    cells = FlowCells.without_positions(n, 50)
-    cube = np.zeros((cells.n_blocks, cells.side, cells.side), np.int64)
-    cube[1, n, 0], cube[2, 1, n] = 100, 100  # what stands out: the first one and the last one
-    noise = SumNoise((5, 1), 1, False)
-    occur, nothing = np.full(n, 100.0), (np.zeros(n), np.zeros((n, n + 1)))
-    sums = cube.ravel()[cells.possible]
-    hidden = chain_of(sums, cells, noise)
-    shown = chain_of(sums, cells, noise, KnownEnds(*nothing, occur, n_cases))
-    assert hidden is not None and shown is not None
-    assert mean_events(hidden) == pytest.approx(1)
-    assert mean_events(shown) == pytest.approx(20, rel=0.3)
-    assert (shown.steps[0, :, 1:n].sum(axis=0) > 0).all()

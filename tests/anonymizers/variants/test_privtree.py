@@ -287,68 +287,6 @@ def test_children_are_bounded_by_a_public_number() -> None:
         assert complete_counts > 0
 
 
-# --- from the tree to variants --------------------------------------------------------------------
-
-
-def small_tree(rows: list[tuple[int, int, list[int]]]) -> SplitTree:
-    """A tree of (parent, activity, counts of the children); -1 where the child is split."""
-    counts = np.array([row[2] for row in rows], np.int64)
-    depths = [0]
-    for parent, _, _ in rows[1:]:
-        depths.append(depths[parent] + 1)
-    return SplitTree(
-        (1, 10),
-        np.array([row[0] for row in rows]),
-        np.array([row[1] for row in rows]),
-        np.array(depths),
-        counts >= 0,
-        np.maximum(counts, 0),
-    )
-
-
-def completed(tree: SplitTree, domain: Domain) -> dict[tuple[int, ...], int]:
-    found: Counter[tuple[int, ...]] = Counter()
-    for offsets, codes, counts in complete(tree, domain, randomness(0)):
-        for first, last, n in zip(offsets[:-1], offsets[1:], counts, strict=True):
-            found[tuple(codes[first:last].tolist())] += int(n)
-    return dict(found)
-
-
-THREE = Domain(ActivityVocabulary.of("ABC"), 5, 1)
-
-
-def test_an_unsplit_prefix_goes_on_as_prefixes_of_the_same_activities() -> None:
-    """After A B comes C and the end, so after B A as well; its last activity alone says B."""
-    tree = small_tree(
-        [
-            (-1, -1, [-1, -1, 0, 0]),
-            (0, 0, [0, -1, 0, 0]),  # A
-            (0, 1, [70, 0, 0, 0]),  # B, then A is not split
-            (1, 1, [0, 0, -1, 0]),  # A B
-            (3, 2, [0, 0, 0, 90]),  # A B C
-        ]
-    )
-    assert completed(tree, THREE) == {(0, 1, 2): 90, (1, 0, 2): 70}
-
-
-def test_the_last_activity_decides_where_no_prefix_has_the_same_activities() -> None:
-    tree = small_tree(
-        [
-            (-1, -1, [-1, 0, 30, 0]),
-            (0, 0, [0, -1, -1, 0]),  # A
-            (1, 1, [0, 0, 0, 50]),  # A B ends
-            (1, 2, [0, 20, 0, 0]),  # A C, then B is not split
-        ]
-    )
-    # A C B ends, as A B does. C is not like A or A B, but like A C in its last: C B, which ends.
-    assert completed(tree, THREE) == {(0, 1): 50, (0, 2, 1): 20, (2, 1): 30}
-
-
-def test_a_prefix_of_full_length_is_a_variant() -> None:
-    tree = small_tree([(-1, -1, [-1, 0, 0, 0]), (0, 0, [8, 0, 0, 9])])
-    assert completed(tree, Domain(THREE.vocabulary, 2, 1)) == {(0, 0): 8, (0,): 9}
-
-
 # --- the release ----------------------------------------------------------------------------------
 
 

@@ -271,19 +271,6 @@ def test_one_case_is_covered_by_epsilon_alone(a: int, other: int) -> None:
     assert least > Fraction(1, 1000)
 
 
-@pytest.mark.parametrize("split", [(3, 0), (2, 1), (1, 2)])
-def test_several_cases_of_a_unit_are_covered_however_they_are_spread(
-    split: tuple[int, int],
-) -> None:
-    scale = Fraction(*SparseHistogram().thresholds(domain("A", 1, 3), Fraction(1)).scale)
-
-    def law(a: int, other: int) -> Law:
-        return cell_law(a, 4, scale).times(cell_law(other, 4, scale))
-
-    # The listed values leave out some e^-50 at this scale.
-    assert delta_between(law(*split), law(0, 0), Fraction(1))[1] < Fraction(1, 10**18)
-
-
 # --- what it depends on ---------------------------------------------------------------------------
 
 
@@ -298,19 +285,6 @@ def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], n
         assert count >= Thresholds(4, 4, (5, 1), Fraction(20)).of(len(variant))
     assert made == released(dict(reversed(counts.items())), of, Fraction(1, 5), number, 20)
     assert list(made) == list(released(counts, of, Fraction(1, 5), number, 20))
-
-
-def test_a_junk_sequence_that_some_case_has_is_dropped() -> None:
-    """With threshold 1 and many draws, an observed variant below it stays out."""
-    of = domain("A", 1)
-    thresholds = Thresholds(2, 1, (1, 1), TINY_JUNK)
-    hits = 0
-    for number in range(150):  # of which one in eighteen is a hit
-        empty = released({}, of, 1, number, TINY_JUNK)
-        one = released({("A",): 1}, of, 1, number, TINY_JUNK)
-        assert empty.get((OTHER,)) == one.get((OTHER,))
-        hits += ("A",) in empty and ("A",) not in one
-    assert thresholds.of(1) == 1 and hits > 0
 
 
 def test_sequences_are_without_replacement() -> None:

@@ -9,7 +9,6 @@ import functools
 import itertools
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
@@ -23,16 +22,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
-from tests.support.logs import Log, Variant, histogram, read_cases, trace_batch
-from tests.support.privacy_loss import ONE, discrete_laplace, truncated_laplace
+from tests.support.logs import Log, Variant, histogram, trace_batch
 from tests.support.rounds import run_rounds
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -219,67 +214,6 @@ def splits(n: int, most: int | None = None) -> list[tuple[int, ...]]:
     ]
 
 
-# --- the law --------------------------------------------------------------------------------------
-
-LAW_N = 20_000
-
-
-def variants_alike(n: int, count: int) -> tuple[Any, ActivityVocabulary]:
-    """A histogram of n variants, each of `count` cases."""
-    names = [f"{i:02}" for i in range(28)]
-    triples = itertools.islice(itertools.product(names, repeat=3), n)
-    log = {str(i): " ".join(triple) for i, triple in enumerate(triples)}
-    once = trace_batch(log, names)
-    [counter] = [
-        c for name, c in METHOD.requires("variants", params_of()).items() if name == "variants"
-    ]
-    counted = counter.count(once, {}, randomness())
-    assert counted.n_variants == n
-    return replace(counted, counts=np.full(n, count)), once.vocabulary
-
-
-@pytest.mark.parametrize("noise", ["laplace", "truncated"])
-@pytest.mark.parametrize("count", [3, at_night(12), 40])
-def test_a_released_count_has_exactly_its_law(noise: str, count: int) -> None:
-    """With n = 20,000 variants of one count under one key, chi-square at 1e-9.
-
-    The outcome "not released" is one of the outcomes. Controls: scales 15 % too small and too wide,
-    and a threshold that is off by one, all rejected.
-    """
-    params = params_of("0.5", delta="0.05", max_cases=2, allow_large_delta=True, noise=noise)
-    counted, names = variants_alike(LAW_N, count)
-    statistics = {"variants": counted, "names": names}
-    made = METHOD.decide("variants", statistics, {}, params, randomness(7)).variants
-    found = Counter(made.counts.tolist())
-    found[0] = LAW_N - made.n_variants
-
-    def p(scale: Fraction, threshold: int) -> float:
-        law = (
-            truncated_laplace(scale, params.threshold - 1, count)
-            if noise == "truncated"
-            else discrete_laplace(scale, 160, count)
-        )
-        chances: Counter[int] = Counter()
-        for x, (low, _) in law.chances.items():
-            assert isinstance(x, int)
-            chances[x if x >= threshold else 0] += low
-        assert sum(chances.values()) > ONE * (1 - 1e-12)
-        if set(+found) - set(chances):
-            return 0.0
-        outcomes = sorted(chances)
-        expected = np.array([chances[x] / ONE for x in outcomes])
-        expected *= LAW_N / expected.sum()
-        return p_value(np.array([found[x] for x in outcomes]), expected)
-
-    scale = Fraction(2)
-    assert p(scale, params.threshold) > ALPHA
-    if count == 3:  # a few of a hundred are just at the threshold
-        assert p(scale, params.threshold + 1) < ALPHA
-    else:
-        assert p(scale * Fraction(85, 100), params.threshold) < ALPHA
-        assert p(scale * Fraction(115, 100), params.threshold) < ALPHA
-
-
 # --- noise belongs to the variant -----------------------------------------------------------------
 
 
@@ -348,63 +282,3 @@ def test_names_of_unreleased_variants_are_in_no_byte(name: str, noise: str) -> N
     assert not [part for part in everything if CANARY.encode() in part]
     assert not [part for part in everything if b"case " in part]  # nor an old case id
     assert made.products.by_name["variants"].names.to_pylist() == ["A", "B", "C"]
-
-
-def test_cases_of_an_individual_count_up_to_the_cap() -> None:
-    """30 individuals of 5 equal cases: 60 of the 150 count."""
-    log = repeated({"A": 150})
-    individuals = {case: f"i{i // 5}" for i, case in enumerate(log)}
-    params = params_of("20", max_cases_per_individual=2)
-    traces = [trace_batch(log, individuals=individuals)]
-    made = anonymise(traces, METHOD, params, release_key(), "release", "config")
-    [count] = made.products.by_name["variants"].counts.tolist()
-    assert abs(count - 60) <= 4  # scale 1/10: beyond it with chance e^-50
-    assert Fraction(*params.scale) == Fraction(1, 10)
-    assert METHOD.guarantee(params).unit == "individual"
-
-
-# --- the log that it describes --------------------------------------------------------------------
-
-
-@given(
-    st.dictionaries(
-        st.lists(st.sampled_from("ABC"), min_size=1, max_size=4).map(tuple),
-        st.integers(1, 6),
-        max_size=6,
-    ),
-    st.integers(1, 9),
-)
-def test_the_pieces_are_the_histogram_whatever_their_number(
-    counts: dict[Variant, int], n_pieces: int
-) -> None:
-    variants = released_of(counts)
-    whole = read_cases(log_of(variants, 0, 1, randomness()))
-    pieces: dict[str, Any] = {}
-    sizes = []
-    for piece in range(n_pieces):
-        own = read_cases(log_of(variants, piece, n_pieces, randomness()))
-        assert not set(own) & set(pieces)
-        pieces.update(own)
-        sizes.append(len(own))
-    assert pieces == whole
-    assert max(sizes) - min(sizes) <= 1
-    assert Counter(tuple(name for name, _ in steps) for steps in whole.values()) == counts
-    for case, steps in whole.items():
-        assert len(case) == 24 and not set(case) - set("0123456789abcdef")
-        assert [time for _, time in steps] == list(range(1, len(steps) + 1))
-    other = read_cases(log_of(variants, 0, 1, randomness(1)))
-    assert not set(other) & set(whole)
-
-
-def released_of(counts: dict[Variant, int]) -> ReleasedVariants:
-    ordered = sorted(counts, key=lambda variant: (-counts[variant], variant))
-    numbers = np.array([counts[variant] for variant in ordered], np.int64)
-    names = sorted({name for variant in ordered for name in variant})
-    return ReleasedVariants(
-        pa.array(names, pa.string()),
-        np.cumsum([0, *map(len, ordered)]).astype(np.int64),
-        np.array([names.index(name) for variant in ordered for name in variant], np.int32),
-        numbers,
-        numbers,
-        numbers,
-    )
