@@ -19,6 +19,7 @@ from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1
 from tests.support.rounds import (
     CONFIG_DIGEST,
     RELEASE_ID,
+    Recording,
     Rounds,
     rows_of,
     run_rounds,
