@@ -46,6 +46,7 @@ from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
 
 # The name of the statistic by which steps with equal counts of different cases are told apart.
 _CASES = "digest of cases"
+_N_DIGEST = hashlib.sha256().digest_size
 
 # What no promise of a stream covers, whatever its product is.
 NOT_COVERED_BY_STREAMS = (
@@ -83,6 +84,14 @@ class StreamName:
     def both(self) -> str:
         """Name and epoch in one: what keys and budgets are kept under."""
         return f"{self.release_id}@{self.epoch}"
+
+    def spent_words(self, step: int) -> str:
+        """Returns what is said once the last step of the horizon is published."""
+        return (
+            f"the budget of epoch {self.epoch} of {self.release_id} is spent: step {step} was the "
+            "last of its horizon, and nothing more is published. Begin another epoch, which is "
+            "another spend"
+        )
 
     def randomness(self, key: ReleaseKey) -> Randomness:
         """Returns the randomness of the step at hand."""
@@ -269,6 +278,15 @@ class DecidedStep:
     step: int
     counts_digest: bytes
     released: Step
+
+    def to_kept(self) -> bytes:
+        """Returns all of it but its number, to be kept until its epoch ends."""
+        return self.counts_digest + self.released.to_kept()
+
+    @classmethod
+    def from_kept(cls, step: int, data: bytes, kind: type[Step]) -> DecidedStep:
+        """Returns what `to_kept` kept of a step that releases this type."""
+        return cls(step, data[:_N_DIGEST], kind.from_kept(data[_N_DIGEST:]))
 
 
 @dataclass(eq=False, repr=False)

@@ -146,14 +146,9 @@ def run_epoch(
             is_done = loop.run(source, kept, stop)
         add_up(epoch.rejected)
     if is_done:
-        _LOG.warning(
-            "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
-            "nothing more is published. Begin another epoch, which is another spend",
-            config.epoch,
-            config.release_id,
-            stream.horizon - 1,
-        )
-        epoch.noted.end(stream.horizon - 1)
+        last = stream.horizon - 1
+        _LOG.warning("%s", config.name.spent_words(last))
+        epoch.noted.end(last)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.postgresql import PostgreSql, postgresql
 from tests.engines.skipping import or_skip
 
@@ -27,3 +28,10 @@ def ledger(database: PostgreSql) -> str:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a module's engines."""
     return tmp_path_factory.mktemp("engines")
+
+
+@pytest.fixture(scope="module")
+def broker(place: Path) -> Iterator[KafkaBroker]:
+    """A broker of a module, which a test may stop if it starts it again."""
+    with or_skip(kafka_broker(place / "kafka")) as started:
+        yield started

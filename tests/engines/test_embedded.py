@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
 from tests.engines.flink import flink_job_server
-from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.kafka import KafkaBroker
 from tests.engines.prism import prism
 from tests.engines.processes import Process, running
 from tests.engines.skipping import or_skip
@@ -38,12 +38,6 @@ PROVIDERS = ROOT / "pipelines" / "embedded" / "providers.yaml"
 def flags(place: Path) -> Iterator[list[str]]:
     with or_skip(prism(place / "prism")) as engine:
         yield engine.flags()
-
-
-@pytest.fixture(scope="module")
-def broker(place: Path) -> Iterator[KafkaBroker]:
-    with or_skip(kafka_broker(place / "kafka")) as found:
-        yield found
 
 
 def page_file(name: str) -> dict[str, Any]:

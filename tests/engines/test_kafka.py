@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,6 @@ from tracecloak.transforms.stream.kafka_source import KafkaSource
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0
-
-
-@pytest.fixture(scope="module")
-def broker(place: Path) -> Iterator[KafkaBroker]:
-    with or_skip(kafka_broker(place / "kafka")) as found:
-        yield found
 
 
 @pytest.fixture

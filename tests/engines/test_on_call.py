@@ -21,7 +21,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.kafka import KafkaBroker
 from tests.engines.postgresql import PostgreSql, postgresql
 from tests.engines.processes import free_port
 from tests.engines.skipping import or_skip
@@ -33,12 +33,6 @@ __all__ = ["small_disk"]  # a fixture
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
 SEEN_SECONDS = 60.0
-
-
-@pytest.fixture(scope="module")
-def broker(place: Path) -> Iterator[KafkaBroker]:
-    with or_skip(kafka_broker(place / "kafka")) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ from tests.engines.flink import (
     high_availability,
     worker_pool,
 )
-from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.kafka import KafkaBroker
 from tests.engines.older import STATE, before_last_change
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
@@ -48,12 +48,6 @@ from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.rejects import add_up
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
-
-
-@pytest.fixture(scope="module")
-def broker(place: Path) -> Iterator[KafkaBroker]:
-    with or_skip(kafka_broker(place / "kafka")) as found:
-        yield found
 
 
 @contextmanager

@@ -126,12 +126,7 @@ def write_dfg(
 ) -> OutputFile:
     """Writes the released log's directly-follows graph."""
     body = log_graph_json(graph, vocabulary)
-    text = json.dumps(body, indent=1, ensure_ascii=False).encode()
-
-    def content(stream: BinaryIO) -> None:
-        stream.write(text)
-
-    return folder.write(DFG_NAME, content)
+    return folder.write_bytes(DFG_NAME, json.dumps(body, indent=1, ensure_ascii=False).encode())
 
 
 def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> dict[str, Any]:

@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
-from typing import BinaryIO
 
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
-from tracecloak.transforms.publish.names import (
-    REPORT_NAME,
-    STATEMENT_NAME,
-)
+from tracecloak.transforms.publish.names import REPORT_NAME, STATEMENT_NAME
 from tracecloak.transforms.publish.products import kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.publish.report import report_html
@@ -37,7 +32,7 @@ def write_products(
         title = f"{manifest.release_id}: {name}"
         forms |= kind_of(product).further_files(product, title, manifest.guarantee.sentence)
         for ending, data in forms.items():
-            written.append(folder.write(f"{name}.{ending}", partial(_write_all, data)))
+            written.append(folder.write_bytes(f"{name}.{ending}", data))
     return written
 
 
@@ -46,7 +41,7 @@ def write_statement(
 ) -> OutputFile:
     """Writes the promise in words, the edition that may be published."""
     text = publishable_statement(manifest, has_error_bars).encode()
-    return folder.write(STATEMENT_NAME, partial(_write_all, text))
+    return folder.write_bytes(STATEMENT_NAME, text)
 
 
 def write_report(
@@ -64,8 +59,4 @@ def write_report(
         from tracecloak.transforms.pages.shared import put_shared
 
         put_shared(folder.output, page)
-    return folder.write(REPORT_NAME, partial(_write_all, page))
-
-
-def _write_all(data: bytes, stream: BinaryIO) -> None:
-    stream.write(data)
+    return folder.write_bytes(REPORT_NAME, page)

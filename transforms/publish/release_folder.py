@@ -18,7 +18,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -152,7 +151,9 @@ class ReleaseFolder:
 
     def note_at_work(self) -> None:
         """Notes in the workplace that a job elsewhere may commit; the note goes with it."""
-        write_text(self._note, "A job elsewhere looks for this file before its release appears.\n")
+        write_bytes(
+            self._note, b"A job elsewhere looks for this file before its release appears.\n"
+        )
 
     def check_at_work(self) -> None:
         """Makes sure that the note is there still: workers elsewhere do not reach the ledger.
@@ -172,11 +173,8 @@ class ReleaseFolder:
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""
-        path = join(self.final, MANIFEST_NAME)
-        if not exists(path):
-            return None
-        with open_raw(path) as stream:
-            return cast(dict[str, Any], json.loads(stream.read()))
+        data = read_if_there(join(self.final, MANIFEST_NAME))
+        return None if data is None else cast(dict[str, Any], json.loads(data))
 
     def is_committed_with(self, key_fingerprint: str | None) -> bool:
         """Returns whether this release is there, made with a key.
@@ -213,7 +211,7 @@ class ReleaseFolder:
             with contextlib.suppress(OSError):  # others are at work in it
                 os.rmdir(beside(self.output))
 
-    def write(self, name: str, content: Callable[[BinaryIO], None]) -> OutputFile:
+    def write(self, name: str, content: Callable[[BinaryIO], object]) -> OutputFile:
         """Writes a file into the staging folder; the same content gives the same file again.
 
         Args:
@@ -226,6 +224,10 @@ class ReleaseFolder:
         finally:
             hashing.close()
         return OutputFile(name, hashing.sha256, hashing.n_bytes)
+
+    def write_bytes(self, name: str, data: bytes) -> OutputFile:
+        """Writes a file of this content, see `write`."""
+        return self.write(name, lambda stream: stream.write(data))
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
@@ -260,7 +262,7 @@ class ReleaseFolder:
         text = _json(manifest)
         signed = {} if sign is None else dict(zip(SIGNATURE_NAMES, sign(text), strict=True))
         for name, data in signed.items():
-            self.write(name, partial(_write_all, data))
+            self.write_bytes(name, data)
         names.extend(signed)
         if is_on_this_machine(self.output):
             if not all(os.path.exists(join(self.staging, name)) for name in names):
@@ -268,14 +270,13 @@ class ReleaseFolder:
                     f"files of the release vanished from {self.staging} before its commit; nothing "
                     "is released. Run the same command again"
                 )
-            self.write(MANIFEST_NAME, partial(_write_all, text))
+            self.write_bytes(MANIFEST_NAME, text)
             os.makedirs(self.output, exist_ok=True)
             rename([self.staging], [self.final])
         else:
             sources = [join(self.staging, name) for name in names]
             rename(sources, [join(self.final, name) for name in names])
-            with contextlib.closing(create(join(self.final, MANIFEST_NAME))) as stream:
-                stream.write(text)
+            write_bytes(join(self.final, MANIFEST_NAME), text)
 
     def read_signature(self) -> tuple[bytes, bytes] | None:
         """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
@@ -300,11 +301,8 @@ class ReleaseFolder:
 
     def _latest(self) -> str | None:
         """Returns the release that `latest.json` points at; None: it points at none."""
-        path = join(self.output, LATEST_NAME)
-        if not exists(path):
-            return None
-        with open_raw(path) as stream:
-            release_id = json.loads(stream.read()).get("run_id")
+        data = read_if_there(join(self.output, LATEST_NAME))
+        release_id = None if data is None else json.loads(data).get("run_id")
         return None if release_id is None else str(release_id)
 
     def _point_latest(self, release_id: str) -> None:
@@ -312,12 +310,10 @@ class ReleaseFolder:
         target = join(self.output, LATEST_NAME)
         if is_on_this_machine(self.output):
             fresh = join(self.workplace, LATEST_NAME)
-            with contextlib.closing(create(fresh)) as stream:
-                stream.write(text)
+            write_bytes(fresh, text)
             rename([fresh], [target])  # replaces the old pointer at once
         else:
-            with contextlib.closing(create(target)) as stream:
-                stream.write(text)
+            write_bytes(target, text)
 
     def withdraw(self, successor: str | None, internal: str) -> None:
         """Removes the release, what is internal of it, and what an earlier try left of both.
@@ -375,10 +371,10 @@ def _unfit(place: str, what: str) -> UsageError:
     )
 
 
-def write_text(path: str, text: str) -> None:
-    """Writes a text file on any Beam file system; what was there is replaced."""
+def write_bytes(path: str, data: bytes) -> None:
+    """Writes a file on any Beam file system; what was there is replaced."""
     with contextlib.closing(create(path)) as stream:
-        stream.write(text.encode())
+        stream.write(data)
 
 
 class _HashingStream:
@@ -424,7 +420,3 @@ class _HashingStream:
 
 def _json(value: dict[str, Any]) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _write_all(data: bytes, stream: BinaryIO) -> None:
-    stream.write(data)

@@ -28,10 +28,15 @@ from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.figures_data import (
     Medians,
+    figures_data,
+    folded_map,
     graph_of_log,
     graph_of_variants,
     map_data,
+    mark_grades,
+    mark_modelled_times,
     medians_of,
+    sentence_of_variants,
     tree_data,
 )
 from tracecloak.transforms.publish.file_words import openings_of, what_is
@@ -193,11 +198,6 @@ class _Shown:
         if graph is not None and len(graph.counts):
             shown.map = map_data(graph, medians)
             if shown.has_kinds:
-                from tracecloak.transforms.publish.figures_data import (
-                    mark_grades,
-                    mark_modelled_times,
-                )
-
                 mark_grades(shown.map, graph, figures)
                 if log is not None:
                     mark_modelled_times(shown.map)
@@ -207,12 +207,8 @@ class _Shown:
                 shown.map_told += f" {n_paths:,} rarer paths{also} are in the files alone."
         groups: ReleasedGroups | None = _first(products, "groups")
         if groups is not None and shown.map is not None:
-            from tracecloak.transforms.publish.figures_data import folded_map
-
             shown.groups = folded_map(groups)
         if figures is not None:
-            from tracecloak.transforms.publish.figures_data import figures_data
-
             shown.figures = figures_data(figures)
         is_product = variants is not None
         if variants is None and log is not None:
@@ -318,8 +314,6 @@ class _Shown:
                 " Of numbers just above a threshold, which noise may have raised, fewer do."
             )
         if has_kinds and variants.has_kinds:
-            from tracecloak.transforms.publish.figures_data import sentence_of_variants
-
             sentences += sentence_of_variants(variants)
         self.variants_told = sentences
 

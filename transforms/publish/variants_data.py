@@ -36,7 +36,7 @@ def variants_data(
     texts = variants.names.to_pylist()
     names = list(map_names)
     place = {name: code for code, name in enumerate(names) if name}
-    words = [plain_name(name) for name in variants.names.to_pylist()]
+    words = [plain_name(name) for name in texts]
     rows = []
     for i in range(min(variants.n_variants, MAX_VARIANTS)):
         first, last = variants.offsets[i], variants.offsets[i + 1]
@@ -47,7 +47,7 @@ def variants_data(
                 names.append(words[code])
             codes.append(place[words[code]])
         label = " → ".join(texts[code] for code in variants.codes[first:last].tolist())
-        figure = known.get((label,)) if figures is not None else None
+        figure = known.get((label,))
         low, high = (None, None) if figure is None else (figure.low, figure.high)
         if variants.lows is not None and variants.highs is not None:
             low, high = int(variants.lows[i]), int(variants.highs[i])

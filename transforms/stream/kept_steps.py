@@ -23,6 +23,7 @@ from apache_beam.io.filesystems import FileSystems
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.streams.steps import DecidedStep
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.sealed import read_sealed, write_sealed
@@ -30,24 +31,9 @@ from tracecloak.transforms.sealed import read_sealed, write_sealed
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_identity import KnownLog
 
-_N_DIGEST = 32
 _ENDING = ".decision"
 _MEND = "what the step released is not known; begin another epoch, which is another spend"
 _LOGS_MEND = "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
-
-
-@dataclass(frozen=True)
-class KeptStep:
-    """What a step released.
-
-    Attributes:
-        counts_digest: Of the counts that it was made of, see
-            `anonymizers.streams.steps.counts_digest`.
-        released: The release.
-    """
-
-    counts_digest: bytes
-    released: Step
 
 
 @dataclass(frozen=True)
@@ -64,26 +50,23 @@ class KeptSteps:
     folder: str
     kind: type[Step]
 
-    def of(self, step: int, key: ReleaseKey) -> KeptStep | None:
+    def of(self, step: int, key: ReleaseKey) -> DecidedStep | None:
         """Returns the release of a step; None: it is not decided yet.
 
         Raises:
             TracecloakError: The kept release was changed.
         """
         message = read_sealed(*_sealed(self.folder, "step", step, key), _MEND)
-        if message is None:
-            return None
-        return KeptStep(message[:_N_DIGEST], self.kind.from_kept(message[_N_DIGEST:]))
+        return None if message is None else DecidedStep.from_kept(step, message, self.kind)
 
-    def keep(self, step: int, content: KeptStep, key: ReleaseKey) -> KeptStep:
+    def keep(self, decided: DecidedStep, key: ReleaseKey) -> DecidedStep:
         """Keeps a step's release; returns the kept one, as another worker may have been first.
 
         Raises:
             TracecloakError: The kept release was changed.
         """
-        message = content.counts_digest + content.released.to_kept()
-        write_sealed(*_sealed(self.folder, "step", step, key), message)
-        return self.of(step, key) or content
+        write_sealed(*_sealed(self.folder, "step", decided.step, key), decided.to_kept())
+        return self.of(decided.step, key) or decided
 
     def last(self) -> int | None:
         """Returns the last step that was decided; None: there is none."""

@@ -42,7 +42,6 @@ from tracecloak.transforms.files import make_private_folder, sync_folder
 _VERSION = 2
 # Of a state whose vocabulary has grown, which versions that know of no growth must not read.
 _GROWN = 3
-_N_DIGEST = 32
 # SQLite holds up to a billion bytes in a value.
 _MOST_BYTES = 1 << 28
 _PAGE_BYTES = 1 << 14
@@ -147,7 +146,7 @@ class LocalState:
         """
         with self._committing():
             for one in decided:
-                self._put("unsent", one.step, one.counts_digest + one.released.to_kept())
+                self._put("unsent", one.step, one.to_kept())
                 self._head["unsent"].append(one.step)
             self._write_state(state, positions)
 
@@ -233,10 +232,9 @@ class LocalState:
         )
         self._written = {"opened": state.opened, "counted": state.counted}
         self._written |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
-        unsent = [(step, self._get("unsent", step)) for step in head["unsent"]]
         decided = (
-            DecidedStep(step, data[:_N_DIGEST], self._kind.from_kept(data[_N_DIGEST:]))
-            for step, data in unsent
+            DecidedStep.from_kept(step, self._get("unsent", step), self._kind)
+            for step in head["unsent"]
         )
         return Kept(state, head["positions"], tuple(decided), tuple(head.get("names", ())))
 

@@ -43,6 +43,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.streams.steps import (
+    DecidedStep,
     StepProduct,
     StreamName,
     counted_of,
@@ -57,7 +58,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream.kept_steps import KeptStep, KeptSteps
+from tracecloak.transforms.stream.kept_steps import KeptSteps
 
 _LOG = logging.getLogger("tracecloak")
 METRICS = "tracecloak"
@@ -263,13 +264,7 @@ class _Release(beam.DoFn):
         else:
             waiting.clear()
             past.clear()
-            _LOG.warning(
-                "the budget of epoch %s of %s is spent: step %d was the last of its horizon, and "
-                "nothing more is published. Begin another epoch, which is another spend",
-                self.name.epoch,
-                self.name.release_id,
-                step,
-            )
+            _LOG.warning("%s", self.name.spent_words(step))
         yield decided.released
 
     def _decided(
@@ -278,8 +273,8 @@ class _Release(beam.DoFn):
         counted: Statistics,
         kept_before: Sequence[Any],
         so_far: bytes,
-        decided: KeptStep | None,
-    ) -> tuple[KeptStep, Any]:
+        decided: DecidedStep | None,
+    ) -> tuple[DecidedStep, Any]:
         """Returns the step as it is kept, and the state that the product needs later."""
         name = replace(self.name, counts_digest=so_far.hex())
         of_product = Statistics({n: counted.by_name[n] for n in self.product.kinds})
@@ -287,7 +282,7 @@ class _Release(beam.DoFn):
             step, of_product, kept_before, name, self._resolved
         )
         if decided is None:
-            decided = self.steps.keep(step, KeptStep(so_far, released), self._resolved)
+            decided = self.steps.keep(DecidedStep(step, so_far, released), self._resolved)
         if decided.counts_digest == so_far and not _is_same(decided.released, released):
             raise GuaranteeError(
                 f"step {step} differs from what was decided on the same cases, as with another "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from pathlib import Path
@@ -306,17 +305,6 @@ def test_an_epoch_continues_on_dataflow_only_by_an_update(
     flink = config.model_copy(update={"runner": "FlinkRunner"})
     stream.require_update(flink, stream_options("DataflowRunner", of_beam), is_new=False)
     assert not (tmp_path / "keys").exists()
-
-
-def test_without_the_client_of_pubsub_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(UsageError, match="the extra gcp"):
-        stream.source_of(load_stream(None, given(tmp_path)))
 
 
 @pytest.mark.parametrize(

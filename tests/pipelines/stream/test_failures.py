@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
 
-from tests.support.releasing import counting_charges, key_files, ledger_entries
+from tests.support.releasing import counting_charges, key_files
 from tests.support.stream_runs import (
     PERIOD,
     Happening,
@@ -25,19 +24,14 @@ from tests.support.stream_runs import (
     counts_of,
     files_of,
     in_time,
-    made,
     no_noise,
-    one_key,
     published,
     random_messages,
     rejected,
     run,
     stream_config,
     stream_of,
-    taken_back,
-    ticking,
 )
-from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
@@ -53,28 +47,6 @@ from tracecloak.transforms.stream.topic_sinks import LineSink
 # --- Failures ---------------------------------------------------------------------------------
 
 
-def test_a_bundle_that_is_tried_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    happenings = in_time(random_messages(), 120)
-    first, again = (stream_config(tmp_path / name) for name in made(tmp_path, "a", "b"))
-    original = DfgSteps.publish
-    failed: list[int] = []
-
-    def failing_once(self: DfgSteps, step: int, *others: Any) -> Any:
-        result = original(self, step, *others)
-        if step in (1, 3) and step not in failed:
-            failed.append(step)
-            raise RuntimeError("try again")
-        return result
-
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        run(first, happenings)
-        patch.setattr(DfgSteps, "publish", failing_once)
-        run(again, happenings)
-    assert failed == [1, 3]
-    assert [r.to_json() for r in published(first)] == [r.to_json() for r in published(again)]
-
-
 class Failing(beam.DoFn):
     """Fails at a step, as a process that dies does."""
 
@@ -88,20 +60,6 @@ def cut_off(config: StreamConfig, happenings: Iterable[Happening]) -> None:
     with pytest.raises(TracecloakError, match="stays published") as failure:
         run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Failing())])
     assert "secret-of-a-patient" not in str(failure.value)
-
-
-def test_a_restart_of_the_same_epoch_on_the_same_input_is_the_same_stream(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    happenings = in_time(random_messages(), 120)
-    cut_off(config, happenings)
-    before = files_of(config)
-    assert "product=dfg/view=window/step-000002.json" in before
-    assert "product=dfg/view=window/step-000003.json" not in before
-    run(config, happenings)
-    after = files_of(config)
-    assert before == {name: after[name] for name in before}
-    assert len(published(config)) == 6
-    assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_a_restart_of_the_same_epoch_on_other_input_publishes_nothing(tmp_path: Path) -> None:
@@ -182,42 +140,10 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
 
 
-def test_an_epoch_that_was_withdrawn_is_said_to_be(tmp_path: Path) -> None:
-    config = stream_config(tmp_path, horizon=1)
-    assert run(config, [20.0]).is_spent
-    taken_back(config, tmp_path / "keys")
-    with pytest.raises(UsageError, match=r"'ward@1' in .* was withdrawn"):
-        run_stream(config, messages=NeverRead())
-
-
-def test_all_is_paid_for_before_the_first_message(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="the source was read"):
-        run_stream(stream_config(tmp_path, dataset="ward 3"), messages=NeverRead())
-    [charge] = counting_charges(tmp_path / "keys")
-    assert (charge.epsilon, charge.delta, charge.action) == ("1", "0.000001", "commit")
-    assert ledger_entries(tmp_path / "keys")[0].facts["dataset"] == "ward 3"
-
-
 def test_a_stream_without_a_ledger_pays_nothing_and_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist, so what was spent before is not known"):
         run_stream(stream_config(tmp_path, new_ledger=None), messages=NeverRead())
     assert not (tmp_path / "keys").exists()
-
-
-def test_after_the_horizon_nothing_more_is_published(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    sent = random_messages(until=120)
-    config = stream_config(tmp_path, horizon=3)
-    with caplog.at_level(logging.WARNING, logger="tracecloak"):
-        outcome = run(config, in_time(sent, 180))
-    assert outcome.is_spent
-    assert [release.step for release in published(config)] == [0, 1, 2]
-    assert "the budget of epoch 1 of ward is spent" in caplog.text
-    # It is over: no more of it can be had, and its key is gone.
-    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
-    with pytest.raises(BudgetExhausted, match="Begin another epoch"):
-        run(config, in_time(sent, 180))
 
 
 # --- Messages that are not what they should be ------------------------------------------------
@@ -290,14 +216,6 @@ def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> Non
     assert path.stat().st_mtime_ns == written
 
 
-@pytest.mark.parametrize("runner", ["FnApiRunner", "InMemory"])
-def test_a_runner_that_reads_no_topic_is_refused(tmp_path: Path, runner: str) -> None:
-    config = stream_config(tmp_path, runner=runner)
-    with pytest.raises(UsageError, match="no other runs a stream"):
-        run_stream(config, messages=NeverRead())
-    assert counting_charges(tmp_path / "keys") == []
-
-
 def test_an_output_that_cannot_be_written_is_found_before_anything_is_paid(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     for flag in ("output", "dead_letter"):
@@ -314,14 +232,3 @@ def test_a_place_among_releases_is_refused_before_anything_is_paid(tmp_path: Pat
         with pytest.raises(UsageError, match=rf"^{flag} '.*' is or lies in .*--{flag}"):
             run(stream_config(tmp_path, **chosen), [])
     assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
-
-
-@pytest.mark.parametrize("changes", [{}, {"product": "variants", "epsilon": "20"}])
-def test_a_stream_without_a_message_publishes_every_step(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    """Catches an error, or a step that is missing, where nothing happened."""
-    config = stream_config(tmp_path, **changes)
-    run(config, ticking(0, 120))
-    folder = Path(config.output) / "run_id=ward" / "epoch=1" / f"product={config.product}"
-    assert len(list(folder.glob("view=window/step-*.json"))) == 6

@@ -50,7 +50,7 @@ STREAMS: dict[str, dict[str, Any]] = {
 
 
 def messages(by_individual: bool) -> list[Sent]:
-    sent = random_messages(60, 60)
+    sent = random_messages(30, 50)
     if by_individual:
         sent = [s._replace(individual=f"p{int(s.case[1:]) % 12}") for s in sent]
     return sent
@@ -61,7 +61,7 @@ def out_of_order(sent: Sequence[Sent]) -> list[Happening]:
     rng = np.random.default_rng(5)
     arrival = [s.publish + float(rng.choice([0, 0, 0, 8])) for s in sent]
     happenings: list[Happening] = []
-    for second in range(0, 130, 5):
+    for second in range(0, 80, 5):
         own = [s for s, at in zip(sent, arrival, strict=True) if second <= at < second + 5]
         own += own[: len(own) // 4]
         shuffled = [own[i] for i in rng.permutation(len(own))]
@@ -99,9 +99,9 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
 def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
     changes = STREAMS[name]
     sent = messages("individual_id" in changes)
-    happenings = [*in_time(sent, 90), *ticking(90, 140)]
-    on_beam, here = both(tmp_path, happenings, horizon=8, **changes)
-    assert len([path for path in here if path.endswith(".json")]) == 8
+    happenings = [*in_time(sent, 60), *ticking(60, 80)]
+    on_beam, here = both(tmp_path, happenings, horizon=5, **changes)
+    assert len([path for path in here if path.endswith(".json")]) == 5
     assert here == on_beam
 
 
@@ -109,5 +109,5 @@ def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
 def test_they_are_where_messages_come_late_and_again(tmp_path: Path, name: str) -> None:
     changes = STREAMS[name]
     happenings = out_of_order(messages("individual_id" in changes))
-    on_beam, here = both(tmp_path, happenings, horizon=8, **changes)
+    on_beam, here = both(tmp_path, happenings, horizon=5, **changes)
     assert here == on_beam

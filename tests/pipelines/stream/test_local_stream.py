@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import shutil
 import signal
 import sqlite3
 import stat
@@ -17,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.pipelines.stream.test_local_killed import hooked
 from tests.support.local_streams import Script, run_script, state_files
-from tests.support.releasing import counting_charges, key_files
+from tests.support.releasing import counting_charges
 from tests.support.stream_runs import (
     Happening,
     Sent,
@@ -65,23 +63,6 @@ def steps_of(config: StreamConfig) -> dict[str, bytes]:
 
 
 # --- What it keeps ----------------------------------------------------------------------------
-
-
-def test_messages_last_before_they_are_let_go_of_and_steps_before_they_are_seen(
-    tmp_path: Path,
-) -> None:
-    passed: list[str] = []
-    with pytest.MonkeyPatch.context() as patch:
-        hooked(patch, passed.append)
-        run_script(stream_config(tmp_path, horizon=3), script())
-    places = [name for name in passed if name.split()[1] != "_put_head"]
-    for number, name in enumerate(places):
-        if name == "before let_go" and places[number - 1] != "after replace":
-            assert places[number - 1] in ("after append", "after let_go")
-    first = places.index("before rename", places.index("after create"))
-    assert "after replace" in places[places.index("after create") : first]
-    assert places[-4:] == ["before commit", "before remove", "after remove", "after commit"]
-    assert places[places.index("before commit") - 1] == "after note_step"
 
 
 def test_positions_are_kept_where_no_message_came(
@@ -211,23 +192,16 @@ def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path:
     assert steps_of(config) == before
 
 
-@pytest.mark.parametrize("how", ["restored", "deleted", "elsewhere"])
-def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path, how: str) -> None:
+def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path) -> None:
+    """See `test_no_second_draw` for what else knows of a step."""
     with stopped_at(tmp_path, 6) as (config, path):
         old = path.read_bytes()
         run_script(config, script(), until=9)
-        assert len(published(config)) > 1
-        if how == "restored":
-            path.write_bytes(old)
-        elif how == "deleted":
-            path.unlink()
-        else:
-            shutil.rmtree(path.parent)
         before = files_of(config)
+        path.write_bytes(old)
         with pytest.raises(TracecloakError, match=r"was decided, .*twice.*another epoch"):
             run_script(config, script())
         assert files_of(config) == before
-        assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_a_state_of_another_version_or_source_is_refused(
@@ -367,15 +341,6 @@ def test_a_signal_ends_it_and_what_it_had_is_kept(
     assert steps_of(config) == steps_of(whole)
 
 
-def test_when_all_is_published_the_epoch_is_over_and_its_state_is_gone(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    assert run_script(config, script()).is_spent
-    assert state_files(tmp_path / "keys") == []
-    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
-    with pytest.raises(TracecloakError, match="its last step is published"):
-        run_script(config, script())
-
-
 def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,25 +377,6 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
     # Each has another by which it asks for the time.
     assert own not in opened and [deleted[2]] == list(set(opened))
     assert len(set(deleted)) == len(deleted) == 4
-
-
-def test_a_second_process_at_the_same_epoch_is_refused(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    refused: list[str] = []
-    original = Script.pull
-
-    def pull(self: Script, *arguments: Any) -> Any:
-        if not refused:
-            refused.append("")
-            with pytest.raises(RetryLater, match="another process") as caught:
-                run_script(config, script())
-            refused[0] = str(caught.value)
-        return original(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Script, "pull", pull)
-        run_script(config, script())
-    assert "another process is making" in refused[0]
 
 
 def test_what_is_of_beam_is_refused_where_no_messages_are_given(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -124,26 +123,6 @@ def test_a_step_that_was_cut_off_before_it_appeared_appears_as_it_was_decided(
     if name != "log":
         for step, data in _SENT:
             assert data in expected.values(), step
-
-
-@pytest.mark.parametrize("others", [True, at_night(False)])
-def test_an_output_that_was_moved_away_gets_the_same_steps_again(
-    tmp_path: Path, others: bool
-) -> None:
-    """Or is emptied by a rule of its bucket; other numbers would be a release for nothing."""
-    config = stream_config(tmp_path, horizon=4)
-    cut_off_at(config, 2)
-    before = steps_of(config)
-    shutil.move(tmp_path / "out", tmp_path / "moved")
-    if others:
-        with pytest.raises(GuaranteeError, match="step 3 cannot be published"):
-            run(config, in_time(fewer(), 60))
-    else:
-        run(config, in_time(messages(), 60))
-    after = steps_of(config)
-    assert before == {name: after[name] for name in before}
-    assert any("step-000002" in name for name in after)
-    assert any("step-000003" in name for name in after) == (not others)
 
 
 def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Path) -> None:

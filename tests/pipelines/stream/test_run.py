@@ -13,9 +13,7 @@ import pytest
 
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import (
-    PERIOD,
     Happening,
-    S,
     Sent,
     accepted,
     batch_pairs,
@@ -29,10 +27,7 @@ from tests.support.stream_runs import (
     stream_config,
     ticking,
 )
-from tests.support.tiers import at_night
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.transforms.stream import times_ahead
-from tracecloak.transforms.stream.now_and_then import NowAndThen
 
 
 def with_stragglers() -> tuple[list[Sent], list[Sent]]:
@@ -69,34 +64,6 @@ def test_windows_without_noise_are_what_a_batch_counts(tmp_path: Path) -> None:
     found = {release.step: counts_of(release) for release in published(config)}
     assert set(found) == set(range(20))
     assert {step: pairs for step, pairs in found.items() if pairs} == expected
-
-
-@pytest.mark.parametrize("view", ["total", at_night("sliding")])
-def test_sums_over_steps_without_noise_add_up_the_windows(tmp_path: Path, view: str) -> None:
-    windows = stream_config(tmp_path, horizon=9)
-    steps = 3 if view == "sliding" else None
-    sums = stream_config(tmp_path, horizon=9, view=view, sliding_steps=steps, epoch="2")
-    happenings = in_time(random_messages(), 120)
-    with no_noise():
-        run(windows, happenings)
-        run(sums, happenings)
-    own = np.stack([release.counts for release in published(windows)])
-    found = published(sums)
-    for step, release in enumerate(found):
-        first = 0 if steps is None else max(step + 1 - steps, 0)
-        assert release.counts.tolist() == own[first : step + 1].sum(axis=0).tolist()
-        assert (release.start_us, release.end_us) == (first * PERIOD * S, (step + 1) * PERIOD * S)
-    assert own.any()
-
-
-def test_variants_without_noise_are_those_above_the_threshold(tmp_path: Path) -> None:
-    sent = [Sent(1, f"c{i}", "A", "1") for i in range(20)]
-    sent += [Sent(2, f"c{i}", "END", "2") for i in range(20)]
-    sent += [Sent(12, f"d{i}", "END", "1") for i in range(3)]
-    config = stream_config(tmp_path, product="variants", horizon=3)
-    with no_noise():
-        run(config, in_time(sent, 40))
-    assert [counts_of(r) for r in published(config)] == [{("A", "END"): 20}, {}, {}]
 
 
 # --- The ticker -------------------------------------------------------------------------------
@@ -159,34 +126,6 @@ def test_within_w_steps_a_cap_is_on_each_step_and_the_whole_horizon_is_paid(
     manifest = json.loads(files_of(config)["manifest.json"])
     assert manifest["guarantee"]["epsilon"] == 3
     assert "within any 2 of 6 steps: epsilon 1 " in manifest["guarantee"]["reality"]
-
-
-# --- Clocks that run ahead ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("clock", ["event", "publishing"])
-def test_events_ahead_of_their_publishing_come_out_in_their_order(
-    tmp_path: Path, clock: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sent together, with clocks some seconds ahead: A, B, END, and never A, END, B.
-
-    By publishing's clock all three are of one moment, and the number of the message decides.
-    """
-    monkeypatch.setattr(times_ahead, "_WARNING", NowAndThen())  # other tests had said it
-    sent = []
-    for case in range(40):
-        for i, name in enumerate(("A", "B", "END")):
-            message = Sent(case % 9, f"c{case}", name, f"{9 - i}.{case}", -3 - i).message()
-            message.value.message_id = f"m{100 * case + i}"
-            sent.append(message)
-    config = stream_config(tmp_path, clock=clock)
-    with no_noise():
-        run(config, [sent, *ticking(0, 60)])
-    total: Counter[tuple[str, ...]] = Counter()
-    for release in published(config):
-        total.update(counts_of(release))
-    assert total == {("▶", "A"): 40, ("A", "B"): 40, ("B", "END"): 40, ("END", "■"): 40}
-    assert ("timed after their publishing" in caplog.text) == (clock == "event")
 
 
 # --- The log ----------------------------------------------------------------------------------

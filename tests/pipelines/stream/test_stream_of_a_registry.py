@@ -21,10 +21,8 @@ from tests.support.stream_runs import (
     accepted,
     batch_pairs,
     counts_of,
-    files_of,
     in_time,
     no_noise,
-    one_key,
     published,
     random_messages,
     reject_counts,
@@ -150,23 +148,6 @@ def test_changes_of_three_schemas_are_the_events_that_they_hold(
     ]
     n = len(random_messages(30, 30))
     assert reject_counts(tmp_path / "keys") == {"operation that is no event": n}
-
-
-def test_a_stream_that_is_stopped_reads_the_same_bytes_to_the_same_events(
-    tmp_path: Path, registry: RegistryDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when its process is another one, and a later version of the schema is there."""
-    one_key(monkeypatch)
-    happenings = changes(script())
-    whole = config_of(tmp_path / "whole", registry)
-    run_script(whole, happenings)
-    stopped = config_of(tmp_path / "stopped", registry)
-    run_script(stopped, happenings, until=5)
-    registry_messages._readers.cache_clear()
-    registry.add(envelope("bytes"))
-    run_script(stopped, happenings)
-    steps = {name: data for name, data in files_of(whole).items() if name.startswith("product")}
-    assert steps and steps.items() <= files_of(stopped).items()
 
 
 def test_a_runner_of_beam_ends_with_what_passes(tmp_path: Path, registry: RegistryDouble) -> None:

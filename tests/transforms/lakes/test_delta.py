@@ -82,16 +82,6 @@ def test_rows_of_a_deletion_vector_are_not_read_and_the_others_keep_their_number
     assert [one - index[0] for one in index] == [one - numbers[0] for one in numbers]
 
 
-def test_a_second_vector_replaces_the_first(tmp_path: Path) -> None:
-    write(tmp_path / "t", ROWS)
-    delete_by_vector(tmp_path / "t", 1, "parquet", [0])
-    delete_by_vector(tmp_path / "t", 2, "parquet", [0, 1, 2])
-    for version, deleted in ((0, []), (1, [0]), (2, [0, 1, 2])):
-        assert events_of(source(f"delta:{tmp_path / 't'}@{version}")) == pairs(
-            rows_without(ROWS, deleted)
-        )
-
-
 @pytest.mark.parametrize("mode", ["name", "id"])
 def test_mapped_columns_are_read_by_what_the_table_calls_them(tmp_path: Path, mode: str) -> None:
     mapped_table(tmp_path / "t", ROWS, mode, day="2026-11-01")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -11,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing import test_stream
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
-from tests.support.stream_runs import Sent
+from tests.support.stream_runs import Happening, Sent, in_time, random_messages, stream_of, ticking
 from tests.support.streams import Keep
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
@@ -55,8 +56,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_KEY", "5a" * 32)
 
 
-# What happens to a stream: messages arrive together, or the watermark moves to a second.
-Happening = Sequence[Sent] | float
 Counted = tuple[int, str, tuple[str, ...]]  # step, case, activities
 
 
@@ -106,20 +105,13 @@ def run(
 ) -> tuple[list[Counted], list[Pane]]:
     """(closed cases in the order in which they came out, firings of the windows behind)."""
     _kept.update(closed=[], panes=[])
-    stream = test_stream.TestStream().advance_watermark_to(0)
-    names: set[str] = set()
-    for happening in happenings:
-        if isinstance(happening, float | int):
-            stream = stream.advance_watermark_to(happening)
-        else:
-            stream = stream.add_elements([sent.message() for sent in happening])
-            names |= {sent.case for sent in happening}
+    happenings = list(happenings)
+    together = [one for one in happenings if not isinstance(one, float | int)]
+    names = {sent.case for sent in chain.from_iterable(together) if isinstance(sent, Sent)}
     options = PipelineOptions(["--streaming"])
     with beam.Pipeline("BundleBasedDirectRunner", options=options) as pipeline:
         decoded = (
-            pipeline
-            | stream.advance_watermark_to_infinity()
-            | DecodeMessages(layout or MessageFormat(MAPPING))
+            pipeline | stream_of(happenings) | DecodeMessages(layout or MessageFormat(MAPPING))
         )
         closed = decoded["events"] | AssembleCases(rule, KEY, HORIZON, n_shards, by_individual, cap)
         _ = closed | "KeepClosed" >> beam.ParDo(Keep(keep_closed))
@@ -147,24 +139,6 @@ def run(
         for (_, grouped), window, pane in _kept["panes"]
     ]
     return seen, panes
-
-
-STRIDE = 5  # seconds, as often as the watermark moves on
-
-
-def ticking(after: int, until: int) -> list[Happening]:
-    """A watermark that goes on."""
-    return [float(second) for second in range(after + STRIDE, until + STRIDE, STRIDE)]
-
-
-def in_time(sent: Iterable[Sent], until: int) -> list[Happening]:
-    """Messages that come before the watermark passes them."""
-    ordered = sorted(sent)
-    happenings: list[Happening] = []
-    for second in range(0, until, STRIDE):
-        happenings.append([s for s in ordered if second <= s.publish < second + STRIDE])
-        happenings.append(float(second + STRIDE))
-    return [happening for happening in happenings if happening != []]
 
 
 def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
@@ -197,7 +171,7 @@ def test_a_message_redelivered_after_the_closing_does_not_open_the_case_again() 
 def test_every_window_fires_once_at_the_watermark() -> None:
     """Whatever is late, and however many shards hand on their cases."""
     happenings: list[Happening] = []
-    for second in range(5, 60, STRIDE):
+    for second in range(5, 60, 5):
         happenings.append(
             [Sent(second, f"c{second}.{i}", "END", f"e{second}.{i}") for i in range(3)]
         )
@@ -215,8 +189,26 @@ def test_every_window_fires_once_at_the_watermark() -> None:
     # A message late for a step that is released is lost; one late for an open step is not.
     names = {case for pane in panes for _, case, _ in pane.counted}
     assert not any(name.startswith("late") for name in names)
-    assert {f"just{second}" for second in range(30, 60, STRIDE)} <= names
-    assert {f"c{second}.{i}" for second in range(5, 60, STRIDE) for i in range(3)} <= names
+    assert {f"just{second}" for second in range(30, 60, 5)} <= names
+    assert {f"c{second}.{i}" for second in range(5, 60, 5) for i in range(3)} <= names
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_shards", "cap", "named"),
+    [
+        ({}, 0, None, "n_shards"),
+        ({"period_us": 999}, 1, None, "period_us"),
+        ({"period_us": 1_500}, 1, None, "period_us"),
+        ({"release_delay_us": 0}, 1, None, "release_delay_us"),
+        ({"origin_us": 1_500}, 1, None, "origin_us"),
+        ({}, 1, CaseCap(1), "by_individual"),
+    ],
+)
+def test_what_no_runner_keeps_is_refused(
+    changes: dict[str, int], n_shards: int, cap: CaseCap | None, named: str
+) -> None:
+    with pytest.raises(UsageError, match=named):
+        AssembleCases(replace(RULE, **changes), KEY, HORIZON, n_shards, False, cap)
 
 
 def test_no_early_or_late_firing_can_be_had() -> None:
@@ -228,18 +220,6 @@ def test_no_early_or_late_firing_can_be_had() -> None:
     assert windowing.triggerfn == AfterWatermark()
     assert windowing.accumulation_mode == AccumulationMode.DISCARDING
     assert windowing.allowed_lateness == 0
-
-
-def random_messages() -> list[Sent]:
-    rng = np.random.default_rng(4)
-    sent = []
-    for case in range(40):
-        second = int(rng.integers(0, 60))
-        for i in range(int(rng.integers(1, 7))):
-            name = str(rng.choice(["A", "B", "C", "END"], p=[0.3, 0.3, 0.2, 0.2]))
-            sent.append(Sent(second, f"c{case}", name, f"{case}.{i}", float(rng.integers(0, 3))))
-            second += int(rng.integers(1, 9))
-    return sorted(sent)
 
 
 def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> None:

@@ -1,4 +1,4 @@
-"""KafkaClock and KafkaSource without a broker: whose clock moves the watermark, and what holds it.
+"""KafkaClock without a broker: whose clock moves the watermark, and what holds it.
 
 What brokers answer is told by `Cluster`; `tests/engines/test_kafka.py` asks a real one.
 """
@@ -9,13 +9,13 @@ import importlib
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.support.local_streams import NAME, Topic
+from tests.support.local_streams import NAME, Script, Topic
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import published, stream_config
 from tracecloak.pipelines.stream.epoch import paid_epoch
@@ -31,10 +31,10 @@ from tracecloak.transforms.services.kafka_identity import (
     TopicIdentity,
     check_history,
 )
-from tracecloak.transforms.services.kafka_reader import KafkaMessages, PartitionReader
+from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream import kafka_source, local_stream
-from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream import local_stream
+from tracecloak.transforms.stream.sources import Pulled
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 admin = importlib.import_module("confluent_kafka.admin")
@@ -60,11 +60,9 @@ class Cluster:
         self.ahead = 0.0
         self.brokers = [0.0]
         self.made: list[Any] = []
-        self.partitions = {0: 0}
         self.refusal: int | None = None
         self.is_stamping = True
         self.n_asked = 0
-        self.looked_back: list[Any] = []
 
     def clock(self) -> float:
         return self.now + self.ahead
@@ -135,55 +133,13 @@ class FakeProducer:
         return 0
 
 
-class FakeReader:
-    """A `PartitionReader` of partitions in which all is read, as `PartitionReader` says it."""
-
-    def __init__(self, cluster: Cluster, known: KnownLog) -> None:
-        self._cluster = cluster
-        self.known = known
-
-    def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
-        self._cluster.now += 5.0
-        return KafkaMessages([], confluent_kafka.TIMESTAMP_LOG_APPEND_TIME)
-
-    @property
-    def positions(self) -> dict[int, int]:
-        return {number: place.next for number, place in self.known.places.items()}
-
-    def add(self, partitions: Iterable[int]) -> None:
-        self.known = KnownLog({**self.known.places, **dict.fromkeys(partitions, Place(0))})
-
-    def look(self, passed_us: int) -> LogNow:
-        return log_of(self._cluster)
-
-    def watermark_us(self, partition: int, passed_us: int) -> int:
-        return passed_us - 2 * S
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster()
     monkeypatch.setattr(kafka_clock, "_EVERY_SECONDS", 0.0)
     monkeypatch.setattr(admin, "AdminClient", lambda _: FakeAdmin(made))
     monkeypatch.setattr(confluent_kafka, "Producer", lambda _: FakeProducer(made))
-    monkeypatch.setattr(
-        kafka_source, "PartitionReader", lambda _, __, at, ___: FakeReader(made, at)
-    )
-    monkeypatch.setattr(kafka_source, "look_at", lambda _: log_of(made))
-    monkeypatch.setattr(KafkaTopic, "problems", lambda *_: [])
-    monkeypatch.setattr(kafka_source, "check_log", lambda _, __, known: (known, log_of(made)))
-    monkeypatch.setattr(
-        kafka_source, "check_history", lambda *given: made.looked_back.append(given)
-    )
     return made
-
-
-def log_of(cluster: Cluster) -> LogNow:
-    bounds = {n: Bounds(first, 10, 10) for n, first in cluster.partitions.items()}
-    return LogNow(TopicIdentity(), bounds)
 
 
 def clock_of(cluster: Cluster) -> KafkaClock:
@@ -283,11 +239,6 @@ def test_brokers_that_do_not_answer_tell_no_time(
 # --- The source -------------------------------------------------------------------------------
 
 
-def at(source: KafkaSource) -> dict[int, int]:
-    """By partition the offset that is read next."""
-    return {n: place.next for n, place in KnownLog.from_json(source.positions).places.items()}
-
-
 @pytest.mark.parametrize("behind", [True, False])
 def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
     behind: bool, monkeypatch: pytest.MonkeyPatch
@@ -353,18 +304,23 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
             early.append((released.key[-1], cluster.now))
 
     wrong = [(15.0, 35.0), (50.0, 55.0)]
-    poll = FakeReader.poll
 
-    def jumping(self: FakeReader, *given: Any) -> KafkaMessages:
-        found = poll(self, *given)
-        cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
-        return found
+    class Jumping(Script):
+        """A source that is all read, whose pulls take 5 s."""
 
-    monkeypatch.setattr(FakeReader, "poll", jumping)
+        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+            cluster.now += 5.0
+            cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
+            return Pulled()
+
+        def watermark_us(self) -> int:
+            return clock.passed_us() - 2 * S
+
+    clock = clock_of(cluster)
     with caplog.at_level(logging.WARNING, logger="tracecloak"), paid_epoch(config) as epoch:
         run_epoch(
             epoch,
-            lambda at, _: KafkaSource(TOPIC, "g", clock_of(cluster), config.start, at),
+            lambda at, _: Jumping([], at),
             NAME,
             [Noting()],
             threading.Event(),

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
-import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.stream_runs import batch_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -17,7 +14,6 @@ from tracecloak.schemas.published.step import StepLog, StepRelease
 from tracecloak.transforms.stream.step_topic import (
     KEY_ATTRIBUTES,
     FirstOfEach,
-    SendSteps,
     attributes_of,
     key_of,
 )
@@ -122,37 +118,3 @@ def test_two_releases_with_one_key_are_an_error() -> None:
 def test_data_that_contradict_their_attributes_are_an_error(data: bytes) -> None:
     with pytest.raises(TracecloakError, match="not what its attributes say"):
         FirstOfEach().take(data, ATTRIBUTES)
-
-
-class TestOnAServer:
-    """The sink, Beam's connector and a consumer; the server is the double."""
-
-    @pytest.fixture
-    def service(self) -> Iterator[object]:
-        pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
-        from tests.support.pubsub import Service
-        from tests.support.pubsub_double import PubSubDouble
-
-        with PubSubDouble() as double:
-            made = Service(double.address)
-            yield made
-            made.close()
-
-    def test_releases_arrive_and_those_that_repeat_are_dropped(
-        self, service: object, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from tests.support.pubsub import VARIABLE, Service
-
-        assert isinstance(service, Service)
-        monkeypatch.setenv(VARIABLE, service.address)
-        releases = [replace(FIRST, step=step) for step in range(5)]
-        # A bundle that is tried again publishes again.
-        with beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions([])) as pipeline:
-            sent = pipeline | beam.Create([*releases, *releases[:3]])
-            _ = sent | beam.ParDo(SendSteps(StepSink(service.topic)))
-        received = service.drain(n=8)
-        first_of_each = FirstOfEach()
-        taken = [m for m in received if first_of_each.take(m.data, dict(m.attributes))]
-        assert len(received) == 8
-        found = sorted((StepRelease.from_json(m.data) for m in taken), key=lambda r: r.step)
-        assert found == releases
