@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import Batch
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import ACTIVITY, PAIR, Group, Timed
 from tracecloak.anonymizers.indicators.params import IndicatorParams, bought_name, bound_name
 from tracecloak.anonymizers.indicators.summands import numbers_counted
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous import bought_vocabulary
 from tracecloak.anonymizers.rigorous.budget import Choice, Means, Sums
 from tracecloak.anonymizers.rigorous.choices import choose_quantile
@@ -98,27 +97,18 @@ class LongestTimeDecision(contract.Decision):
     longest_us: int
 
 
-@dataclass(frozen=True)
-class LabelsOfCases:
+def counted_labels(batch: Batch, by: str, max_labels: int) -> ActivityCounts:
     """The weights of cases by label, see `activities_of_cases`.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         by: What the labels are of.
         max_labels: Distinct ones of a case that count.
     """
-
-    by: str
-    max_labels: int
-    kind: ClassVar[type[ActivityCounts]] = ActivityCounts
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ActivityCounts:
-        """Counts a batch."""
-        labelled = labelled_by(traces, self.by)
-        return bought_vocabulary.activities_of_cases(
-            Batch(labelled, decisions, randomness), self.max_labels
-        )
+    labelled = labelled_by(batch.traces, by)
+    return bought_vocabulary.activities_of_cases(
+        Batch(labelled, batch.decisions, batch.randomness), max_labels
+    )
 
 
 def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
@@ -162,24 +152,16 @@ def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> Trac
     return replace(traces, activities=codes, vocabulary=vocabulary)
 
 
-@dataclass(frozen=True)
-class TimesByBin:
+def counted_times(batch: Batch, indicator: Timed) -> CellSums:
     """Cases by the bin of an indicator's time, of `LONGEST_US`.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         indicator: What it is.
     """
-
-    indicator: Timed
-    kind: ClassVar[type[CellSums]] = CellSums
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CellSums:
-        """Counts a batch; all cases, whatever the indicator's filter."""
-        numbers = numbers_counted(self.indicator, self.indicator.steps_of)(traces)
-        bins = np.searchsorted(LONGEST_US, numbers.values[numbers.is_there])
-        return CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
+    numbers = numbers_counted(indicator, indicator.steps_of)(batch.traces)
+    bins = np.searchsorted(LONGEST_US, numbers.values[numbers.is_there])
+    return CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 
 
 def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
@@ -217,7 +199,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
         return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == PAIR)
 
     needs = (Sums(name, share, changed, bought_vocabulary.NAME_UNITS, is_open=True, is_l2=True),)
-    counters = {name: LabelsOfCases(by, max_labels)}
+    counters = {name: Counted(ActivityCounts, counted_labels, (by, max_labels))}
     return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
 
 
@@ -231,5 +213,5 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
         return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
     sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
-    needs, counters = (Choice(name, share),), {name: TimesByBin(indicator)}
+    needs, counters = (Choice(name, share),), {name: Counted(CellSums, counted_times, (indicator,))}
     return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")

@@ -101,6 +101,8 @@ class Indicator(pydantic.BaseModel):
     steps: ClassVar[str | None] = None
     """Of what a case can have several, and that it can be told apart by: activities, pairs or
     nothing."""
+    is_of_all: ClassVar[bool] = True
+    """Whether every case has a number of it."""
 
     indicator: str
     name: str | None = Field(default=None, min_length=1, max_length=200)
@@ -251,6 +253,7 @@ Moments = Literal["mean", "sum", "median", "histogram"]
 class Measured(Indicator):
     """An indicator of numbers between bounds, one of each case: their mean, quantiles or bins."""
 
+    is_of_all: ClassVar[bool] = False
     of: Moments | Annotated[tuple[Exact, ...], Field(min_length=1, max_length=50)] = "mean"
     """mean, sum, median, histogram, or a list of quantiles between 0 and 1, in a text 0.5|0.9."""
     n_bins: int = Field(default=20, ge=2, le=MAX_BINS)
@@ -317,6 +320,7 @@ class Throughput(Timed):
     """How long cases take, from their first event to their last."""
 
     indicator: Literal["throughput"]
+    is_of_all: ClassVar[bool] = True
 
     @property
     def words(self) -> str:

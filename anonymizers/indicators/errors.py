@@ -17,17 +17,23 @@ from statistics import median
 
 from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.anonymizers.indicators import declared
-from tracecloak.anonymizers.indicators.figures import noise_of, parts_of
+from tracecloak.anonymizers.indicators.figures import measuring_of, noise_of, parts_of
 from tracecloak.anonymizers.indicators.params import (
     IndicatorParams,
     Known,
     quantile_bins,
-    weighed_terms,
 )
 from tracecloak.anonymizers.indicators.quantiles import rank_half_width
-from tracecloak.anonymizers.indicators.ratios import Measuring, NoisyNumber
+from tracecloak.anonymizers.indicators.ratios import NoisyNumber
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
-from tracecloak.anonymizers.indicators.terms import BinsOf, CasesOf, CasesWith, EventsOf, SumOf
+from tracecloak.anonymizers.indicators.terms import (
+    BinsOf,
+    CasesOf,
+    CasesWith,
+    EventsOf,
+    SumOf,
+    Term,
+)
 from tracecloak.anonymizers.rigorous.budget import Budget
 from tracecloak.anonymizers.rigorous.parts_method import budget_of_parts
 from tracecloak.schemas.errors import UsageError
@@ -53,6 +59,11 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
     """
     foretelling = _Foretelling(params, n_cases, budget_of_parts(parts_of(params), *params.budget))
     return tuple(foretelling.error(indicator) for indicator in params.indicators)
+
+
+def _one(term: Term) -> NoisyNumber:
+    """A sum of a term, of which only the noise matters."""
+    return NoisyNumber(0.0, {term.name: 1.0})
 
 
 @dataclass(frozen=True)
@@ -82,55 +93,37 @@ class _Foretelling:
         n_cases = self.n_cases / self._n_groups(indicator)
         if indicator.where is not None:
             n_cases *= _HALF
-        if isinstance(indicator, declared.Measured) and not isinstance(
-            indicator, declared.Throughput
-        ):
+        if not indicator.is_of_all:
             n_cases *= _HALF
         return max(n_cases, 1.0)
 
-    def _measuring(self) -> Measuring:
-        widths, is_laplace = {}, True
-        for weighed in weighed_terms(self.params):
-            noise = noise_of(weighed.term, self.budget.means, self.params)
-            is_laplace = noise.is_laplace
-            widths[weighed.term.name] = noise.width / weighed.term.units
-        return Measuring(widths, is_laplace)
-
     def _number_of_cases(self, population: Population) -> NoisyNumber:
-        term = CasesOf(population)
-        number = NoisyNumber(0.0, {term.name: 1.0})
-        whole = Population()
-        return number.plus(_HALF, self._number_of_cases(whole)) if term.is_centred else number
+        term, whole = CasesOf(population), _one(CasesOf(Population()))
+        return _one(term).plus(_HALF, whole) if term.is_centred else _one(term)
 
     def _half_width(self, indicator: declared.Indicator) -> tuple[float, str, float]:
-        measuring, n_cases = self._measuring(), self._cases(indicator)
+        measuring = measuring_of(self.params, self.budget.means)
+        n_cases = self._cases(indicator)
         population, n_steps = Population.of(indicator), self.params.n_steps_of(indicator)
 
         def half_width(number: NoisyNumber) -> float:
             return measuring.noise(number).half_width
 
         if isinstance(indicator, declared.Cases):
-            half = half_width(self._number_of_cases(population))
-            return half, "cases", n_cases
+            return half_width(self._number_of_cases(population)), "cases", n_cases
         if isinstance(indicator, declared.Workload):
-            half = half_width(NoisyNumber(0.0, {EventsOf(indicator, n_steps).name: 1.0}))
+            half = half_width(_one(EventsOf(indicator, n_steps)))
             return half, "events", self.n_cases / n_steps
         if isinstance(indicator, declared.Measured) and indicator.quantiles:
-            ranks = self._ranks(indicator, n_steps)
-            return ranks, "ranks", n_cases / _MEANS_OF_RANGE
+            return self._ranks(indicator, n_steps), "ranks", n_cases / _MEANS_OF_RANGE
         if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
-            term = BinsOf(indicator, n_steps)
-            half = half_width(NoisyNumber(0.0, {term.name: 1.0}))
-            return half, "cases", n_cases / term.n_bins
+            bins = BinsOf(indicator, n_steps)
+            return half_width(_one(bins)), "cases", n_cases / bins.n_bins
         cases = self._number_of_cases(population)
-        if isinstance(indicator, declared.Measured) and not isinstance(
-            indicator, declared.Throughput
-        ):
-            term_of_cases = CasesWith(indicator, n_steps)
-            number = NoisyNumber(0.0, {term_of_cases.name: 1.0})
-            cases = number.plus(_HALF, cases) if term_of_cases.is_centred else number
-        total = NoisyNumber(0.0, {SumOf(indicator, n_steps).name: 1.0})
-        relative = half_width(total.plus(_HALF, cases))  # in ranges
+        if not indicator.is_of_all:
+            own = CasesWith(indicator, n_steps)
+            cases = _one(own).plus(_HALF, cases) if own.is_centred else _one(own)
+        relative = half_width(_one(SumOf(indicator, n_steps)).plus(_HALF, cases))  # in ranges
         if isinstance(indicator, declared.Frequency):
             half = relative * indicator.at_most
             return half, "cases" if indicator.at_most == 1 else "occurrences", n_cases
@@ -159,11 +152,8 @@ class _Foretelling:
             return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)
         n_choices = 2 * len(indicator.quantiles) * n_steps
         epsilon = self.budget.means[indicator.title].epsilon / n_choices
-        of_each = (
-            rank_half_width(epsilon, quantile, self.params.max_units)
-            for quantile in indicator.quantiles
-        )
-        return max(of_each)
+        m = self.params.max_units
+        return max(rank_half_width(epsilon, quantile, m) for quantile in indicator.quantiles)
 
 
 @dataclass(frozen=True)
@@ -248,11 +238,8 @@ def wanted_sentences(params: IndicatorParams) -> tuple[str, ...]:
         if error.wanted is not None and error.half_width > error.wanted
     ]
     now = f"At epsilon {params.epsilon}, in a log of {n_cases:,} cases, "
-    now += (
-        f"these errors are larger than wanted: {', '.join(missed)}."
-        if missed
-        else ("all errors are as small as wanted.")
-    )
+    larger = f"these errors are larger than wanted: {', '.join(missed)}."
+    now += larger if missed else "all errors are as small as wanted."
     least = least_epsilon(params, n_cases)
     assert least is not None
     if least.epsilon is None:

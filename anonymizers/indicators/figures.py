@@ -16,6 +16,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import ratios
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
@@ -26,7 +27,6 @@ from tracecloak.anonymizers.indicators.declared import (
     Group,
     Indicator,
     Measured,
-    Throughput,
     Timed,
     Workload,
 )
@@ -35,7 +35,6 @@ from tracecloak.anonymizers.indicators.params import (
     AskedParams,
     IndicatorParams,
     Known,
-    Weighed,
     quantile_bins,
     weighed_terms,
 )
@@ -59,12 +58,10 @@ from tracecloak.anonymizers.indicators.terms import (
     grid,
     of_unit,
 )
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex
 from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision
 from tracecloak.schemas.calendar.time_texts import duration_text
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import DERIVED, MEASURED, Scale, grade_of, wider_ends
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
 
@@ -94,12 +91,6 @@ def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
     return decided
 
 
-def need_of(weighed: Weighed, params: IndicatorParams) -> Sums:
-    """Returns what a term needs to spend."""
-    term = weighed.term
-    return Sums(term.name, weighed.weight, of_unit(term, params.max_units), term.units)
-
-
 def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
     """Returns the noise of a term's sums.
 
@@ -109,24 +100,27 @@ def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
     return means[term.name].noise(of_unit(term, params.max_units), term.units)
 
 
-@dataclass(frozen=True)
-class SumsOfCases:
+def measuring_of(params: IndicatorParams, means: Means) -> ratios.Measuring:
+    """Returns the noise of the sums of all terms, in their own units.
+
+    Raises:
+        UsageError: Noise so wide cannot be drawn.
+    """
+    noises = {term: noise_of(term, means, params) for term in weighed_terms(params)}
+    widths = {term.name: noise.width / term.units for term, noise in noises.items()}
+    return ratios.Measuring(widths, all(noise.is_laplace for noise in noises.values()))
+
+
+def counted_sums(batch: Batch, params: IndicatorParams) -> CellSums:
     """All sums of a round, one term after the other; and the exact bins that choices are made on.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         params: What is asked for.
     """
-
-    params: IndicatorParams
-    kind: ClassVar[type[CellSums]] = CellSums
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CellSums:
-        """Counts a batch."""
-        known = Known(self.params, unfolded(decisions))
-        counted = [term.count(traces, known) for term in counted_terms(self.params)]
-        return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
+    known = Known(params, unfolded(batch.decisions))
+    counted = [term.count(batch.traces, known) for term in counted_terms(params)]
+    return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
 
 
 def chosen_bins(params: IndicatorParams) -> list[BinsOf]:
@@ -137,7 +131,7 @@ def chosen_bins(params: IndicatorParams) -> list[BinsOf]:
 
 def counted_terms(params: IndicatorParams) -> list[Term]:
     """Returns what is counted in the round of sums, in the order of the totals."""
-    return [*(weighed.term for weighed in weighed_terms(params)), *chosen_bins(params)]
+    return [*weighed_terms(params), *chosen_bins(params)]
 
 
 def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known) -> np.ndarray:
@@ -151,7 +145,10 @@ def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known
 def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts in the order in which they are decided."""
     parts = list(bought_parts(params))
-    parts += [_sums_part(weighed, params) for weighed in weighed_terms(params)]
+    terms = weighed_terms(params)
+    realities = [_reality(terms), *[""] * len(terms)]  # the first says it of all
+    for (term, share), reality in zip(terms.items(), realities, strict=False):
+        parts.append(_sums_part(term, share, reality, params))
     return (*parts, *(_quantiles_part(bins, params) for bins in chosen_bins(params)))
 
 
@@ -178,9 +175,8 @@ def _change(term: Term) -> str:
     return "each number of cases by 1"
 
 
-def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
-    term = weighed.term
-    need = need_of(weighed, params)
+def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
+    need = Sums(term.name, share, of_unit(term, params.max_units), term.units)
 
     def sentence(means: Means) -> str:
         noise = noise_of(term, means, params)
@@ -194,9 +190,7 @@ def _sums_part(weighed: Weighed, params: IndicatorParams) -> Part:
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
-    counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
-    terms = [weighed.term for weighed in weighed_terms(params)]
-    reality = _reality(terms) if term == terms[0] else ""
+    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, counted_sums, (params,))}
     return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
 
 
@@ -232,7 +226,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
         return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
 
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * QUANTILE_SHARE),)
-    counters: Mapping[str, contract.Counter] = {SUMS: SumsOfCases(params)}
+    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, counted_sums, (params,))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
@@ -268,16 +262,10 @@ def measurements_of(
         decided: What the parts decided, by their names.
         means: What each need spent, from which its noise follows.
     """
-    values, widths, is_laplace = {}, {}, True
-    for weighed in weighed_terms(params):
-        term = weighed.term
-        noise = noise_of(term, means, params)
-        is_laplace = noise.is_laplace
-        values[term.name] = decided[term.name].values / term.units
-        widths[term.name] = noise.width / term.units
+    values = {term.name: decided[term.name].values / term.units for term in weighed_terms(params)}
     titles = [bins.indicator.title for bins in chosen_bins(params)]
     chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
-    return Measurements(values, ratios.Measuring(widths, is_laplace), chosen)
+    return Measurements(values, measuring_of(params, means), chosen)
 
 
 def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicators:
@@ -317,7 +305,7 @@ class _Figures:
         return number.plus(0.5, self.cases(Population(), 0)) if term.is_centred else number
 
     def cases_with(
-        self, indicator: Measured, n_steps: int, group: int, step: int
+        self, indicator: Indicator, n_steps: int, group: int, step: int
     ) -> ratios.NoisyNumber:
         """The cases of a group that have a number of an indicator."""
         term, population = CasesWith(indicator, n_steps), Population.of(indicator)
@@ -362,10 +350,10 @@ class _Figures:
         summand = term.summand(self.known)
         of_range = self.number(term, group * term.shape(self.known)[1] + step)
         total = ratios.NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
-        if isinstance(indicator, Measured) and not isinstance(indicator, Throughput):
-            cases = self.cases_with(indicator, n_steps, group, step)
-        else:
+        if indicator.is_of_all:
             cases = self.cases(population, group)
+        else:
+            cases = self.cases_with(indicator, n_steps, group, step)
         if isinstance(indicator, Frequency):
             number = total.plus(summand.middle, cases)
             unit = "cases" if indicator.at_most == 1 else "occurrences"
@@ -418,7 +406,7 @@ class _Figures:
         counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
         half = self.measuring.noise(self.number(term, first)).half_width
         total, population = counts.sum(), Population.of(indicator)
-        if isinstance(indicator, Throughput) and CasesOf(population).name in self.measured.values:
+        if indicator.is_of_all and CasesOf(population).name in self.measured.values:
             total = self.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = bounds_of(indicator, self.known.bought_us(indicator))

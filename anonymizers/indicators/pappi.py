@@ -35,6 +35,7 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.params import AskedParams, Known
@@ -43,7 +44,6 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import MEASURED
 from tracecloak.schemas.published.guarantee import Guarantee, Kind
 from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
@@ -87,29 +87,22 @@ def _is_aggregate(indicator: declared.Indicator) -> bool:
     return not indicator.attributes
 
 
-@dataclass(frozen=True)
-class AggregatesOfCases:
+def counted_aggregates(batch: Batch, params: PappiParams) -> CellSums:
     """The number of cases, and the sum of each indicator's numbers above their lower bound.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         params: What is asked for.
     """
-
-    params: PappiParams
-    kind: ClassVar[type[CellSums]] = CellSums
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CellSums:
-        """Counts a batch, in lattice steps of each range."""
-        known, sums = Known(self.params, {}), [traces.n_cases]
-        for indicator in self.params.indicators:
-            if isinstance(indicator, declared.Cases):
-                sums.append(traces.n_cases * RANGE)
-                continue
-            summand = summand_of(indicator, known.steps(indicator))
-            sums.append(int(summand.places(summand.numbers(traces).values).sum()))
-        return CellSums(np.array(sums, np.int64))
+    traces = batch.traces
+    known, sums = Known(params, {}), [traces.n_cases]
+    for indicator in params.indicators:
+        if isinstance(indicator, declared.Cases):
+            sums.append(traces.n_cases * RANGE)
+            continue
+        summand = summand_of(indicator, known.steps(indicator))
+        sums.append(int(summand.places(summand.numbers(traces).values).sum()))
+    return CellSums(np.array(sums, np.int64))
 
 
 @dataclass(frozen=True)
@@ -194,7 +187,7 @@ class Pappi(contract.Anonymizer):
 
     def requires(self, round_name: str, params: PappiParams) -> Mapping[str, contract.Counter]:
         """Returns the counter of all sums."""
-        return {"sums": AggregatesOfCases(params)}
+        return {"sums": Counted(CellSums, counted_aggregates, (params,))}
 
     def decide(
         self,

@@ -27,7 +27,6 @@ from tracecloak.anonymizers.indicators.declared import (
     Indicator,
     Measured,
     OneIndicator,
-    Throughput,
     Timed,
     Working,
     Workload,
@@ -359,24 +358,10 @@ _WITH_SHARE = Fraction(3, 4)
 _FREQUENCY_SHARE = Fraction(5, 4)
 
 
-@dataclass(frozen=True)
-class Weighed:
-    """A term and its share of the budget beside others.
-
-    Attributes:
-        term: The sums.
-        weight: The share.
-    """
-
-    term: Term
-    weight: Fraction
-
-
 def quantile_bins(indicator: Indicator, params: AskedParams) -> BinsOf | None:
     """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
-    if not isinstance(indicator, Measured) or not indicator.quantiles:
-        return None
-    if is_running(indicator, params):
+    has_quantiles = isinstance(indicator, Measured) and indicator.quantiles
+    if not has_quantiles or is_running(indicator, params):  # type: ignore[arg-type]
         return None
     return BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
 
@@ -410,9 +395,12 @@ def _running_errs_less(
     return noise.half_width * norm < rank_half_width(epsilon / (2 * n_choices), Fraction(1, 2), 1)
 
 
-def weighed_terms(params: AskedParams) -> tuple[Weighed, ...]:
-    """Returns all sums that get noise in the round of sums, each once, in a fixed order."""
-    of_indicators: list[Weighed] = []
+def weighed_terms(params: AskedParams) -> dict[Term, Fraction]:
+    """Returns all sums that get noise in the round of sums, in a fixed order, with their shares.
+
+    A share is one of the budget, beside those of the others.
+    """
+    of_indicators: dict[Term, Fraction] = {}
     dependents: dict[Population, list[Fraction]] = {}
     asked: dict[Population, Fraction] = {}
     for indicator in params.indicators:
@@ -421,20 +409,17 @@ def weighed_terms(params: AskedParams) -> tuple[Weighed, ...]:
             asked[population] = max(weight * WHOLE_SHARE, asked.get(population, Fraction(0)))
         elif needs_cases(indicator, params):
             dependents.setdefault(population, []).append(weight)
-        of_indicators += _terms_of(indicator, weight, params)
+        of_indicators |= _terms_of(indicator, weight, params)
     for population in {**asked, **dependents}:
         if CasesOf(population).is_centred:  # half of all cases is added again
             others = dependents.get(population, []) or [asked[population]]
             dependents.setdefault(Population(), []).extend(others)
     populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
-    counts = [
-        Weighed(
-            CasesOf(population),
-            max(asked.get(population, Fraction(0)), weight_of(dependents.get(population, []))),
-        )
-        for population in populations
-    ]
-    return (*counts, *of_indicators)
+    counts: dict[Term, Fraction] = {
+        CasesOf(p): max(asked.get(p, Fraction(0)), weight_of(dependents.get(p, [])))
+        for p in populations
+    }
+    return counts | of_indicators
 
 
 def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
@@ -443,27 +428,25 @@ def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
         return not isinstance(indicator, Cases | Workload)
     if indicator.quantiles or indicator.of == "histogram":
         return False
-    of_all = isinstance(indicator, Throughput)
-    return of_all or CasesWith(indicator, params.n_steps_of(indicator)).is_centred
-
-
-def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> list[Weighed]:
     n_steps = params.n_steps_of(indicator)
-    if isinstance(indicator, Cases):
-        return []
-    if isinstance(indicator, Workload):
-        return [Weighed(EventsOf(indicator, n_steps), weight)]
-    if isinstance(indicator, Frequency):
-        return [Weighed(SumOf(indicator, n_steps), weight * _FREQUENCY_SHARE)]
-    if not isinstance(indicator, Measured):
-        return [Weighed(SumOf(indicator, n_steps), weight)]
-    if indicator.quantiles:
-        if not is_running(indicator, params):
-            return []
-        return [Weighed(BinsOf(indicator, n_steps, is_running=True), weight)]
-    if indicator.of == "histogram":
-        return [Weighed(BinsOf(indicator, n_steps), weight)]
-    terms = [Weighed(SumOf(indicator, n_steps), weight)]
-    if not isinstance(indicator, Throughput):
-        terms.append(Weighed(CasesWith(indicator, n_steps), weight * _WITH_SHARE))
-    return terms
+    return indicator.is_of_all or CasesWith(indicator, n_steps).is_centred
+
+
+def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> dict[Term, Fraction]:
+    n_steps = params.n_steps_of(indicator)
+    match indicator:
+        case Cases():
+            return {}
+        case Workload():
+            return {EventsOf(indicator, n_steps): weight}
+        case Frequency():
+            return {SumOf(indicator, n_steps): weight * _FREQUENCY_SHARE}
+        case Measured() if indicator.quantiles:
+            bins = BinsOf(indicator, n_steps, is_running=True)
+            return {bins: weight} if is_running(indicator, params) else {}
+        case Measured(of="histogram"):
+            return {BinsOf(indicator, n_steps): weight}
+        case Measured(is_of_all=False):
+            cases = CasesWith(indicator, n_steps)
+            return {SumOf(indicator, n_steps): weight, cases: weight * _WITH_SHARE}
+    return {SumOf(indicator, n_steps): weight}

@@ -61,13 +61,11 @@ class Summand:
         low: Its least value.
         high: Its largest one, above `low`.
         numbers: Returns them of traces; beyond the bounds they count as these.
-        is_of_all: Whether every case has one.
     """
 
     low: float
     high: float
     numbers: Callable[[TraceBatch], Numbers]
-    is_of_all: bool = True
 
     @property
     def middle(self) -> float:
@@ -221,8 +219,7 @@ def summand_of(
     match indicator:
         case declared.Measured():
             low, high = bounds_of(indicator, bought_us)
-            is_of_all = isinstance(indicator, declared.Throughput)
-            return Summand(low, high, numbers_counted(indicator, steps), is_of_all)
+            return Summand(low, high, numbers_counted(indicator, steps))
         case declared.Within(limit=limit):
             return _share(lambda traces: throughput_of(traces) <= limit)
         case declared.Rework() if not names:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
-from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
@@ -129,6 +129,37 @@ class KeptCounts:
     measured: np.ndarray
 
 
+def sums_of_step(
+    noise: ContinualNoise,
+    length: int | None,
+    step: int,
+    row: np.ndarray,
+    domain: np.ndarray,
+    past: Sequence[KeptCounts],
+    randomness: Randomness,
+    what: str,
+) -> tuple[np.ndarray, KeptCounts | None]:
+    """Returns float64[n], the sums that a step publishes, in occurrences; and what to keep of it.
+
+    Args:
+        noise: Of all steps.
+        length: Steps that are summed up; with 1 nothing is kept; None: all so far.
+        step: The step at hand.
+        row: int64[n], its exact counts, in units.
+        domain: int64[n], the cells.
+        past: What was kept of each step before.
+        randomness: That of the step.
+        what: What the noise is for.
+    """
+    cells = cell_numbers(domain)
+    if length == 1:
+        return noise.add(step, row[None], cells, randomness, what)[0] / noise.units, None
+    counts = np.stack([*(kept.counts for kept in past), row])
+    new = noise.measure(counts, cells, randomness, what, step)
+    measured = np.concatenate([*(kept.measured[None] for kept in past), new])
+    return noise.estimate(measured, length, step)[0], KeptCounts(row, new[0])
+
+
 class DfgSteps(CountSteps):
     """The directly-follows counts of all possible pairs of a public vocabulary."""
 
@@ -172,18 +203,10 @@ class DfgSteps(CountSteps):
         """Publishes every possible pair, those that did not occur included."""
         noise, length = self._noise, self.params.length
         row = counted.by_name["pairs"].dense(self._domain)
-        cells, randomness = cell_numbers(self._domain), name.randomness(key)
-        counts = np.stack([*(p.counts for p in past), row]) if length != 1 else row[None]
-        if length == 1:
-            kept_counts = None
-            sums = noise.add(step, counts, cells, randomness, "stream pairs") / noise.units
-        else:
-            new = noise.measure(counts, cells, randomness, "stream pairs", step)
-            kept_counts = KeptCounts(row, new[0])
-            measured = np.concatenate([*(p.measured[None] for p in past), new])
-            sums = noise.estimate(measured, length, step)
+        own = past, name.randomness(key), "stream pairs"
+        sums, kept_counts = sums_of_step(noise, length, step, row, self._domain, *own)
         is_shown = self._first <= step
-        shown, rounded = list(compress(self._cells, is_shown)), np.rint(sums[0][is_shown])
+        shown, rounded = list(compress(self._cells, is_shown)), np.rint(sums[is_shown])
         errors = np.full(len(shown), noise.errors(length)[step])
         release = StepRelease.of(shown, rounded, errors, **self.common(step, name))
         return with_intervals(release), kept_counts

@@ -25,11 +25,10 @@ from tracecloak.anonymizers.indicators.figures import Measurements, released_ind
 from tracecloak.anonymizers.indicators.params import AskedParams, Known, weighed_terms
 from tracecloak.anonymizers.indicators.ratios import Measuring
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
-from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
-from tracecloak.anonymizers.streams.dfg_steps import KeptCounts
+from tracecloak.anonymizers.streams.dfg_steps import KeptCounts, sums_of_step
 from tracecloak.anonymizers.streams.params import StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -66,24 +65,16 @@ class IndicatorStepParams(AskedParams, StreamParams):
     @cached_property
     def terms(self) -> tuple[tuple[Term, int], ...]:
         """The sums, and the whole number that each is multiplied by."""
-        weighed = weighed_terms(self)
-        terms = [
-            replace(one.term, units=_RANGE) if isinstance(one.term, SumOf) else one.term
-            for one in weighed
-        ]
-        whole = sum((one.weight for one in weighed), Fraction(0))
-        wanted = []
-        for one, term in zip(weighed, terms, strict=True):
-            share = float(one.weight / whole)
-            changed = term.changed
+        weighed, wanted = weighed_terms(self), dict[Term, float]()
+        whole = sum(weighed.values(), Fraction(0))
+        for of_range, weight in weighed.items():
+            term = replace(of_range, units=_RANGE) if isinstance(of_range, SumOf) else of_range
+            share, changed = float(weight / whole), term.changed
             # A share of the budget is one of the squared L2 norm, or of the L1 norm.
             by_noise = math.sqrt(share) / float(changed.l2)
-            wanted.append(share / float(changed.l1) if self.delta == 0 else by_noise)
-        least = min(wanted)
-        return tuple(
-            (term, round(_FINENESS * factor / least))
-            for term, factor in zip(terms, wanted, strict=True)
-        )
+            wanted[term] = share / float(changed.l1) if self.delta == 0 else by_noise
+        least = min(wanted.values())
+        return tuple((term, round(_FINENESS * one / least)) for term, one in wanted.items())
 
     @cached_property
     def case_norm(self) -> int:
@@ -147,16 +138,8 @@ class IndicatorSteps(CountSteps):
         """Publishes every indicator, whatever it was counted of."""
         noise, length = self._noise, self.params.length
         row = counted.by_name["sums"].cells(self.params.n_cells)
-        cells, randomness = cell_numbers(np.arange(len(row))), name.randomness(key)
-        counts = np.stack([*(p.counts for p in past), row]) if length != 1 else row[None]
-        if length == 1:
-            kept_counts = None
-            sums = noise.add(step, counts, cells, randomness, "stream indicators")[0]
-        else:
-            new = noise.measure(counts, cells, randomness, "stream indicators", step)
-            kept_counts = KeptCounts(row, new[0])
-            measured = np.concatenate([*(p.measured[None] for p in past), new])
-            sums = noise.estimate(measured, length, step)[0]
+        own = past, name.randomness(key), "stream indicators"
+        sums, kept_counts = sums_of_step(noise, length, step, row, np.arange(len(row)), *own)
         width = noise.errors(length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
         released = released_indicators(self._known, self._measurements(sums, width))
         return StepIndicators(indicators=released, **self.common(step, name)), kept_counts

@@ -125,22 +125,18 @@ class StepProduct(Protocol):
 
     def __init__(self, params: Any) -> None:
         """Keeps parameters of the type `Params`."""
-        ...
 
     @property
     def kinds(self) -> Mapping[str, type[Mergeable]]:
         """The statistics that are counted of a step, by name."""
-        ...
 
     @property
     def horizon(self) -> int:
         """Number of steps."""
-        ...
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         """What it does to a log, in the words of the XES privacy extension."""
-        ...
 
     @property
     def inner_versions(self) -> Mapping[str, int]:
@@ -149,7 +145,6 @@ class StepProduct(Protocol):
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the exact statistics of cases that close in one step."""
-        ...
 
     def publish(
         self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
@@ -168,15 +163,12 @@ class StepProduct(Protocol):
         Returns:
             The release, and a columnar value to keep, or None: nothing needs to be kept.
         """
-        ...
 
     def spends(self) -> tuple[Spend, ...]:
         """Returns the parts of the guarantee, for the whole horizon."""
-        ...
 
     def guarantee(self) -> Guarantee:
         """Returns what holds for the whole horizon."""
-        ...
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
         """Returns the (epsilon, delta) of a case that counts in several steps.
@@ -185,11 +177,9 @@ class StepProduct(Protocol):
             n_times: In how many, at most.
             gap: Steps from one to the next, at least.
         """
-        ...
 
     def explain(self) -> tuple[str, ...]:
         """Returns, before anything runs, what each step publishes, at which error."""
-        ...
 
 
 def kinds_of(product: StepProduct) -> dict[str, type[Mergeable]]:

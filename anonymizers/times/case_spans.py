@@ -29,6 +29,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
@@ -57,41 +58,34 @@ _N_CELLS = len(GRANULARITIES)
 _SECOND = GRANULARITIES.index("second")
 
 
-@dataclass(frozen=True)
-class GranularityOfCases:
+def counted_granularities(batch: Batch, time_zone: str) -> ClippedCells:
     """Cases by the coarsest grid that all their stamps are on.
 
     Cell i of `ClippedCells` is `GRANULARITIES[i]`.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time_zone: Of the clock that the grids are of.
     """
-
-    time_zone: str
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch, each case once."""
-        clock = grid_clock(self.time_zone)
-        local = clock.local_us(traces.times)
-        # Where the clock leaps over midnight, a date is the first moment after: when the clock was
-        # changed, and at no other time.
-        place = np.maximum(np.searchsorted(clock.since_us, traces.times, side="right") - 1, 0)
-        changed = np.flatnonzero(clock.since_us[place] == traces.times)
-        coarsest = np.zeros(traces.n_events, np.int64)
-        for rank, granularity in enumerate(GRANULARITIES):
-            over = local % GRID_US[granularity]
-            is_on = over == 0
-            begins = clock.first_us(local[changed] - over[changed])
-            is_on[changed] |= begins == traces.times[changed]
-            coarsest[is_on] = rank
-        n = traces.n_cases
-        of_cases = np.full(n, _N_CELLS - 1)
-        np.minimum.at(of_cases, np.repeat(np.arange(n), traces.lengths), coarsest)
-        cells = CaseCells.of(np.arange(n), of_cases, n, _N_CELLS)
-        return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+    traces = batch.traces
+    clock = grid_clock(time_zone)
+    local = clock.local_us(traces.times)
+    # Where the clock leaps over midnight, a date is the first moment after: when the clock was
+    # changed, and at no other time.
+    place = np.maximum(np.searchsorted(clock.since_us, traces.times, side="right") - 1, 0)
+    changed = np.flatnonzero(clock.since_us[place] == traces.times)
+    coarsest = np.zeros(traces.n_events, np.int64)
+    for rank, granularity in enumerate(GRANULARITIES):
+        over = local % GRID_US[granularity]
+        is_on = over == 0
+        begins = clock.first_us(local[changed] - over[changed])
+        is_on[changed] |= begins == traces.times[changed]
+        coarsest[is_on] = rank
+    n = traces.n_cases
+    of_cases = np.full(n, _N_CELLS - 1)
+    np.minimum.at(of_cases, np.repeat(np.arange(n), traces.lengths), coarsest)
+    cells = CaseCells.of(np.arange(n), of_cases, n, _N_CELLS)
+    return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 @dataclass(frozen=True)
@@ -124,7 +118,7 @@ def decide_granularity(
     either, seconds are kept.
 
     Args:
-        counted: What `GranularityOfCases` counts, exactly.
+        counted: What `counted_granularities` counts, exactly.
         noise: Of each count; made for `changed_granularities`.
         randomness: The release's.
     """
@@ -157,7 +151,9 @@ def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> P
         return decide_granularity(given.statistics["granularity"], noise, given.randomness)
 
     needs = (Sums("granularity", share, changed),)
-    counters = {"granularity": GranularityOfCases(params.calendar_time_zone)}
+    counters = {
+        "granularity": Counted(ClippedCells, counted_granularities, (params.calendar_time_zone,))
+    }
     return Part("granularity", needs, sentence, decide, counters, round_name, chosen="granularity")
 
 
@@ -170,29 +166,21 @@ _LEAST_DEVIATIONS = 2.5
 _TINY = np.finfo(np.float64).tiny
 
 
-@dataclass(frozen=True)
-class CaseSpans:
+def counted_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> ClippedCells:
     """Cases by time from first to last event: bin d is cell d.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time: When the log takes place; times are working time in its range, in ticks of its grid.
         n_bins: See `time_borders`; None for as many as were decided.
     """
-
-    time: LogTime
-    n_bins: int | None = None
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
-        traces = traces.take(np.flatnonzero(traces.lengths > 1))
-        bins, n_bins = bins_of_spans(traces, self.time, self.n_bins, decisions)
-        n = traces.n_cases
-        cells = CaseCells.of(np.arange(n), bins, n, n_bins)
-        return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+    traces, decisions = batch.traces, batch.decisions
+    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = traces.take(np.flatnonzero(traces.lengths > 1))
+    bins, n_bins = bins_of_spans(traces, time, n_bins, decisions)
+    n = traces.n_cases
+    cells = CaseCells.of(np.arange(n), bins, n, n_bins)
+    return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 def bins_of_spans(
@@ -202,8 +190,8 @@ def bins_of_spans(
 
     Args:
         traces: Complete cases.
-        time: See `CaseSpans`.
-        n_bins: See `CaseSpans`.
+        time: See `counted_spans`.
+        n_bins: See `counted_spans`.
         decisions: What was decided before.
     """
     grid = time.grid(decisions)
@@ -257,7 +245,7 @@ def decide_spans(
     """Adds noise to all counts, and makes shares of the bins; equal ones if none stands out.
 
     Args:
-        counted: What `CaseSpans` counts, exactly.
+        counted: What `counted_spans` counts, exactly.
         n_bins: See `time_borders`.
         n_ticks: Working time of the range, in ticks.
         noise: Of each count; made for `changed_spans`.
@@ -358,4 +346,5 @@ def spans_part(params: TimedParams, share: Fraction) -> Part:
         return decision
 
     needs = (Sums("spans", share, changed),)
-    return Part("spans", needs, sentence, decide, {"spans": CaseSpans(params.log_time)})
+    counters = {"spans": Counted(ClippedCells, counted_spans, (params.log_time,))}
+    return Part("spans", needs, sentence, decide, counters)

@@ -20,6 +20,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
@@ -27,7 +28,6 @@ from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.measures import START
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
@@ -50,30 +50,22 @@ _LEAST_CASES_BY_HOUR = 2
 _CELLS_OF_CASE = 2
 
 
-@dataclass(frozen=True)
-class CaseStarts:
+def counted_starts(batch: Batch, time: LogTime) -> ClippedCells:
     """Starts by day of the range and by hour of the week: cells of `ClippedCells`.
 
     Cell d < n_days is day d since the Monday before the range; the hours follow.
     """
-
-    time: LogTime
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch; every case is 2 in all."""
-        time = self.time.working_time(decisions)
-        days, hours = time.days_and_hours(time.at_us(time.elapsed_us(traces.starts)))
-        cases = np.arange(traces.n_cases)
-        cells = CaseCells.of(
-            np.concatenate([cases, cases]),
-            np.concatenate([days, time.n_days + hours]),
-            traces.n_cases,
-            time.n_days + HOURS_OF_WEEK,
-        )
-        return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
+    traces = batch.traces
+    time = time.working_time(batch.decisions)
+    days, hours = time.days_and_hours(time.at_us(time.elapsed_us(traces.starts)))
+    cases = np.arange(traces.n_cases)
+    cells = CaseCells.of(
+        np.concatenate([cases, cases]),
+        np.concatenate([days, time.n_days + hours]),
+        traces.n_cases,
+        time.n_days + HOURS_OF_WEEK,
+    )
+    return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
 
 
 @dataclass(frozen=True)
@@ -123,7 +115,8 @@ def decide_starts(
     Cells without working time are not counted.
 
     Args:
-        counted: What `CaseStarts` counts, exactly.
+        batch: Complete cases, and what was decided before.
+        counted: What `counted_starts` counts, exactly.
         time: The range and its working time; public or paid for.
         n_cases_noisy: Number of cases, noisy and paid for elsewhere; of any sign.
         noise: Of each count; made for `changed_starts`.
@@ -370,4 +363,5 @@ def starts_part(params: TimedParams, share: Fraction) -> Part:
         return decide_starts(counted, time, n_cases, noise, given.randomness)
 
     needs = (Sums("starts", share, changed),)
-    return Part("starts", needs, sentence, decide, {"starts": CaseStarts(params.log_time)})
+    counters = {"starts": Counted(ClippedCells, counted_starts, (params.log_time,))}
+    return Part("starts", needs, sentence, decide, counters)

@@ -28,6 +28,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
@@ -40,7 +41,6 @@ from tracecloak.anonymizers.times.time_bins import is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
@@ -193,41 +193,34 @@ class _Sizes:
         )
 
 
-@dataclass(frozen=True)
-class CaseTables:
+def counted_tables(batch: Batch, time: LogTime) -> ClippedCells:
     """Cases by class and period, by class and wide bin of their time, and by period and wide bin.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time: When the log takes place.
     """
-
-    time: LogTime
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
-        classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
-        periods: Periods = decisions["periods"]
-        working = self.time.working_time(decisions)
-        starts = working.at_us(working.elapsed_us(traces.starts))
-        bins, _ = bins_of_spans(traces, self.time, None, decisions)
-        spans: SpansDecision = decisions["spans"]
-        n_bins, bins = spans.n_wide, spans.wide[bins]
-        sizes = _Sizes(classes.size, periods.size, n_bins + 1)
-        columns = (
-            classes.of_cases(traces),
-            periods.of(starts),
-            np.where(traces.lengths > 1, bins, n_bins),
-        )
-        keys, first, n = [], 0, traces.n_cases
-        for (a, b), (_, width) in zip(((0, 1), (0, 2), (1, 2)), sizes.shapes, strict=True):
-            keys.append(first + columns[a] * width + columns[b])
-            first += sizes.shapes[len(keys) - 1][0] * width
-        cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
-        return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
+    traces, decisions = batch.traces, batch.decisions
+    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
+    periods: Periods = decisions["periods"]
+    working = time.working_time(decisions)
+    starts = working.at_us(working.elapsed_us(traces.starts))
+    bins, _ = bins_of_spans(traces, time, None, decisions)
+    spans: SpansDecision = decisions["spans"]
+    n_bins, bins = spans.n_wide, spans.wide[bins]
+    sizes = _Sizes(classes.size, periods.size, n_bins + 1)
+    columns = (
+        classes.of_cases(traces),
+        periods.of(starts),
+        np.where(traces.lengths > 1, bins, n_bins),
+    )
+    keys, first, n = [], 0, traces.n_cases
+    for (a, b), (_, width) in zip(((0, 1), (0, 2), (1, 2)), sizes.shapes, strict=True):
+        keys.append(first + columns[a] * width + columns[b])
+        first += sizes.shapes[len(keys) - 1][0] * width
+    cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
+    return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
 
 
 @dataclass(frozen=True)
@@ -258,7 +251,7 @@ def decide_tables(
     """Adds noise to all counts.
 
     Args:
-        counted: What `CaseTables` counts, exactly.
+        counted: What `counted_tables` counts, exactly.
         sizes: Number of classes, of periods, and of wide bins, that of single events included.
         noise: Of each count; made for `changed_tables`.
         randomness: The release's.
@@ -437,4 +430,5 @@ def tables_part(params: TimedParams, share: Fraction) -> Part:
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 
     needs = (Sums("tables", share, changed),)
-    return Part("tables", needs, sentence, decide, {"tables": CaseTables(params.log_time)})
+    counters = {"tables": Counted(ClippedCells, counted_tables, (params.log_time,))}
+    return Part("tables", needs, sentence, decide, counters)

@@ -29,6 +29,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_count,
 )
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
@@ -41,7 +42,6 @@ from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.calendar.time_grid import GRID_US
-from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.measures import TIME_OF_PAIR
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -125,36 +125,27 @@ def clipped_times(
     return sum_by_key(pair[values > 0], values[values > 0])
 
 
-@dataclass(frozen=True)
-class PairTimes:
+def counted_pair_times(
+    batch: Batch, time: LogTime, is_pure: bool, detail: Detail = BY_ACTIVITY
+) -> ClippedCells:
     """Clipped sums of the time of each case by directly-follows pair: a n + b is from a to b.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time: When the log takes place.
         is_pure: Whether a case's norm is L1.
         detail: By what time is added up: where all events are of one activity, by case.
     """
-
-    time: LogTime
-    is_pure: bool
-    detail: Detail = BY_ACTIVITY
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch."""
-        traces = self.detail.cases(within_length(in_vocabulary(traces, decisions), decisions))
-        n = len(traces.vocabulary)
-        ticks = self.time.grid(decisions).ticks(traces.times)
-        step = np.flatnonzero(~traces.is_first)
-        case_of = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
-        pairs = traces.activities[step - 1].astype(np.int64) * n + traces.activities[step]
-        times, clip = ticks[step] - ticks[step - 1], clip_of(decisions["spans"], n)
-        sizes = traces.n_cases, n * n
-        return ClippedCells(
-            *clipped_times(times, case_of, pairs, sizes, clip, is_pure=self.is_pure)
-        )
+    traces, decisions = batch.traces, batch.decisions
+    traces = detail.cases(within_length(in_vocabulary(traces, decisions), decisions))
+    n = len(traces.vocabulary)
+    ticks = time.grid(decisions).ticks(traces.times)
+    step = np.flatnonzero(~traces.is_first)
+    case_of = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]
+    pairs = traces.activities[step - 1].astype(np.int64) * n + traces.activities[step]
+    times, clip = ticks[step] - ticks[step - 1], clip_of(decisions["spans"], n)
+    sizes = traces.n_cases, n * n
+    return ClippedCells(*clipped_times(times, case_of, pairs, sizes, clip, is_pure=is_pure))
 
 
 @dataclass(frozen=True)
@@ -188,7 +179,7 @@ def decide_pair_times(
     """Adds noise to all sums.
 
     Args:
-        counted: What `PairTimes` counts, exactly.
+        counted: What `counted_pair_times` counts, exactly.
         n_names: Activities.
         clip: See `clip_of`.
         noise: Of each sum, in lattice steps; made for `changed_times`.
@@ -249,5 +240,7 @@ def pair_times_part(params: TimedParams, share: Fraction) -> Part:
         return decision
 
     needs = (Sums("pair times", share, changed, UNITS),)
-    counters = {"pair times": PairTimes(params.log_time, is_pure, detail)}
+    counters = {
+        "pair times": Counted(ClippedCells, counted_pair_times, (params.log_time, is_pure, detail))
+    }
     return Part("pair times", needs, sentence, decide, counters)

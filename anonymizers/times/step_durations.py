@@ -30,6 +30,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
@@ -122,11 +123,18 @@ def cells_of_steps(
     )
 
 
-@dataclass(frozen=True)
-class StepDurations:
+def counted_durations(
+    batch: Batch,
+    time: LogTime,
+    n_bins: int | None,
+    clip: int | str,
+    units: int,
+    detail: case_classes.Detail = case_classes.BY_ACTIVITY,
+) -> ClippedCells:
     """Clipped sums over the cells of `cells_of_steps`.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time: When the log takes place.
         n_bins: See `time_borders`; None for as many as were decided.
         clip: Largest norm of a case in lattice steps, or the name of the round whose decision has
@@ -135,52 +143,37 @@ class StepDurations:
             case then exceeds.
         detail: By what steps are counted.
     """
-
-    time: LogTime
-    n_bins: int | None
-    clip: int | str
-    units: int
-    detail: case_classes.Detail = case_classes.BY_ACTIVITY
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
-        classes = self.detail.classes(decisions["variants"], traces.vocabulary)
-        traces = self.detail.cases(traces)
-        cells = _decided_cells(traces, self.time, self.n_bins, decisions, classes)
-        clip = decisions[self.clip].clip_units if isinstance(self.clip, str) else self.clip
-        return ClippedCells.of_cases(cells, clip, self.units)
+    traces, decisions = batch.traces, batch.decisions
+    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    classes = detail.classes(decisions["variants"], traces.vocabulary)
+    traces = detail.cases(traces)
+    cells = _decided_cells(traces, time, n_bins, decisions, classes)
+    clip = decisions[clip].clip_units if isinstance(clip, str) else clip
+    return ClippedCells.of_cases(cells, clip, units)
 
 
-@dataclass(frozen=True)
-class StepNorms:
+def counted_norms(
+    batch: Batch,
+    time: LogTime,
+    n_bins: int | None,
+    detail: case_classes.Detail = case_classes.BY_ACTIVITY,
+) -> CaseNorms:
     """How many cases have a vector of which norm, on `clips.norm_grid`: what to choose a clip by.
 
     As if each step counted in three cells, which those of the variants that are classes do: which
     these are is not known yet. A case of one event has the norm 0, one of two the root of 3.
 
-    Attributes:
+    Args:
+        batch: Complete cases, and what was decided before.
         time: When the log takes place.
         n_bins: See `time_borders`; None for as many as were decided.
         detail: By what steps are counted.
     """
-
-    time: LogTime
-    n_bins: int | None
-    detail: case_classes.Detail = case_classes.BY_ACTIVITY
-    kind: ClassVar[type[CaseNorms]] = CaseNorms
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseNorms:
-        """Counts a batch, each case once."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
-        traces = self.detail.cases(traces)
-        cells = _decided_cells(traces, self.time, self.n_bins, decisions, case_classes.NO_CLASSES)
-        return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
+    traces, decisions = batch.traces, batch.decisions
+    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = detail.cases(traces)
+    cells = _decided_cells(traces, time, n_bins, decisions, case_classes.NO_CLASSES)
+    return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
 
 
 def _decided_cells(
@@ -249,7 +242,7 @@ def decide_durations(
     has are clearly missing, none is taken to be so long (`without_longest`).
 
     Args:
-        counted: What `StepDurations` counts, exactly.
+        counted: What `counted_durations` counts, exactly.
         vocabulary: The activities, at most as many as `most_names_of_durations` says.
         classes: The classes of cases.
         n_bins: See `time_borders`.
@@ -423,7 +416,12 @@ def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
         cells = n_cells_of(n_names, k), n_names
         return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
 
-    return clip_part(StepNorms(params.log_time, n_bins, params.detail), share, rank, max_units)
+    return clip_part(
+        Counted(CaseNorms, counted_norms, (params.log_time, n_bins, params.detail)),
+        share,
+        rank,
+        max_units,
+    )
 
 
 def durations_part(params: TimedParams, share: Fraction) -> Part:
@@ -462,8 +460,10 @@ def durations_part(params: TimedParams, share: Fraction) -> Part:
             grid.second,
         )
 
-    counter = StepDurations(
-        params.log_time, n_bins, "clip" if clip is None else clip, lattice, detail
+    counter = Counted(
+        ClippedCells,
+        counted_durations,
+        (params.log_time, n_bins, "clip" if clip is None else clip, lattice, detail),
     )
     need = clipped_need("durations", share, clip, changed, lattice)
     return Part("durations", (need,), sentence, decide, {"durations": counter})

@@ -20,6 +20,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -194,18 +195,9 @@ class CaseMonths(CountsByKey):
         return np.cumsum(change)[:n_windows]
 
 
-@dataclass(frozen=True)
-class MonthsOfCases:
+def counted_months(batch: Batch, time_zone: str) -> CaseMonths:
     """Cases by the months in which they begin and end."""
-
-    time_zone: str
-    kind: ClassVar[type[CaseMonths]] = CaseMonths
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> CaseMonths:
-        """Counts a batch."""
-        return CaseMonths.from_traces(traces, self.time_zone)
+    return CaseMonths.from_traces(batch.traces, time_zone)
 
 
 def choose_time_range(
@@ -227,6 +219,7 @@ def choose_time_range(
     calendar leaves none in it, it is all of 1970 to 2099.
 
     Args:
+        batch: Complete cases, and what was decided before.
         counted: Cases by months.
         epsilon: What the choice spends.
         max_units: Cases of one unit.
@@ -293,5 +286,5 @@ def time_range_part(
         return choose_time_range(counted, epsilon, max_units, calendar, given.randomness)
 
     sentence = "chooses a range of months around most cases, and half of it more"
-    counters = {"months": MonthsOfCases(time_zone)}
+    counters = {"months": Counted(CaseMonths, counted_months, (time_zone,))}
     return choice_part(TIME_RANGE, sentence, decide, counters, _EPSILON_SHARE, round_name)

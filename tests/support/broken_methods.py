@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.support import broken_noise
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.method import Anonymizer, Counter, Decision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
@@ -23,7 +24,7 @@ from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
-from tracecloak.anonymizers.times.step_durations import StepDurations
+from tracecloak.anonymizers.times.step_durations import counted_durations
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.cuts import Relation, build_tree
 from tracecloak.anonymizers.trees.process_tree import (
@@ -159,8 +160,9 @@ class UnclippedPrivateLog(PrivateLog):
         needed: dict[str, Any] = dict(super().requires(round_name, params))
         for name, knowing in needed.items():
             counter = getattr(knowing, "counter", None)
-            if isinstance(counter, StepDurations):
-                needed[name] = replace(knowing, counter=replace(counter, clip=_NO_CLIP))
+            if isinstance(counter, Counted) and counter.function is counted_durations:
+                given = (*counter.given[:2], _NO_CLIP, *counter.given[3:])
+                needed[name] = replace(knowing, counter=replace(counter, given=given))
             elif isinstance(counter, AttributeCounter | HandoverCounter):
                 needed[name] = replace(knowing, counter=replace(counter, clip_units=_NO_CLIP))
         return needed

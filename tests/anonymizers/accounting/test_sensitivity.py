@@ -25,12 +25,13 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity, whole_sums_sensitivity
-from tracecloak.anonymizers.times.case_spans import CaseSpans, GranularityOfCases
-from tracecloak.anonymizers.times.case_starts import CaseStarts
-from tracecloak.anonymizers.times.step_durations import StepDurations, whole_norm
+from tracecloak.anonymizers.times.case_spans import counted_granularities, counted_spans
+from tracecloak.anonymizers.times.case_starts import counted_starts
+from tracecloak.anonymizers.times.step_durations import counted_durations, whole_norm
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
@@ -41,7 +42,7 @@ from tracecloak.schemas.events.declarations import Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedFlows
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.relations import ActivityRelations
@@ -293,7 +294,7 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
     assert sensitivity.of_steps(1, 2) == sensitivity.of_one_cell(2)
     # A variant of four events is no class here, so its steps count twice. Its case nonetheless
     # goes farther than is stated of three events: the control of the enumeration.
-    counted = counted_by(StepDurations(ALWAYS, 4, whole_norm(4), 1))
+    counted = counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(4), 1)))
     found = by_cases(counted, ContributionBounds(), ["AAAA", "ABCA"], 1)
     assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
 
@@ -315,10 +316,19 @@ def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
         (activities(1), sensitivity.of_distinct_cells(1)),
         at_night(activities(2), sensitivity.of_distinct_cells(2)),
         (activities(3), sensitivity.of_distinct_cells(3)),
-        (counted_by(CaseStarts(ALWAYS)), sensitivity.of_distinct_cells(2)),
-        (counted_by(CaseSpans(ALWAYS, 16)), sensitivity.of_one_cell()),
-        (counted_by(GranularityOfCases("UTC")), sensitivity.of_one_cell()),
-        (counted_by(StepDurations(ALWAYS, 4, whole_norm(3), 1)), sensitivity.of_steps(3)),
+        (
+            counted_by(Counted(ClippedCells, counted_starts, (ALWAYS,))),
+            sensitivity.of_distinct_cells(2),
+        ),
+        (counted_by(Counted(ClippedCells, counted_spans, (ALWAYS, 16))), sensitivity.of_one_cell()),
+        (
+            counted_by(Counted(ClippedCells, counted_granularities, ("UTC",))),
+            sensitivity.of_one_cell(),
+        ),
+        (
+            counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(3), 1))),
+            sensitivity.of_steps(3),
+        ),
         (values_of(OF_EVENT, True, 3), sensitivity.of_events(3)),
         (values_of(OF_CASE, True, 3), sensitivity.of_one_cell()),
         (values_of(OF_EVENT, False, 1), sensitivity.of_clipped_cells(1)),
@@ -370,7 +380,7 @@ def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, l
         (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
         (activities(1), "ABC", 2, lambda m: sensitivity.of_distinct_cells(1, m)),
         (
-            counted_by(StepDurations(ALWAYS, 4, whole_norm(2), 1)),
+            counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(2), 1))),
             "AB",
             2,
             lambda m: sensitivity.of_steps(2, m),

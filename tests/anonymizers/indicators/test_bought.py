@@ -12,17 +12,20 @@ from hypothesis import strategies as st
 from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists, log_of
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import run_rounds
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.indicators.bought import (
     LONGEST_US,
     GroupsDecision,
-    LabelsOfCases,
-    TimesByBin,
+    counted_labels,
+    counted_times,
     labelled_by,
 )
+from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.figures import unfolded
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS
 from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.statistics.variants import ActivityCounts
 
 METHOD = PrivateIndicators()
 HOUR, DAY = 3_600_000_000, 24 * 3_600_000_000
@@ -57,7 +60,9 @@ def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
     cases: list[Case], by: str, most: int
 ) -> None:
     for case in cases:
-        counted = LabelsOfCases(by, most).count(log_of([case]), {}, randomness())
+        counted = Counted(ActivityCounts, counted_labels, (by, most)).count(
+            log_of([case]), {}, randomness()
+        )
         counts = counted.counts.tolist()
         assert 1 <= len(counts) <= most
         # Each weighs sqrt(most / how many it has), rounded down.
@@ -83,7 +88,11 @@ def test_times_are_counted_by_their_bins(cases: list[Case]) -> None:
         lambda case: case.throughput_us, lambda c: c.wait_us("A", "B"), lambda c: c.work_us("B"),
     )  # fmt: skip
     for indicator, number in zip(params.of_bought_times, numbers, strict=True):
-        counted = TimesByBin(indicator).count(log_of(cases), {}, randomness()).values
+        counted = (
+            Counted(CellSums, counted_times, (indicator,))
+            .count(log_of(cases), {}, randomness())
+            .values
+        )
         expected = [0] * (len(LONGEST_US) + 1)
         for time in (number(case) for case in cases):
             if time is not None:

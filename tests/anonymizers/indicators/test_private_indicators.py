@@ -52,7 +52,7 @@ CHANGES: dict[str, dict[str, tuple[str, int | Fraction]]] = {
 @pytest.mark.parametrize("indicator", CHANGES)
 def test_the_promise_says_of_the_terms_that_are_there_what_a_case_changes(indicator: str) -> None:
     params = METHOD.Params(epsilon="1", delta="0", indicators=[indicator])
-    terms = {weighed.term.name: weighed.term for weighed in weighed_terms(params)}
+    terms = {term.name: term for term in weighed_terms(params)}
     assert terms.keys() == CHANGES[indicator].keys()
     reality = METHOD.guarantee(params).reality
     for name, (words, change) in CHANGES[indicator].items():

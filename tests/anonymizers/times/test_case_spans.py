@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans
 from tracecloak.anonymizers.times.case_spans import (
-    CaseSpans,
     GranularityDecision,
     SpansDecision,
     changed_spans,
+    counted_spans,
     decide_spans,
     spans_at,
 )
@@ -44,7 +45,7 @@ WORDS = ActivityVocabulary.public("AB")
 N_BINS = 16
 BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 LARGE = Fraction(10**6)  # an epsilon at which there is no noise
-COUNTER = CaseSpans(ALWAYS, N_BINS)
+COUNTER = Counted(ClippedCells, counted_spans, (ALWAYS, N_BINS))
 
 
 def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
@@ -95,7 +96,9 @@ def test_times_are_working_times_within_the_range():
 
     def found(granularity: Any, *hours: int) -> int:
         log = [("c", "A", friday.first_us + time * hour) for time in hours]
-        counter = CaseSpans(LogTime(calendar, friday, granularity), N_BINS)
+        counter = Counted(
+            ClippedCells, counted_spans, (LogTime(calendar, friday, granularity), N_BINS)
+        )
         [key] = counter.count(public(log), {}, randomness()).keys
         return int(key)
 
@@ -125,7 +128,7 @@ def test_what_was_bought_is_counted_in():
         "granularity": GranularityDecision("minute"),
         "bins": TimeBins(9, N_BINS),
     }
-    counter = CaseSpans(LogTime(WorkingCalendar(), None, None))
+    counter = Counted(ClippedCells, counted_spans, (LogTime(WorkingCalendar(), None, None),))
     log = trace_batch({"c": "A@0 X@90 B@5000", "d": "X@9", "e": "B@100 B@1000000"})
     found = counter.count(log, decisions, randomness())
     borders = time_borders(N_BINS, 30 * 1440)
@@ -164,7 +167,9 @@ def test_shares_sum_to_1_whatever_the_noise(n_cases, n_ticks, epsilon):
     log = {f"c{i}": f"A@0 B@{i * 9}" for i in range(n_cases)}
     time = LogTime(WorkingCalendar(), TimeRange(0, n_ticks * SECOND))
     for number in range(10):
-        counted = CaseSpans(time, N_BINS).count(public(log), {}, randomness())
+        counted = Counted(ClippedCells, counted_spans, (time, N_BINS)).count(
+            public(log), {}, randomness()
+        )
         decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))
         assert decided.borders.tolist() == time_borders(N_BINS, n_ticks).tolist()
         assert decided.reached.shape == (len(decided.borders) + 1,)

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.case_starts import Periods
 from tracecloak.anonymizers.times.case_times import (
-    CaseTables,
     CaseTimes,
     TablesDecision,
+    counted_tables,
     decide_times,
     n_periods_of,
     ranks_among_all,
@@ -35,13 +36,14 @@ from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60
 N_TICKS = 1000 * 86_400
 ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
 WORDS = ActivityVocabulary.public("AB")
-COUNTER = CaseTables(ALWAYS)
+COUNTER = Counted(ClippedCells, counted_tables, (ALWAYS,))
 N_BINS = 6
 BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 PERIODS = Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))

@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.pair_times import (
-    PairTimes,
     clip_of,
+    counted_pair_times,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60
@@ -45,7 +47,9 @@ def public(log: Log) -> TraceBatch:
 
 
 def sums_of(log: Log, *, is_pure: bool) -> list[int]:
-    counted = PairTimes(ALWAYS, is_pure).count(public(log), DECISIONS, randomness())
+    counted = Counted(ClippedCells, counted_pair_times, (ALWAYS, is_pure)).count(
+        public(log), DECISIONS, randomness()
+    )
     return [int(x) for x in counted.dense(np.arange(N * N))]
 
 

@@ -24,34 +24,35 @@ from tests.support.silence import Noting
 from tests.support.timed_logs import variants_of
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
 from tracecloak.anonymizers.times.case_spans import (
-    CaseSpans,
-    GranularityOfCases,
     SpansDecision,
     changed_granularities,
     changed_spans,
+    counted_granularities,
+    counted_spans,
     decide_granularity,
     decide_spans,
 )
 from tracecloak.anonymizers.times.case_starts import (
-    CaseStarts,
     Periods,
     changed_starts,
+    counted_starts,
     decide_starts,
 )
-from tracecloak.anonymizers.times.case_times import CaseTables, changed_tables, decide_tables
+from tracecloak.anonymizers.times.case_times import changed_tables, counted_tables, decide_tables
 from tracecloak.anonymizers.times.pair_times import (
-    PairTimes,
     changed_times,
     clip_of,
+    counted_pair_times,
     decide_pair_times,
 )
 from tracecloak.anonymizers.times.step_durations import (
-    StepDurations,
+    counted_durations,
     decide_durations,
     n_cells_of,
     whole_norm,
@@ -61,6 +62,7 @@ from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60
@@ -147,7 +149,7 @@ class Statistic:
 def starts(n_cases: float) -> Statistic:
     time = ALWAYS.working_time({})
     return Statistic(
-        CaseStarts(ALWAYS),
+        Counted(ClippedCells, counted_starts, (ALWAYS,)),
         lambda counted, noise, own: decide_starts(counted, time, n_cases, noise, own),
         changed_starts,
         0,
@@ -157,7 +159,7 @@ def starts(n_cases: float) -> Statistic:
 def pair_times(detail: Detail, *, is_pure: bool) -> Statistic:
     n = len(detail.names(WORDS))
     return Statistic(
-        PairTimes(ALWAYS, is_pure, detail),
+        Counted(ClippedCells, counted_pair_times, (ALWAYS, is_pure, detail)),
         lambda counted, noise, own: decide_pair_times(
             counted, n, clip_of(SPANS, n), noise, own, is_pure=is_pure
         ),
@@ -172,7 +174,9 @@ def pair_times(detail: Detail, *, is_pure: bool) -> Statistic:
 def durations(clip: int, units: int, detail: Detail = BY_ACTIVITY, *, buys: bool) -> Statistic:
     names, classes = detail.names(WORDS), detail.classes(EVERY, WORDS)
     return Statistic(
-        StepDurations(ALWAYS, 4, "clip" if buys else clip, units, detail),
+        Counted(
+            ClippedCells, counted_durations, (ALWAYS, 4, "clip" if buys else clip, units, detail)
+        ),
         lambda counted, noise, own: decide_durations(
             counted, names, classes, 4, N_TICKS, noise, own
         ),
@@ -189,13 +193,13 @@ STATISTICS = {
     "fine starts": starts(10**6),
     "coarse starts": starts(-5),
     "spans": Statistic(
-        CaseSpans(ALWAYS, N_BINS),
+        Counted(ClippedCells, counted_spans, (ALWAYS, N_BINS)),
         lambda counted, noise, own: decide_spans(counted, N_BINS, N_TICKS, noise, own),
         changed_spans,
         N_BINS,
     ),
     "tables": Statistic(
-        CaseTables(ALWAYS),
+        Counted(ClippedCells, counted_tables, (ALWAYS,)),
         lambda counted, noise, own: decide_tables(counted, SIZES, noise, own),
         changed_tables,
         sum(a * b for a, b in itertools.combinations(SIZES, 2)),
@@ -207,7 +211,10 @@ STATISTICS = {
         },
     ),
     "granularity": Statistic(
-        GranularityOfCases("UTC"), decide_granularity, changed_granularities, 6
+        Counted(ClippedCells, counted_granularities, ("UTC",)),
+        decide_granularity,
+        changed_granularities,
+        6,
     ),
     "pair times": pair_times(BY_ACTIVITY, is_pure=False),
     "pure pair times": pair_times(BY_ACTIVITY, is_pure=True),
@@ -284,7 +291,10 @@ def test_the_sums_get_the_noise_that_is_given_on_its_lattice(name: str) -> None:
 
 def test_a_counter_that_does_not_clip_is_found_out() -> None:
     """The control: the clip of times of all cases is exceeded by what cases take."""
-    clip, unclipped = clip_of(SPANS, 1), PairTimes(ALWAYS, False, OF_ALL)
+    clip, unclipped = (
+        clip_of(SPANS, 1),
+        Counted(ClippedCells, counted_pair_times, (ALWAYS, False, OF_ALL)),
+    )
     long = [("c", "A", 0), ("c", "B", 400 * DAY)]
     [value] = unclipped.count(public(long), {"spans": SPANS}, randomness()).values
     assert value == UNITS < 400 * 86_400 * UNITS // clip

@@ -20,6 +20,7 @@ from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_b
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
@@ -30,10 +31,10 @@ from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.case_spans import GranularityDecision
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
-    StepDurations,
-    StepNorms,
     Steps,
     cells_of_steps,
+    counted_durations,
+    counted_norms,
     decide_durations,
     excess_of_durations,
     most_names_of_durations,
@@ -51,7 +52,7 @@ from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_flows import ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells
 
 DAY = 24 * 60 * MINUTE
 SECOND = MINUTE // 60
@@ -179,7 +180,11 @@ def test_times_are_working_times_within_the_range():
 
 @given(event_logs(max_events=25, activities="ABX"))
 def test_norms_are_those_of_a_loop(log):
-    found = StepNorms(ALWAYS, 5).count(public(log), {}, randomness()).histogram(len(norm_grid()))
+    found = (
+        Counted(CaseNorms, counted_norms, (ALWAYS, 5))
+        .count(public(log), {}, randomness())
+        .histogram(len(norm_grid()))
+    )
     expected = np.zeros(len(norm_grid()) + 1)
     for vector in naive(log, borders_of(5)).values():
         square = sum(x * x for x in vector.values()) + vector.total() // 2
@@ -199,11 +204,11 @@ def test_a_clip_at_the_norm_of_a_case_leaves_it_whole_whatever_the_classes(log, 
     n_places = len(decisions["variants"].codes)
     for case in range(traces.n_cases):
         one = traces.take(np.array([case]))
-        norms = StepNorms(ALWAYS, 5).count(one, decisions, randomness())
+        norms = Counted(CaseNorms, counted_norms, (ALWAYS, 5)).count(one, decisions, randomness())
         [bucket] = np.flatnonzero(norms.histogram(len(norm_grid())))
         clip = math.isqrt(int(norm_grid()[bucket]) * UNITS**2)
         clipped, whole = (
-            StepDurations(ALWAYS, 5, norm, UNITS)
+            Counted(ClippedCells, counted_durations, (ALWAYS, 5, norm, UNITS))
             .count(one, decisions, randomness())
             .dense(np.arange(n_cells_of(3, 5, n_places)))
             for norm in (clip, NO_CLIP)
@@ -228,7 +233,9 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         "bins": TimeBins(4, 9),
         **NONE,
     }
-    counter = StepDurations(LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
+    counter = Counted(
+        ClippedCells, counted_durations, (LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
+    )
     log = {"c": "A@30 X@2000 B@2001"}
     found = counter.count(trace_batch(log), decisions, randomness())
     names = cell_names(4)
@@ -246,7 +253,7 @@ def shares_of(decided: DurationsDecision) -> np.ndarray:
 
 
 def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int = 0) -> Any:
-    counter = StepDurations(ALWAYS, n_bins, NO_CLIP, UNITS)
+    counter = Counted(ClippedCells, counted_durations, (ALWAYS, n_bins, NO_CLIP, UNITS))
     counted = counter.count(public(log), NONE, randomness())
     return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
 
@@ -357,7 +364,9 @@ def test_noise_leaves_no_stray_mass_and_more_of_it_errs_more():
     log, bins = large_log(1500), 16
     truth = shares_of(decided_on(log, bins))
     clip = math.isqrt(4 * UNITS**2)
-    counted = StepDurations(ALWAYS, bins, clip, UNITS).count(public(log), NONE, randomness())
+    counted = Counted(ClippedCells, counted_durations, (ALWAYS, bins, clip, UNITS)).count(
+        public(log), NONE, randomness()
+    )
     years = bisect.bisect_left(borders_of(bins), 400 * 86_400) + 1
 
     def errors(epsilon: Fraction) -> tuple[float, float]:

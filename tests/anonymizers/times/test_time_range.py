@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import trace_batch
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
     TIME_RANGE,
     CaseMonths,
     LogTime,
-    MonthsOfCases,
     TimeRange,
     TimeRangeDecision,
     choose_time_range,
+    counted_months,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US
@@ -148,7 +149,7 @@ def test_every_window_lies_within_one_of_the_next_length(first, place):
 
 def test_the_counter_counts_every_case_once():
     traces = trace_batch({"a": "A B", "b": "B", "c": "A@9 A"})
-    piece = MonthsOfCases("UTC").count(traces, {}, randomness())
+    piece = Counted(CaseMonths, counted_months, ("UTC",)).count(traces, {}, randomness())
     assert piece == CaseMonths(np.zeros(1, np.int64), np.array([3]))
     assert CaseMonths.merge([]).weight == 0
 
