@@ -194,13 +194,13 @@ class OpenCases:
         closes: int64[n_cases], when the case closes if nothing more comes of it.
         latest: int64[n_cases], when the last message of the case was published, be it kept or not.
         offsets: int64[n_cases+1]; the events of a case are in the order of their publishing.
+        closed: The cases that have closed. One of `keys` may be there as well, which then was
+            closed until its first message here.
         publish: int64[n_events].
         times: int64[n_events].
         orders: int64[n_events].
         event_ids: uint64[n_events], distinct within a case.
         activities: int32[n_events].
-        closed: The cases that have closed. One of `keys` may be there as well, which then was
-            closed until its first message here.
     """
 
     wire_name: ClassVar[str] = "open-cases"
@@ -210,12 +210,12 @@ class OpenCases:
     closes: np.ndarray
     latest: np.ndarray
     offsets: np.ndarray
+    closed: ClosedKeys
     publish: np.ndarray
     times: np.ndarray
     orders: np.ndarray
     event_ids: np.ndarray
     activities: np.ndarray
-    closed: ClosedKeys
 
     @classmethod
     def none(cls, by_individual: bool = False) -> OpenCases:
@@ -227,8 +227,8 @@ class OpenCases:
             no_times,
             no_times,
             np.zeros(1, np.int64),
+            ClosedKeys.none(),
             *(getattr(events, name) for name in _COLUMNS),
-            closed=ClosedKeys.none(),
         )
 
     @property
@@ -305,11 +305,11 @@ class OpenCases:
             np.concatenate([self.closes[others], closes])[order],
             np.concatenate([self.latest[others], latest])[order],
             offsets_of(lengths),
+            closed,
             *(
                 np.concatenate([getattr(self, name), column])[gathered]
                 for name, column in zip(_COLUMNS, columns, strict=True)
             ),
-            closed=closed,
         )
 
     def _dropped(
@@ -384,8 +384,8 @@ class OpenCases:
             self.closes[stay],
             self.latest[stay],
             offsets_of(self.lengths[stay]),
+            self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
             *(getattr(self, name)[events] for name in _COLUMNS),
-            closed=self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
         )
         return state, steps, n_late
 
