@@ -17,10 +17,11 @@ means that all of its ways are gone in any order, and ways back are orange.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-from tracecloak.schemas.models.petri_net import Tokens, net_of_tree
+from tracecloak.schemas.models.petri_net import PetriNet, net_of_tree
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.transforms.formats.xes_writer import sanitise
@@ -163,8 +164,13 @@ def _text(text: str) -> str:
     return escape(sanitise(text), {"\r": "&#13;"})
 
 
-def _document(lines: Sequence[str]) -> str:
-    return "\n".join([_HEAD, *lines, ""])
+def _element(begin: str, inner: Iterable[str]) -> list[str]:
+    """Returns the lines of an element, of which `begin` is the tag with its attributes."""
+    return [f"<{begin}>", *inner, f"</{begin.partition(' ')[0]}>"]
+
+
+def _document(begin: str, inner: Iterable[str]) -> str:
+    return "\n".join([_HEAD, *_element(begin, inner), ""])
 
 
 # --- PTML -----------------------------------------------------------------------------------------
@@ -194,16 +200,8 @@ def write_ptml(tree: ProcessTree, title: str) -> str:
             add(child, name)
 
     add(tree, None)
-    return _document(
-        [
-            "<ptml>",
-            f'<processTree id="tree" name={_attribute(title)} root="n0">',
-            *nodes,
-            *edges,
-            "</processTree>",
-            "</ptml>",
-        ]
-    )
+    begin = f'processTree id="tree" name={_attribute(title)} root="n0"'
+    return _document("ptml", _element(begin, [*nodes, *edges]))
 
 
 # --- PNML -----------------------------------------------------------------------------------------
@@ -217,69 +215,40 @@ def write_pnml(tree: ProcessTree, title: str) -> str:
         title: Name of the net.
     """
     net = net_of_tree(tree)
-    places = {
-        place: f"p{i}"
-        for i, place in enumerate(
-            dict.fromkeys(
-                place
-                for tokens in (net.initial, *(t.takes for t in net.transitions),
-                               *(t.gives for t in net.transitions), net.final)
-                for place in tokens
-            )
-        )
-    }  # fmt: skip
-    return _document(
-        [
-            "<pnml>",
-            f'<net id="net" type="{_PNML_NET}">',
-            f"<name><text>{_text(title)}</text></name>",
-            '<page id="page">',
-            *_pnml_places(places, net.initial),
-            *(
-                line
-                for i, transition in enumerate(net.transitions)
-                for line in _pnml_transition(i, transition.label)
-            ),
-            *(
-                f'<arc id="{way}{i}-{places[place]}" source="{ends[0]}" target="{ends[1]}"/>'
-                for i, transition in enumerate(net.transitions)
-                for way, tokens in (("in", transition.takes), ("out", transition.gives))
-                for place in tokens
-                for ends in ((places[place], f"t{i}")[:: 1 if way == "in" else -1],)
-            ),
-            "</page>",
-            "<finalmarkings>",
-            "<marking>",
-            *(
-                f'<place idref="{places[place]}"><text>{n}</text></place>'
-                for place, n in net.final.items()
-            ),
-            "</marking>",
-            "</finalmarkings>",
-            "</net>",
-            "</pnml>",
-        ]
+    takes, gives = ([getattr(t, way) for t in net.transitions] for way in ("takes", "gives"))
+    named = itertools.chain(net.initial, *takes, *gives, net.final)
+    places = {place: f"p{i}" for i, place in enumerate(dict.fromkeys(named))}
+    final = (
+        f'<place idref="{places[place]}"><text>{n}</text></place>' for place, n in net.final.items()
     )
+    inner = [
+        f"<name><text>{_text(title)}</text></name>",
+        *_element('page id="page"', _pnml_page(net, places)),
+        *_element("finalmarkings", _element("marking", final)),
+    ]
+    return _document("pnml", _element(f'net id="net" type="{_PNML_NET}"', inner))
 
 
-def _pnml_places(places: dict[str, str], initial: Tokens) -> Iterator[str]:
+def _pnml_page(net: PetriNet, places: dict[str, str]) -> Iterator[str]:
+    """Places, transitions and arcs, by the names of places in the file."""
     for place, name in places.items():
-        tokens = initial.get(place, 0)
+        tokens = net.initial.get(place, 0)
         marking = f"<initialMarking><text>{tokens}</text></initialMarking>" if tokens else ""
         yield f'<place id="{name}"><name><text>{name}</text></name>{marking}</place>'
-
-
-def _pnml_transition(number: int, label: str | None) -> Iterator[str]:
-    yield f'<transition id="t{number}">'
-    if label is None:
-        yield f"<name><text>t{number}</text></name>"
-        yield (
-            '<toolspecific tool="ProM" version="6.4" activity="$invisible$"'
-            f' localNodeID="t{number}"/>'
-        )
-    else:
-        yield f"<name><text>{_text(label)}</text></name>"
-    yield "</transition>"
+    for i, transition in enumerate(net.transitions):
+        label = f"t{i}" if transition.label is None else _text(transition.label)
+        inner = [f"<name><text>{label}</text></name>"]
+        if transition.label is None:
+            mark = '<toolspecific tool="ProM" version="6.4" activity="$invisible$"'
+            inner.append(f'{mark} localNodeID="t{i}"/>')
+        yield from _element(f'transition id="t{i}"', inner)
+    for i, transition in enumerate(net.transitions):
+        for place in transition.takes:
+            name = places[place]
+            yield f'<arc id="in{i}-{name}" source="{name}" target="t{i}"/>'
+        for place in transition.gives:
+            name = places[place]
+            yield f'<arc id="out{i}-{name}" source="t{i}" target="{name}"/>'
 
 
 # --- BPMN -----------------------------------------------------------------------------------------
@@ -293,24 +262,18 @@ def write_bpmn(tree: ProcessTree, title: str) -> str:
         title: Name of the process.
     """
     diagram = lay_out_tree(tree)
+    flows = (
+        f'<sequenceFlow id="flow{i}" sourceRef="node{flow.source}" targetRef="node{flow.target}"/>'
+        for i, flow in enumerate(diagram.flows)
+    )
+    process = f'process id="process" name={_attribute(title)} isExecutable="false"'
+    plane = _element('bpmndi:BPMNPlane id="plane" bpmnElement="process"', _bpmn_drawing(diagram))
     return _document(
+        f'definitions {_BPMN_SPACES} id="definitions" targetNamespace="urn:tracecloak"',
         [
-            f'<definitions {_BPMN_SPACES} id="definitions" targetNamespace="urn:tracecloak">',
-            f'<process id="process" name={_attribute(title)} isExecutable="false">',
-            *_bpmn_nodes(diagram),
-            *(
-                f'<sequenceFlow id="flow{i}" sourceRef="node{flow.source}"'
-                f' targetRef="node{flow.target}"/>'
-                for i, flow in enumerate(diagram.flows)
-            ),
-            "</process>",
-            '<bpmndi:BPMNDiagram id="diagram">',
-            '<bpmndi:BPMNPlane id="plane" bpmnElement="process">',
-            *_bpmn_drawing(diagram),
-            "</bpmndi:BPMNPlane>",
-            "</bpmndi:BPMNDiagram>",
-            "</definitions>",
-        ]
+            *_element(process, [*_bpmn_nodes(diagram), *flows]),
+            *_element('bpmndi:BPMNDiagram id="diagram"', plane),
+        ],
     )
 
 
@@ -323,24 +286,25 @@ def _bpmn_nodes(diagram: Diagram) -> Iterator[str]:
         if node.kind in ("exclusive", "parallel"):
             which = "Diverging" if len(outgoing) > 1 else "Converging"
             direction = f' gatewayDirection="{which}"'
-        yield f'<{tag} id="node{i}" name={_attribute(node.label or "")}{direction}>'
-        yield from (f"<incoming>flow{j}</incoming>" for j in incoming)
-        yield from (f"<outgoing>flow{j}</outgoing>" for j in outgoing)
-        yield f"</{tag}>"
+        ways = [
+            *(f"<incoming>flow{j}</incoming>" for j in incoming),
+            *(f"<outgoing>flow{j}</outgoing>" for j in outgoing),
+        ]
+        yield from _element(
+            f'{tag} id="node{i}" name={_attribute(node.label or "")}{direction}', ways
+        )
 
 
 def _bpmn_drawing(diagram: Diagram) -> Iterator[str]:
     for i, node in enumerate(diagram.nodes):
-        yield f'<bpmndi:BPMNShape id="shape{i}" bpmnElement="node{i}">'
-        yield (
+        bounds = (
             f'<omgdc:Bounds x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}"'
             f' height="{node.height:.1f}"/>'
         )
-        yield "</bpmndi:BPMNShape>"
+        yield from _element(f'bpmndi:BPMNShape id="shape{i}" bpmnElement="node{i}"', [bounds])
     for i, flow in enumerate(diagram.flows):
-        yield f'<bpmndi:BPMNEdge id="edge{i}" bpmnElement="flow{i}">'
-        yield from (f'<omgdi:waypoint x="{x:.1f}" y="{y:.1f}"/>' for x, y in flow.points)
-        yield "</bpmndi:BPMNEdge>"
+        points = (f'<omgdi:waypoint x="{x:.1f}" y="{y:.1f}"/>' for x, y in flow.points)
+        yield from _element(f'bpmndi:BPMNEdge id="edge{i}" bpmnElement="flow{i}"', points)
 
 
 def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:
