@@ -125,11 +125,6 @@ def test_a_name_that_was_removed_is_given_to_nobody(install: Install) -> None:
         Plugins("thing", GROUP, OURS, removed={"one": ""})
 
 
-def test_entries_of_another_group_are_not_in_the_table(install: Install) -> None:
-    install(("three", "plugin_of_others:THREE"), group="tracecloak.others")
-    assert "three" not in things()
-
-
 def test_a_name_that_two_claim_is_refused_when_it_is_used(install: Install) -> None:
     install(("three", "plugin_of_others:THREE"), ("three", "zoo.things:THREE"))
     table = things()
@@ -171,12 +166,6 @@ def test_what_cannot_be_loaded_is_refused_with_its_place(
     ) as e:
         table["bad"]
     assert "canary" not in str(e.value)
-
-
-def test_our_own_mistakes_are_not_called_those_of_others(install: Install) -> None:
-    table: Plugins[object] = Plugins("thing", GROUP, {"bad": "no_such_module:X"})
-    with pytest.raises(ModuleNotFoundError):
-        table["bad"]
 
 
 def test_an_unknown_name_is_refused_with_those_that_there_are(install: Install) -> None:

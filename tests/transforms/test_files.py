@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from tests.support.object_store import ObjectStore
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
-from tracecloak.transforms.files import is_on_this_machine, require_file_system, require_writable
-from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.files import require_file_system, require_writable
+from tracecloak.transforms.inputs.source_files import match_files
 
 NAMES = (
     "a.csv", "b.csv", "b.csv.gz", ".hidden.csv", "[a].csv", "a^b.csv", "a b.csv", "é.csv", "ab",
@@ -201,12 +201,6 @@ def test_a_file_system_whose_library_is_missing_names_the_extra(
         assert str(raised.value).startswith(f"{name} {path!r}")
 
 
-@pytest.mark.parametrize("name", ["output", "dead_letter", "book", "worker_keys"])
-def test_nothing_is_written_to_azure(name: str) -> None:
-    with pytest.raises(UsageError, match=rf"^{name} 'azfs://a/b/c'.*one of gs:// and s3://"):
-        require_file_system(name, "azfs://a/b/c")
-
-
 def test_what_a_file_system_says_of_a_pattern_is_told_by_its_class_and_not_by_beams(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -229,29 +223,3 @@ def test_a_pattern_of_the_working_folder_is_looked_for_in_it(
     assert [path for path, _ in found("[ab].csv")] == ["a.csv", "b.csv"]
     assert [path for path, _ in found("x/*.csv")] == ["x/a.csv"]
     assert os.path.exists(found("**/y/a.csv")[0][0])
-
-
-def test_files_are_ranked_by_path_and_each_is_there_once(folder: Path) -> None:
-    a, b = f"{folder}/a.csv", f"{folder}/b.csv"
-    assert match_files([b, f"{folder}/[ab].csv", a]) == [
-        SourceFile(0, a, NAMES.index("a.csv")),
-        SourceFile(1, b, NAMES.index("b.csv")),
-    ]
-
-
-@pytest.mark.parametrize("path", ["gs://b/a.csv", "s3://b/*", "hdfs://a", "x+y.z-1://a", " gs://b"])
-def test_paths_of_other_file_systems_are_those_that_beam_takes_for_them(path: str) -> None:
-    assert FileSystems.get_scheme(path) is not None
-    assert not is_on_this_machine(path)
-
-
-@pytest.mark.parametrize("path", ["a.csv", "/a/b", "C:/a", "1gs://b", "a//b", ":a", ""])
-def test_and_those_of_this_machine_too(path: str) -> None:
-    assert FileSystems.get_scheme(path) is None
-    assert is_on_this_machine(path)
-
-
-def test_a_pattern_longer_than_any_path_is_refused_before_it_is_looked_at() -> None:
-    with pytest.raises(UsageError, match=r"has 1,000,000 characters.*4,096 at most") as raised:
-        match_files(["[" * 1_000_000])
-    assert len(str(raised.value)) < 300

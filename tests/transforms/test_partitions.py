@@ -159,23 +159,6 @@ def test_a_partition_is_a_column_of_every_record_and_stands_for_the_files_own(
     assert [row["case_id"] for row in rows] == ["c1", "c2"] * 3
 
 
-@pytest.mark.parametrize("ending", WRITERS)
-def test_a_partition_can_be_case_activity_and_individual(tmp_path: Path, ending: str) -> None:
-    found = source(lake(tmp_path, ending), case_id="ward", activity="ward", individual_id="ward")
-    rows = events_of(found)
-    assert [row["case_id"] + row["activity"] + row["individual_id"] for row in rows] == (
-        ["A/BA/BA/B"] * 6
-    )
-    dated = events_of(source(f"{tmp_path}/lake", timestamp="day"))
-    assert [row["timestamp"] - NOVEMBER for row in dated] == [0, 0, DAY, DAY]
-
-
-def test_a_record_that_the_path_gives_no_case_is_malformed(tmp_path: Path) -> None:
-    found = source(lake(tmp_path, "csv"), case_id="day")
-    rejects = [r for file in found.files for _, r in found.read(file)]
-    assert sum(batch.num_rows for batch in rejects) == 2
-
-
 def test_a_column_of_some_paths_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
     lake(tmp_path, "csv")
     _csv(tmp_path / "lake" / "day=2026-11-02" / "q.csv", ROWS)
@@ -227,12 +210,6 @@ def test_a_file_is_kept_if_its_period_meets_the_span(
         assert not can_hold(file, column, "UTC", (end + spread, end + 9 * DAY), spread)
         assert can_hold(file, column, "UTC", (begin - 9 * DAY, begin - spread + 1), spread)
         assert not can_hold(file, column, "UTC", (begin - 9 * DAY, begin - spread), spread)
-
-
-def test_a_partition_is_of_the_zones_calendar() -> None:
-    file = at("day=2026-11-01/p")
-    assert can_hold(file, "day", "Europe/Berlin", (NOVEMBER - HOUR, NOVEMBER), 0)
-    assert not can_hold(file, "day", "UTC", (NOVEMBER - HOUR, NOVEMBER), 0)
 
 
 @pytest.mark.parametrize("value", ["soon", "__HIVE_DEFAULT_PARTITION__", "2026-11-01 13%3A00%3A00"])

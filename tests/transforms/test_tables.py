@@ -14,7 +14,6 @@ from apache_beam.io.filesystem import FileMetadata
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.inputs import source_files
 from tracecloak.transforms.inputs.source_files import match_files
 
 MARKERS = {
@@ -95,22 +94,6 @@ def test_a_table_is_refused_however_its_files_are_named(
 
 
 @kinds
-def test_so_is_one_of_the_folder_at_work(
-    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(folder / "lake/claims" / MARKERS[kind])
-    for at, patterns in {
-        "lake/claims": ("*/*.csv", ".", "./", "**", "day=1", "day=1/part-0.csv"),
-        "lake/claims/day=1": ("*.csv", "part-0.csv", "."),
-        "lake": ("claims", "claims/day=1/part-0.csv", "../lake/claims", "**"),
-    }.items():
-        monkeypatch.chdir(folder / at)
-        for pattern in patterns:
-            with pytest.raises(InputSchemaError, match=kind):
-                match_files([pattern])
-
-
-@kinds
 def test_two_folders_above_are_looked_into_and_partitions_do_not_count(
     tmp_path: Path, kind: str, counted: Counted
 ) -> None:
@@ -184,17 +167,6 @@ def test_files_are_listed_once_and_what_lies_above_is_not(folder: Path, counted:
         put(folder / path.removeprefix("objects://"))
     assert len(match_files(paths)) == 40
     assert len(counted.questions) <= 12  # once for all files of a folder
-
-
-def test_this_machine_is_walked_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    walked: list[str] = []
-    walk = os.walk
-    monkeypatch.setattr(source_files.os, "walk", lambda top: walked.append(top) or walk(top))
-    for day in range(3, 60):
-        put(folder / f"lake/claims/day={day}/part-0.csv")
-    match_files([f"{folder}/lake/claims/*/*.csv"])
-    match_files([f"{folder}/lake/claims"])
-    assert walked == [f"{folder}/lake/claims"] * 2
 
 
 def test_who_may_not_list_what_is_above_is_warned_and_reads(

@@ -36,11 +36,3 @@ def test_like_numpy(numbers: list[int], shift: int) -> None:
         _compare(np.array(numbers, np.int64) >> shift)
         _compare((np.array(numbers, np.int64) >> shift).astype(np.int32))
         _compare(np.array(numbers, np.int64).astype(np.uint64) << np.uint64(shift))
-
-
-def test_as_many_as_are_not_left_to_numpy() -> None:
-    generator = np.random.default_rng(7)
-    for largest in (20, 5_000, 1 << 20, 1 << 40, _INT64.max):
-        _compare(generator.integers(0, largest, 5_000))
-        cases = np.sort(generator.integers(0, 2_000, 20_000))
-        _compare(cases * (1 + largest // 4_000) + generator.integers(0, 9, 20_000))

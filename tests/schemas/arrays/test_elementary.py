@@ -55,20 +55,6 @@ def test_it_is_off_by_no_more_places_than_it_says(name: str) -> None:
             assert off < _MOST_OFF[name], (x, value)
 
 
-def test_powers_are_off_by_no_more_places_than_they_say() -> None:
-    draw = random.Random("powers")
-    bases = np.array([math.exp(draw.uniform(-30, 30)) for _ in range(500)])
-    exponents = np.array([draw.uniform(-8, 8) for _ in range(500)])
-    found = elementary.power(bases, exponents)
-    with localcontext() as context:
-        context.prec = 60
-        for base, exponent, value in zip(bases, exponents, found, strict=True):
-            logs = Decimal(float(exponent)) * Decimal(float(base)).ln()
-            right = logs.exp()
-            off = abs(Decimal(float(value)) - right) / Decimal(math.ulp(float(right)))
-            assert off < 2 + 2 * abs(logs)
-
-
 @pytest.mark.parametrize("name", _EXACTLY)
 def test_at_the_edges_it_is_what_numpy_says(name: str) -> None:
     given = np.array(_EDGES)
@@ -119,19 +105,7 @@ def test_numbers_shapes_and_blocks() -> None:
     assert given.tolist() == [1.0, 2.0]
 
 
-def test_powers_of_what_has_none() -> None:
-    found = elementary.power([0.0, -1.0, math.inf, math.nan, 2.0], [1.0, 1.0, 1.0, 1.0, 10.0])
-    assert np.isnan(found[:4]).all()
-    assert found[4] == pytest.approx(1024, rel=1e-14)
-
-
 def test_steps_are_evenly_spaced_in_the_logarithm_and_their_ends_exact() -> None:
     steps = elementary.geometric_steps(1e6, 3e14, 30)
     assert (steps[0], steps[-1]) == (1e6, 3e14)
     np.testing.assert_allclose(steps, np.geomspace(1e6, 3e14, 30), rtol=1e-13)
-
-
-def test_a_product_is_that_of_linear_algebra_but_for_its_last_digits() -> None:
-    generator = np.random.default_rng(1)
-    vector, matrix = generator.normal(size=30), generator.normal(size=(30, 50))
-    np.testing.assert_allclose(elementary.product(vector, matrix), vector @ matrix, atol=1e-12)

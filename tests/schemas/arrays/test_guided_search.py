@@ -27,14 +27,6 @@ def test_like_numpy(ascending: list[float], queries: list[float]) -> None:
         assert np.array_equal(before[0], among) and np.array_equal(before[1], asked)
 
 
-def test_many_queries_among_the_ends_of_shares() -> None:
-    rng = np.random.default_rng(3)
-    shares = rng.dirichlet(np.full(20, 0.1), 100)
-    ends = (np.cumsum(shares, axis=1) + np.arange(100)[:, None]).ravel()
-    queries = np.concatenate([rng.uniform(0, 100, 20_000), ends, np.nextafter(ends, 0)])
-    assert np.array_equal(n_at_most(ends, queries), np.searchsorted(ends, queries, side="right"))
-
-
 def test_whole_numbers_among_borders_far_apart() -> None:
     rng = np.random.default_rng(4)
     borders = np.rint(np.geomspace(1_000_000, 10**14, 150)).astype(np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
+from tracecloak.schemas.arrays.ranks import CaseRanks
 
 word = st.one_of(st.integers(0, 2), st.sampled_from([256, 2**63, 2**64 - 1]))
 cases = st.lists(st.tuples(st.integers(-1, 3), word, word), max_size=12)
@@ -28,13 +28,3 @@ def test_ranks_are_sorted_by_group_and_bytes(rows):
     found = zip(ranks.groups.tolist(), ranks.cases.to_pylist(), strict=True)
     assert list(found) == expected
     assert ranks.groups.dtype == np.int64
-
-
-def test_identities_are_their_two_words():
-    identities = np.array([[1, 2], [2**64 - 1, 256]], np.uint64)
-    expected = [struct.pack("<QQ", 1, 2), struct.pack("<QQ", 2**64 - 1, 256)]
-    assert case_bytes(identities).to_pylist() == expected
-    # Whatever lies between the rows in memory.
-    assert case_bytes(np.repeat(identities, 2, axis=0)[::2]).to_pylist() == expected
-    assert case_bytes(np.asfortranarray(identities)).to_pylist() == expected
-    assert len(case_bytes(np.zeros((0, 2), np.uint64))) == 0

@@ -13,7 +13,6 @@ from tracecloak.schemas.arrays.sequences import (
     MAX_CODE,
     decode_sequences,
     encode_sequences,
-    word_bytes,
 )
 
 codes = st.sampled_from([0, 1, 2, 127, 128, 191, 192, 255, 256, 4095, 65_536, MAX_CODE]) | (
@@ -50,15 +49,3 @@ def test_what_is_encoded_is_decoded_from_any_slice(lists, before, after):
     assert decoded(encoded(lists)) == lists
     part = slice(before, max(before, len(lists) - after))
     assert decoded(encoded(lists)[part]) == lists[part]
-
-
-def test_a_usual_activity_is_one_byte():
-    assert encoded([[0, 127], [128]]).to_pylist() == [b"\x00\x7f", b"\xc0\x80\x80\x82\x80"]
-
-
-def test_some_rows_of_a_larger_array():
-    offsets, found = np.array([2, 3, 5]), np.array([9, 9, 1, 2, 300, 9], np.int32)
-    assert encode_sequences(offsets, found).equals(encoded([[1], [2, 300]]))
-    assert word_bytes(offsets, found).to_pylist() == [
-        np.array(row, np.int32).tobytes() for row in ([1], [2, 300])
-    ]

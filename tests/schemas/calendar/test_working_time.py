@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import pickle
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -11,16 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import (
     DAY_US,
     HOUR_US,
-    LocalClock,
     date_of,
-    day_number,
     day_start_us,
 )
-from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 
 MINUTE_US = 60_000_000
@@ -73,53 +69,6 @@ def is_open(calendar: WorkingCalendar, time_us: int) -> bool:
 
 
 # --- clocks ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("zone", "date"), PLACES)
-def test_the_clock_shows_what_the_zone_says(zone: str, date: str) -> None:
-    first, last = around(zone, date)
-    times = np.arange(first, last, 7 * MINUTE_US + 1)
-    shown = LocalClock.of(zone).within(first, last).local_us(times)
-    for time, local in zip(times.tolist(), shown.tolist(), strict=True):
-        wall = (EPOCH + datetime.timedelta(microseconds=time)).astimezone(ZoneInfo(zone))
-        assert local == utc(wall.replace(tzinfo=datetime.UTC))
-
-
-def test_a_clock_over_a_century_has_every_change() -> None:
-    zone = ZoneInfo("Europe/Amsterdam")
-    first, last = utc(EPOCH), utc(EPOCH.replace(year=2099))
-    clock = LocalClock.of("Europe/Amsterdam").within(first, last)
-    assert (np.diff(clock.since_us) > 0).all()
-    assert (np.diff(clock.offsets_us) != 0).all()
-    assert 230 < len(clock.since_us) < 260  # twice a year since 1977
-    for since, offset in zip(clock.since_us[1:], clock.offsets_us[1:], strict=True):
-        for moment, is_new in ((since, True), (since - 1, False)):
-            wall = (EPOCH + datetime.timedelta(microseconds=int(moment))).astimezone(zone)
-            shown = wall.utcoffset()
-            assert shown is not None
-            assert (shown // datetime.timedelta(microseconds=1) == offset) == is_new
-
-
-@pytest.mark.parametrize(
-    ("zone", "date", "offset_hours", "hour"),
-    [
-        ("UTC", "2024-03-31", 0, 0),
-        ("Europe/Amsterdam", "2024-03-31", 1, 0),
-        ("Europe/Amsterdam", "2024-04-01", 2, 0),
-        ("America/Sao_Paulo", "2018-11-04", -3, 0),  # its midnight is skipped: 3:00 UTC is 1:00
-    ],
-)
-def test_days_begin_at_midnight(zone: str, date: str, offset_hours: int, hour: int) -> None:
-    start = day_start_us(date_of("date", date), zone)
-    midnight = utc(datetime.datetime.fromisoformat(date).replace(tzinfo=datetime.UTC))
-    assert start == midnight - offset_hours * HOUR_US
-    assert day_number(date_of("date", date)) * DAY_US == midnight
-
-
-@pytest.mark.parametrize("text", ["", "2024-02-30", "31.12.2024", None])
-def test_what_is_no_date_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"last_date: .* write it like 2024-12-31"):
-        date_of("last_date", text)
 
 
 # --- working time ---------------------------------------------------------------------------------
@@ -177,14 +126,6 @@ def test_there_and_back(place, given_, shifts):
     assert (np.diff(steps[np.argsort(shifts)]) >= 0).all()
 
 
-@given(st.integers(-(10**16), 10**16), st.integers(1, 10**16), st.integers(-(10**16), 10**16))
-def test_without_a_calendar_time_runs_on(first, length, stamp):
-    time = WorkingCalendar().over(first, first + length)
-    assert time.total_us == length
-    assert time.elapsed_us(np.array([stamp])) == min(max(stamp - first, 0), length)
-    assert time.at_us(np.array([stamp])) == first + min(max(stamp, 0), length - 1)
-
-
 @pytest.mark.parametrize(("zone", "date"), PLACES)
 @settings(max_examples=8)
 @given(calendars)
@@ -219,16 +160,6 @@ def test_an_hour_that_is_repeated_counts_twice_and_one_that_is_skipped_does_not(
         assert night.is_open_within(begin, end) == (n_hours > 0)
         if n_hours:
             assert night.over(begin, end).total_us == n_hours * HOUR_US
-
-
-def test_working_time_travels():
-    time = WorkingCalendar("Europe/Amsterdam", (0, 4), 8, 17).over(0, 100 * DAY_US)
-    back: WorkingTime = decode(encode(time))
-    stamps = np.arange(0, 100 * DAY_US, 13 * HOUR_US)
-    assert np.array_equal(back.elapsed_us(stamps), time.elapsed_us(stamps))
-    assert (back.time_zone, back.n_days) == ("Europe/Amsterdam", time.n_days)
-    calendar = WorkingCalendar("Europe/Amsterdam", (0, 4), 8, 17, ("2024-12-25",))
-    assert pickle.loads(pickle.dumps(calendar)) == calendar  # noqa: S301
 
 
 @pytest.mark.parametrize(

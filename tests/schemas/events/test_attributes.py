@@ -23,7 +23,6 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.declarations import (
-    KEY_PREFIXES,
     Declaration,
     Declarations,
     HandoverDeclarations,
@@ -41,7 +40,7 @@ from tracecloak.schemas.events.traces import (
     with_attributes,
 )
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.rows import merge_rows, no_traces, part_rows, parts_of
+from tracecloak.schemas.published.rows import no_traces, part_rows, parts_of
 
 
 class Method(Params):
@@ -109,17 +108,6 @@ def test_handovers_where_there_are_none_are_refused(declarations: Any, message: 
         Handing(attributes=declarations)
 
 
-def test_what_is_resolved_has_what_applies_and_declares_the_same() -> None:
-    params = Method(attributes={**EXAMPLE, "b": {"bounds": [-1, 1]}})
-    assert params.resolved()["attributes"] == {
-        "org:resource": {"values": ["R1", "R2"]},
-        "case:age": {"bounds": [0, 100], "n_bins": 10, "whole": True, "column": "age"},
-        "amount": {"bounds": [0, 50000.5], "n_bins": 20, "whole": False},
-        "b": {"bounds": [-1, 1], "n_bins": 20, "whole": False},
-    }
-    assert Method(**params.resolved()) == params
-
-
 @pytest.mark.parametrize(
     ("declarations", "message"),
     [
@@ -173,37 +161,7 @@ def test_a_declaration_that_is_none_is_refused(declarations: Any, message: str) 
         Method(attributes=declarations)
 
 
-def test_numbers_in_a_list_of_values_are_texts() -> None:
-    assert attribute(values=[3, "R"]).declaration.values == ("3", "R")
-
-
 # --- cells ----------------------------------------------------------------------------------------
-
-
-def test_texts_are_coded_by_hand() -> None:
-    texts = pa.array(["R2", None, "R1", "r1", "", "R1 ", "R2"], pa.string())
-    resource = attribute(values=["R1", "R2"])
-    assert resource.cells(texts).tolist() == [2, 0, 1, 0, 0, 0, 2]
-    assert resource.cells(texts).dtype == np.int32
-    assert resource.cells(texts.dictionary_encode()).tolist() == [2, 0, 1, 0, 0, 0, 2]
-    within = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1], pa.int32()), ["R2", None])
-    assert resource.cells(within).tolist() == [2, 0, 0, 0]
-    assert resource.cells(pa.array([], pa.string())).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("0", 1), ("4.999", 1), ("5", 2), (" 5 ", 2), ("+5", 2), ("5e0", 2), ("9.99", 2),
-        ("10", 3), ("15", 3), (".5", 1), ("5.", 2), ("-0.1", 1), ("-1e300", 1), ("15.1", 3),
-        ("1e300", 3), ("1e999", 0), ("-1e999", 0), ("inf", 0), ("nan", 0), ("NaN", 0), ("x", 0),
-        ("1,5", 0), ("0x1", 0), ("1_0", 0), ("", 0), (None, 0), ("5 5", 0), ("9" * 400, 0),
-        ("٣", 0),
-    ],
-)  # fmt: skip
-def test_numbers_are_coded_by_hand(text: str | None, cell: int) -> None:
-    amount = attribute(bounds=[0, 15], n_bins=3)
-    assert amount.cells(pa.array([text], pa.string())).tolist() == [cell]
 
 
 @pytest.mark.parametrize(
@@ -218,12 +176,6 @@ def test_whole_numbers_are_rounded_and_coded_by_hand(text: str, cell: int) -> No
     assert attribute(bounds=[1, 10], n_bins=3, whole=True).cells(pa.array([text])).tolist() == [
         cell
     ]
-
-
-def test_whole_numbers_have_at_most_one_bin_each() -> None:
-    few = attribute(bounds=[0, 2], whole=True)
-    assert few.n_cells == 4
-    assert few.cells(pa.array(["0", "1", "2"])).tolist() == [1, 2, 3]
 
 
 @given(
@@ -324,17 +276,6 @@ def events() -> pa.RecordBatch:
     )
 
 
-def test_mapped_attributes_are_columns_of_their_own_and_others_are_not_read() -> None:
-    batch = events()
-    assert batch.schema.names == [
-        *EVENT_SCHEMA.names,
-        attribute_column("case:age"),
-        attribute_column("resource"),
-    ]
-    assert batch.schema.equals(event_schema((), ["case:age", "resource"]))
-    assert batch.column(attribute_column("resource")).to_pylist() == ["R3", "R1", None, "R2", "R1"]
-
-
 def test_a_missing_value_rejects_no_event_and_a_missing_column_is_named_before_reading() -> None:
     batch = canonical(c=["1"], a=["A"], t=["2026-01-01"], age=[None], who=[None])
     assert batch.num_rows == 1
@@ -348,36 +289,9 @@ def test_a_missing_value_rejects_no_event_and_a_missing_column_is_named_before_r
     assert "who" in twice.resolve(None, xes_names=True).required
 
 
-@pytest.mark.parametrize(
-    ("values", "texts"),
-    [
-        (pa.array([True, None, False]), ["true", None, "false"]),
-        (pa.array([1.5, None, float("nan")]), ["1.5", None, None]),
-        (pa.array([1, 20, -3]).cast(pa.decimal128(21, 2)), ["1", "20", "-3"]),
-    ],
-)
-def test_attributes_may_be_of_more_types_than_names(values: pa.Array, texts: list[str]) -> None:
-    mapping = ColumnMapping(attributes=(("x", "x"),))
-    names = ["case_id", "activity", "timestamp", "x"]
-    columns = pa.RecordBatch.from_arrays(
-        [pa.array(["1"] * 3), pa.array(["A"] * 3), pa.array(["2026-01-01"] * 3), values], names
-    )
-    resolved = mapping.resolve(names, xes_names=False)
-    found, _ = resolved.canonicalise(columns, np.arange(3), np.zeros(0, np.int64), 0)
-    assert found.column(attribute_column("x")).to_pylist() == texts
-
-
 def test_attributes_must_differ_in_their_names() -> None:
     with pytest.raises(UsageError, match="differ in their names"):
         ColumnMapping(attributes=(("x", "a"), ("x", "b")))
-
-
-def test_the_case_takes_its_first_value_and_events_keep_theirs() -> None:
-    traces = TraceBatch.from_events([events()])
-    assert traces.case_ids.to_pylist() == ["1", "2"]
-    # In the order of time, case 1 is C without age, B with 33, A with 44.
-    assert traces.attributes["case:age"].to_pylist() == ["33"] * 3 + ["55"] * 2
-    assert traces.attributes["resource"].to_pylist() == ["R1", None, "R3", "R1", "R2"]
 
 
 def test_with_individuals_a_case_takes_a_value_of_its_own_individual() -> None:
@@ -521,20 +435,6 @@ def test_values_of_a_source_are_not_released() -> None:
         part_rows([traces])
 
 
-def test_rows_have_the_attributes_and_are_merged_with_them() -> None:
-    traces = released(3, x=[1, None, 3, 4, 5, 6], y=list("abcdef"))
-    schema = released_schema({"x": pa.int64(), "y": pa.string()})
-    rows = traces.to_rows()
-    assert rows.schema.equals(schema)
-    parts: list[list[TraceBatch]] = [[], []]
-    for number, cases in parts_of(traces, 2):
-        parts[number].append(cases)
-    for batches in parts:
-        batches.insert(0, no_traces({"x": pa.int64(), "y": pa.string()}))
-    merged = list(merge_rows([iter([part_rows(batches)]) for batches in parts], schema))
-    assert pa.Table.from_batches(merged, schema).equals(pa.Table.from_batches([rows]))
-
-
 def test_a_part_without_cases_has_the_columns() -> None:
     columns = no_traces({"x": pa.float64()})
     assert dict(parts_of(columns, 3)) == dict.fromkeys(range(3), columns)
@@ -559,20 +459,3 @@ def test_released_cases_must_have_the_same_attributes(other: TraceBatch) -> None
     if other.n_cases:
         with pytest.raises(ValueError, match="the same attributes"):
             TraceBatch.concat([released(1, x=[1, 2]), other])
-
-
-def test_the_prefixes_of_names_are_those_that_a_log_can_declare() -> None:
-    import io
-
-    from tests.support.xes_structure import check_xes
-    from tracecloak.transforms.formats.xes_writer import XesWriter
-
-    kinds = {
-        f"{level}{prefix}:x": pa.string() for prefix in KEY_PREFIXES for level in ("", "case:")
-    }
-    row = {"case_id": "1", "activity": "A", "timestamp": 0, **dict.fromkeys(kinds, "v")}
-    stream = io.BytesIO()
-    writer = XesWriter(stream, (), released_schema(kinds))
-    writer.write(pa.RecordBatch.from_pylist([row], released_schema(kinds)))
-    writer.close()
-    assert check_xes(io.BytesIO(stream.getvalue())) == []

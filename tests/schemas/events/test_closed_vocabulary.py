@@ -56,13 +56,3 @@ def test_individuals_and_values_go_with_their_cases() -> None:
     assert known.case_ids.to_pylist() == ["1", "3"]
     assert known.individuals is not None and known.individuals.to_pylist() == ["x", "z"]
     assert known.offsets.tolist() == [0, 1, 2]
-
-
-def test_an_open_list_loses_no_event() -> None:
-    traces = trace_batch({"1": "A B", "2": "B"})
-    public = traces.recode_public(ActivityVocabulary.public(["A"]))
-    assert [name for steps in read_cases(public).values() for name, _ in steps] == [
-        "A",
-        OTHER,
-        OTHER,
-    ]

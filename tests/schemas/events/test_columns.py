@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
-from tracecloak.schemas.events.events import EVENT_SCHEMA, FILE_STRIDE, OPTIONAL_TEXT, event_schema
+from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, event_schema
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_RECORD, NO_TIME
+from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_TIME
 
 STAMP = "2021-01-01T00:00:00Z"
 STAMP_US = 1_609_459_200_000_000
@@ -98,32 +98,6 @@ CANONICAL = ("case_id", "activity", "timestamp")
 XES = ("case:concept:name", "concept:name", "time:timestamp")
 
 
-@pytest.mark.parametrize(
-    ("found", "xes_names", "expected"),
-    [
-        pytest.param(CANONICAL, False, CANONICAL, id="canonical names"),
-        pytest.param(XES, False, XES, id="a CSV with XES names"),
-        pytest.param((*XES, *CANONICAL), False, CANONICAL, id="both: canonical ones first"),
-        pytest.param((*XES, *CANONICAL), True, XES, id="both in XES: XES ones first"),
-        pytest.param(CANONICAL, True, CANONICAL, id="XES with canonical names"),
-        pytest.param(None, False, CANONICAL, id="undeclared"),
-        pytest.param(None, True, XES, id="undeclared in XES"),
-        pytest.param(("x",), False, CANONICAL, id="neither: the error names the canonical one"),
-        pytest.param(("x",), True, CANONICAL, id="neither in XES"),
-        pytest.param(
-            ("case_id", "concept:name", "timestamp"),
-            False,
-            ("case_id", "concept:name", "timestamp"),
-            id="each column is found for itself",
-        ),
-    ],
-)
-def test_default_names_are_found_among_the_columns(found, xes_names, expected):
-    resolved = ColumnMapping().resolve(found, xes_names)
-    assert tuple(resolved.names.values()) == resolved.wanted == resolved.required == expected
-    assert tuple(resolved.names) == CANONICAL
-
-
 @pytest.mark.parametrize("found", [None, (*CANONICAL, "Fall", "Wer"), ("x",)])
 @pytest.mark.parametrize("xes_names", [False, True])
 def test_a_name_that_is_given_holds_whatever_is_found(found, xes_names):
@@ -140,22 +114,6 @@ def test_a_name_that_is_given_holds_whatever_is_found(found, xes_names):
     }
 
 
-def test_wanted_columns_come_once_and_include_those_of_the_filters():
-    mapping = ColumnMapping(
-        case_id="id",
-        individual_id="id",
-        lifecycle="transition",
-        filters=(
-            RowFilter("lifecycle", equals=("complete",)),  # a canonical name that is mapped
-            RowFilter("resource", equals=("R1",)),  # not mapped: a column of the source
-            RowFilter("Region", begins_with="N"),
-            RowFilter("id", begins_with="1"),
-        ),
-    )
-    resolved = mapping.resolve(CANONICAL, False)
-    assert resolved.wanted == ("id", "activity", "timestamp", "transition", "resource", "Region")
-
-
 def test_optional_columns_come_in_canonical_order_and_others_are_dropped():
     mapping = ColumnMapping(lifecycle="L", resource="R", individual_id="I", order="O")
     columns = {"L": ["start", None], "R": [None, "r"], "I": ["i", ""], "O": [7, None]}
@@ -167,11 +125,6 @@ def test_optional_columns_come_in_canonical_order_and_others_are_dropped():
     assert outcome.column("individual_id") == ["i", None]
     assert outcome.column("order") == ["7", None]
     assert b"canary" not in outcome.bytes
-
-
-def test_one_source_column_may_play_two_parts():
-    outcome = canonicalise(log(case_id=["x", "y"]), ColumnMapping(individual_id="case_id"))
-    assert outcome.column("case_id") == outcome.column("individual_id") == ["x", "y"]
 
 
 def test_event_schema_refuses_unknown_columns():
@@ -245,16 +198,6 @@ def test_every_type_that_can_be_text_is_text(values, expected):
     assert outcome.rejects == [(0, i, NO_CASE) for i, v in enumerate(expected) if v is None]
 
 
-def test_one_spoilt_text_among_many_costs_only_itself():
-    texts = [b"case %d" % i for i in range(1000)]
-    spoilt = [3, 500, 501, 999]
-    for i in spoilt:
-        texts[i] = b"\xff" + texts[i]
-    outcome = canonicalise(log(case_id=pa.array(texts)))
-    assert outcome.rejects == [(0, i, NO_CASE) for i in spoilt]
-    assert outcome.column("case_id") == [f"case {i}" for i in range(1000) if i not in spoilt]
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -305,25 +248,6 @@ def test_the_first_thing_missing_is_named():
     assert (NO_CASE, NO_ACTIVITY, NO_TIME) == ("no case id", "no activity", "unparsable time")
 
 
-def test_record_numbers_become_event_indexes():
-    outcome = canonicalise(log(case_id=["a", "b", "", "c"]), records=[0, 2, 3, 7], rank=3)
-    assert outcome.column("event_index") == [3 * 2**40 + record for record in (0, 2, 7)]
-    assert outcome.rejects == [(3, 3, NO_CASE)]
-
-
-def test_files_stay_in_order_however_long_they_are():
-    last = canonicalise(log(), records=[FILE_STRIDE - 1], rank=2).column("event_index")
-    first = canonicalise(log(), records=[0], rank=3).column("event_index")
-    assert last[0] + 1 == first[0] == 3 * FILE_STRIDE
-
-
-def test_malformed_records_are_rejects_with_their_places():
-    outcome = canonicalise(log(activity=["A", None]), records=[0, 3], malformed=[1, 2], rank=5)
-    assert sorted(outcome.rejects) == [(5, 1, NO_RECORD), (5, 2, NO_RECORD), (5, 3, NO_ACTIVITY)]
-    only = canonicalise(log(activity=[]), malformed=[4])
-    assert only.rejects == [(0, 4, NO_RECORD)] and only.events.num_rows == 0
-
-
 def test_no_value_of_a_dropped_record_is_in_either_output():
     # Dictionaries hold all names of the source until they are encoded again.
     names = ["canary-rejected", "kept", "canary-filtered"]
@@ -339,26 +263,6 @@ def test_no_value_of_a_dropped_record_is_in_either_output():
     assert outcome.rejects == [(0, 0, NO_TIME)]
     assert outcome.column("resource") == ["kept"]
     assert b"kept" in outcome.bytes and b"canary" not in outcome.bytes
-
-
-@pytest.mark.parametrize(
-    ("lacking", "reason"),
-    [("case_id", NO_CASE), ("activity", NO_ACTIVITY), ("timestamp", NO_TIME)],
-)
-def test_a_column_that_a_batch_lacks_is_missing_in_every_record(lacking, reason):
-    columns = log(activity=["A", "B"])
-    del columns[lacking]
-    outcome = canonicalise(columns)
-    assert outcome.rejects == [(0, 0, reason), (0, 1, reason)] and outcome.events.num_rows == 0
-
-
-def test_an_optional_column_that_a_batch_lacks_is_null():
-    assert canonicalise(log(), ColumnMapping(resource="who")).column("resource") == [None]
-
-
-def test_no_records_give_empty_batches():
-    outcome = canonicalise({name: pa.array([], pa.string()) for name in CANONICAL})
-    assert outcome.events.num_rows == 0 and not outcome.rejects
 
 
 # --- filters --------------------------------------------------------------------------------------
@@ -391,28 +295,6 @@ def kept_by(*filters: RowFilter, **columns: Any) -> list[int]:
 def test_a_filter_keeps_what_it_says(row_filter, expected):
     assert kept_by(row_filter, word=WORDS) == expected
     assert kept_by(row_filter, word=pa.array(WORDS).dictionary_encode()) == expected
-
-
-def test_all_filters_must_pass():
-    first, second = RowFilter("word", begins_with="A"), RowFilter("word", equals=("A_y", "B_x"))
-    assert kept_by(first, second, word=WORDS) == kept_by(second, first, word=WORDS) == [1]
-
-
-def test_filters_see_numbers_as_text():
-    assert kept_by(RowFilter("n", equals=("10",)), n=[1, 10, 100]) == [1]
-
-
-def test_a_canonical_name_is_meant_before_a_source_column_of_that_name():
-    columns = log(activity=["decoy", "A"], Act=["A", "B"])
-    on_canonical = ColumnMapping(activity="Act", filters=(RowFilter("activity", equals=("A",)),))
-    on_source = ColumnMapping(activity="Act", filters=(RowFilter("Act", equals=("B",)),))
-    assert canonicalise(columns, on_canonical).column("activity") == ["A"]
-    assert canonicalise(columns, on_source).column("activity") == ["B"]
-
-
-def test_an_unmapped_canonical_name_is_a_source_column():
-    row_filter = RowFilter("lifecycle", equals=("complete",))
-    assert kept_by(row_filter, lifecycle=["start", "complete"]) == [1]
 
 
 def test_a_filtered_record_is_in_neither_output_even_if_it_is_broken():
@@ -451,17 +333,6 @@ def test_a_filter_finds_an_unmapped_canonical_column_by_its_xes_name(found, xes_
     assert mapped.resolve(found, xes_names).wanted[3:] == ("R", "L")
     exact = ColumnMapping(filters=(RowFilter("org:resource", equals=("x",)),))
     assert exact.resolve(found, xes_names).wanted[3:] == ("org:resource",)
-
-
-@pytest.mark.parametrize("column", ["lifecycle", "lifecycle:transition"])
-def test_lifecycle_transitions_are_compared_without_regard_to_case(column):
-    words = ["complete", "COMPLETE", "Complete", "start", None, "completed"]
-    for wanted in ("complete", "COMPLETE"):
-        row_filter = RowFilter("lifecycle", equals=(wanted,))
-        assert kept_by(row_filter, **{column: words}) == [0, 1, 2]
-    assert kept_by(RowFilter(column, equals=("START",)), **{column: words}) == [3]
-    # Other columns are compared as they are written.
-    assert kept_by(RowFilter("resource", equals=("COMPLETE",)), resource=words) == [1]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"equals": ("a",), "begins_with": "a"}])

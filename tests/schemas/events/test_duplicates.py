@@ -91,11 +91,6 @@ def test_no_case_has_a_say_in_another(rows: list[Row]) -> None:
             assert fewer == {name: events for name, events in whole.items() if name != case}
 
 
-def test_nothing_is_rewritten_where_nothing_is_equal() -> None:
-    traces = TraceBatch.from_events([batch([("p", "A", 0, None), ("p", "A", 1, None)])])
-    assert without_duplicates(traces) is traces
-
-
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_activity_is_read_by_its_new_name(closed: bool) -> None:
     """Catches a chain of renames, a filter that sees new names, and a reject of an old one."""

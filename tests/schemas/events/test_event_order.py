@@ -6,7 +6,6 @@ import random
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,13 +13,12 @@ from hypothesis import strategies as st
 
 from tests.support.logs import event_batch, event_logs, events_of, read_cases
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.event_order import in_order, rows_in_order
+from tracecloak.schemas.events.event_order import in_order
 from tracecloak.schemas.events.events import (
     EVENT_INDEX,
     IS_START,
     ORDER,
     START_TIMESTAMP,
-    attribute_column,
     event_schema,
 )
 from tracecloak.schemas.events.traces import TraceBatch
@@ -113,22 +111,10 @@ def test_traces_of_events_without_places_are_the_same_in_any_delivery(
     assert read_cases(TraceBatch.from_events(hands)) == read_cases(first)
 
 
-def test_places_come_before_content() -> None:
-    events = [("c", "B", 0), ("c", "A", 0), ("c", "C", 0)]
-    ordered = in_order(event_batch(events, [0, 3, 0]))
-    assert [row["activity"] for row in ordered.to_pylist()] == ["B", "C", "A"]
-    assert ordered.column(EVENT_INDEX).to_pylist() == [0, 1, 2]
-
-
 def test_a_start_finds_the_completion_of_the_same_moment() -> None:
     rows: list[Row] = [("c", "A", 9, None, None), ("c", "A", 9, None, IS_START)]
     traces = TraceBatch.from_events([batch_of(rows)])
     assert (traces.n_events, traces.attributes[START_TIMESTAMP].to_pylist()) == (1, [9])
-
-
-def test_no_events_are_no_events() -> None:
-    assert in_order(event_batch([])).num_rows == 0
-    assert in_order(batch_of([])).schema.names[-1] == attribute_column(START_TIMESTAMP)
 
 
 # --- the order column ----------------------------------------------------------------------
@@ -199,13 +185,6 @@ def test_numbers_are_numbers_and_come_first(orders: list[Any], expected: list[An
     assert in_order_of(orders) == expected
 
 
-def test_equal_numbers_leave_it_to_the_place_and_then_to_content() -> None:
-    forms: list[str | None] = ["5", "5.0", "05", " 5", "+5"]
-    assert in_order_of(forms, [4, 3, 2, 1, 0]) == forms[::-1]
-    assert in_order_of(forms) == forms  # whose activities are in this order
-    assert in_order_of([None, "", None], [2, 1, 0]) == ["", None, None]
-
-
 def test_an_order_counts_within_a_case_and_a_time_alone() -> None:
     events = event_batch([("a", "A", 1), ("a", "B", 0), ("b", "C", 0)], [0, 0, 0])
     texts = pa.array(["1", "2", "0"]).dictionary_encode()
@@ -218,19 +197,3 @@ def test_an_order_counts_within_a_case_and_a_time_alone() -> None:
 def test_just_some_events_with_an_order_are_refused() -> None:
     with pytest.raises(InputSchemaError, match="all or none of them an order"):
         TraceBatch.from_events([ordered_batch(["1"]), event_batch([("c", "A", 0)])])
-
-
-def test_what_is_in_order_stays_as_it_is() -> None:
-    batch = event_batch([("b", "A", 0), ("b", "B", 0), ("a", "A", 3)])
-    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    assert rows_in_order(np.array([0, 0, 1]), columns).tolist() == [0, 1, 2]
-
-
-def test_tied_events_are_those_of_one_time_and_several_activities() -> None:
-    rows = [
-        ("a", "A", 0), ("a", "B", 0), ("a", "A", 1), ("a", "A", 1), ("b", "B", 1), ("a", "C", 2),
-    ]  # fmt: skip
-    traces = TraceBatch.from_events([event_batch(rows)])
-    tied = zip(traces.times.tolist(), traces.is_tied.tolist(), strict=True)
-    assert sorted(tied) == [(0, True), (0, True), (1, False), (1, False), (1, False), (2, False)]
-    assert TraceBatch.from_events([]).is_tied.tolist() == []

@@ -8,13 +8,6 @@ from hypothesis import strategies as st
 from tracecloak.schemas.events.near_equal import misspellings, plain, spellings, without_form
 
 
-def test_the_more_frequent_spelling_stays() -> None:
-    counts = {"Aufnahme": 9, "aufnahme": 3, "AUFNAHME ": 1, "X-Ray": 2, "xray": 2, "Ende": 4}
-    assert spellings(counts) == {
-        "aufnahme": "Aufnahme", "AUFNAHME ": "Aufnahme", "xray": "X-Ray",
-    }  # fmt: skip
-
-
 def test_forms_of_letters_and_signs_alone() -> None:
     assert plain("ﬁle") == plain("FILE") and plain("e\u0301") == plain("é")
     assert plain("++") != plain("--") and plain("Straße") == plain("STRASSE")

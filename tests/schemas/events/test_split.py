@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -48,10 +47,3 @@ def test_a_small_batch_carries_no_value_of_another(large: TraceBatch) -> None:
     values = [v for piece in pieces for v in piece.attributes["note"].to_pylist()]
     assert values == large.attributes["note"].to_pylist()
     assert {piece.attributes["note"].type for piece in pieces} == {large.attributes["note"].type}
-
-
-def test_a_single_case_is_never_cut() -> None:
-    traces = trace_batch({"c": " ".join("A" * 500)})
-    (piece,) = traces.split(10)
-    assert piece is traces
-    assert np.array_equal(piece.offsets, [0, 500])

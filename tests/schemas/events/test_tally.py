@@ -16,7 +16,6 @@ from tracecloak.schemas.events.events import FILE_STRIDE
 from tracecloak.schemas.events.tally import (
     DUPLICATE,
     EMPTY_TIME,
-    FILTERED,
     FINDINGS,
     NO_ACTIVITY,
     NO_CASE,
@@ -102,13 +101,6 @@ def test_malformed_records_are_told_by_reason_and_a_missing_time_is_not_an_unrea
     assert found == {
         NO_CASE: (1, 0), NO_ACTIVITY: (1, 1), NO_TIME: (2, 3), EMPTY_TIME: (2, 4), NO_RECORD: (2, 2)
     }  # fmt: skip
-
-
-def test_what_a_filter_drops_is_counted_and_nothing_else_of_it_is_told() -> None:
-    from tracecloak.schemas.events.row_filter import RowFilter
-
-    columns = {"case_id": ["", "c"], "activity": ["A", "B"], "timestamp": ["soon", "2026-01-01"]}
-    assert read(columns, filters=(RowFilter("activity", ("B",)),)) == {FILTERED: (1, 0)}
 
 
 def test_times_that_the_clock_skips_or_shows_twice_are_counted() -> None:

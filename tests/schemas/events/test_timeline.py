@@ -17,16 +17,3 @@ def test_the_range_of_some_starts(starts):
     assert (found.first_us, found.last_us) == (min(starts), max(starts))
     assert found.width_us == max(starts) - min(starts) and not found.is_empty
     assert type(found.first_us) is type(found.last_us) is int
-
-
-def test_no_starts_have_an_empty_range():
-    empty = StartRange.of(np.zeros(0, np.int64))
-    assert empty == StartRange.merge(()) and empty.is_empty and empty.width_us == 0
-    one = StartRange.of(np.array([5]))
-    assert not one.is_empty and one.width_us == 0 and one.weight == 1
-
-
-def test_an_empty_range_adds_nothing():
-    some = StartRange(-3, 8)
-    assert StartRange.merge([StartRange.merge(()), some]) == some
-    assert StartRange.merge([some, StartRange(9, 9), StartRange(-5, -4)]) == StartRange(-5, 9)

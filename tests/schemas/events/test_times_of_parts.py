@@ -79,13 +79,6 @@ def test_a_filter_on_the_time_sees_all_of_it():
     assert read_parts(parts, filters=of_part) == ["2024-01-31T09:00:00", None]
 
 
-def test_a_list_of_one_column_is_that_column():
-    """Also where its name has a comma."""
-    mapping = ColumnMapping(timestamp=("a, b",), start_timestamp=["c"], timestamp_format=["%Y"])
-    assert mapping == ColumnMapping(timestamp="a, b", start_timestamp="c", timestamp_format="%Y")
-    assert ColumnMapping(timestamp=("a", "b")).possible(False)[2:] == ["a", "b"]
-
-
 def test_starts_of_several_columns():
     source = pa.RecordBatch.from_pydict({
         "case_id": ["c"] * 3, "activity": ["A"] * 3, "timestamp": ["2024-01-31T12:00"] * 3,

@@ -11,7 +11,6 @@ from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import (
     ESCAPES_REMARK,
-    OTHER,
     ActivityVocabulary,
 )
 
@@ -40,43 +39,13 @@ def test_the_order_and_number_of_mentions_do_not_matter(mentioned, random):
     assert words.codes(pa.array(expected, pa.string())).tolist() == list(range(len(expected)))
 
 
-def test_start_and_end_come_after_the_names():
-    words = ActivityVocabulary.of("BA")
-    assert (words.start, words.end) == (2, 3)
-    assert words.labels == ["A", "B", "▶", "■"]
-    assert words.labels[words.start] == "▶" and words.labels[words.end] == "■"
-    assert ActivityVocabulary.of([]).labels == ["▶", "■"]
-
-
-def test_vocabularies_are_equal_if_their_names_are():
-    assert ActivityVocabulary.of("AB") == ActivityVocabulary.of(["B", "A"])
-    assert ActivityVocabulary.of("AB") != ActivityVocabulary.of("ABC")
-    assert ActivityVocabulary.of("A") != "A"
-
-
 def test_an_unknown_name_is_refused_but_not_told():
     with pytest.raises(ValueError, match="an activity is not in the vocabulary") as caught:
         ActivityVocabulary.of("AB").codes(pa.array(["A", "canary"]))
     assert "canary" not in str(caught.value)
 
 
-def test_names_of_a_dictionary_are_its_values():
-    column = pa.array(["B", "A", "B"]).dictionary_encode()
-    assert ActivityVocabulary.of(column).names.to_pylist() == ["A", "B"]
-
-
 # --- public vocabularies --------------------------------------------------------------------------
-
-
-def test_a_public_vocabulary_has_a_code_for_all_other_activities():
-    words = ActivityVocabulary.public(["b", "Z", "a"])
-    assert words.names.to_pylist() == ["Z", OTHER, "a", "b"]
-    codes = words.codes_or_other(pa.array(["a", "canary", "Z", OTHER]))
-    assert codes.tolist() == [2, 1, 0, 1] and codes.dtype == "int32"
-    assert words.codes_or_other(pa.array([], pa.string())).tolist() == []
-    assert ActivityVocabulary.public([]).names.to_pylist() == [OTHER]
-    # A log's own activity of that name is one of them, and no second one.
-    assert ActivityVocabulary.public(["a", OTHER]) == ActivityVocabulary.public(["a"])
 
 
 def test_a_closed_vocabulary_has_none():
@@ -103,15 +72,6 @@ def test_a_closed_vocabulary_has_none():
 )
 def test_a_file_has_one_name_a_line(data, names):
     assert read_vocabulary(data) == names
-
-
-@settings(deadline=None)
-@given(st.lists(names, unique=True, min_size=1))
-def test_names_come_back_from_a_file(mentioned):
-    written = [n for n in mentioned if n.strip() and "\n" not in n and not n.endswith("\r")]
-    if written and not written[0].startswith("\ufeff"):
-        # An empty line in front: the first name may begin like a remark.
-        assert read_vocabulary("\n".join(["", *written]).encode()) == tuple(written)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +108,3 @@ def test_escapes_are_read_where_a_remark_says_so_and_nowhere_else():
 def test_a_wrong_escape_is_told_with_its_line(line):
     with pytest.raises(UsageError, match=r"line 3 of the activity vocabulary.*write .* for a back"):
         read_vocabulary(f"{ESCAPES_REMARK}\n\n{line}\n".encode())
-
-
-def test_two_lines_may_be_the_same_name_by_an_escape():
-    with pytest.raises(UsageError, match="line 3 of the activity vocabulary repeats line 2"):
-        read_vocabulary(f"{ESCAPES_REMARK}\nA\n\\x41\n".encode())

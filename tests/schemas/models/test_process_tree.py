@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.counted_calls import counted_calls
 from tests.support.trees import language, trees
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.process_tree import (
@@ -15,11 +14,9 @@ from tracecloak.schemas.models.process_tree import (
     SILENT,
     ProcessTree,
     exclusive,
-    flower,
     leaf,
     loop,
     normalise,
-    optional,
     parallel,
     parse_tree,
     sequence,
@@ -93,14 +90,6 @@ def test_what_becomes_simpler() -> None:
     assert normalise(kept) == kept
 
 
-def test_flowers_and_options() -> None:
-    words = language(flower("AB"), 3)
-    assert len(words) == 1 + 2 + 4 + 8
-    assert flower([]) == SILENT
-    assert optional(flower("A")) == flower("A")
-    assert optional(A) == exclusive(SILENT, A)
-
-
 def test_a_released_tree_lists_its_nodes() -> None:
     tree = sequence(A, exclusive(SILENT, B))
     released = ReleasedTree(pa.array(["A", "B", "C"]), str(tree), True, 0.5)
@@ -116,10 +105,3 @@ def test_a_released_tree_lists_its_nodes() -> None:
     assert body["activities"] == ["A", "B", "C"] and body["fitness"] == 0.5
     assert released == ReleasedTree(pa.array(["A", "B", "C"]), str(tree), True, 0.5)
     assert released != ReleasedTree(pa.array(["A", "B", "C"]), str(tree), False, 0.5)
-
-
-def test_a_long_name_is_not_read_character_by_character() -> None:
-    text = f"->( '{'x' * 100_000}\\\\{'y' * 100_000}\\'', 'B' )"
-    tree, n_calls = counted_calls(lambda: parse_tree(text))
-    assert tree.labels == ("x" * 100_000 + "\\" + "y" * 100_000 + "'", "B")
-    assert n_calls < 1000

@@ -68,22 +68,6 @@ def test_a_count_is_sure_doubtful_or_hidden() -> None:
     assert found.is_doubtful[:6].tolist() == [False, True, True, False, False, False]
 
 
-def test_more_cells_ask_for_more() -> None:
-    counts, errors = np.array([30]), np.array([10.0])
-    assert decided(counts, errors).is_sure.tolist() == [True]
-    many = decided(np.repeat(counts, 1000), np.repeat(errors, 1000))
-    assert not many.is_sure.any()
-    assert many.is_doubtful.all()
-
-
-def test_without_noise_all_that_is_there_is_sure() -> None:
-    found = decided(np.array([0, 1, 7]), np.zeros(3), is_laplace=True)
-    assert found.is_sure.tolist() == [False, True, True]
-    assert not found.is_doubtful.any()
-    none = decided(np.zeros(0, np.int64), np.zeros(0))
-    assert len(none.is_sure) == len(none.is_doubtful) == 0
-
-
 def test_the_scale_of_laplace_noise_follows_from_its_deviation() -> None:
     """Against the variance of discrete Laplace noise, 2 a / (1 - a)^2 with a = e^(-1/b)."""
     for scale in (0.05, 0.3, 1.0, 20.0, 1e6):

@@ -63,24 +63,6 @@ def test_a_table_of_variants_has_their_names() -> None:
     assert VARIANTS.n_cases == 136
 
 
-def test_drawn_variants_are_modelled_and_have_no_interval() -> None:
-    drawn = replace(VARIANTS, lows=None, highs=None).to_table()
-    assert drawn.column_names == ["variant", "count", "kind"]
-    assert set(drawn["kind"].to_pylist()) == {"modelled"}
-
-
-def test_what_is_good_or_rough_is_usable() -> None:
-    wide = replace(VARIANTS, lows=np.array([46, 24, 0]), highs=np.array([136, 36, 16]))
-    assert wide.to_table()["grade"].to_pylist() == ["rough", "good", "noise"]
-    assert wide.to_table()["usable"].to_pylist() == [True, True, False]
-
-
-def test_json_of_variants_has_the_activities_too() -> None:
-    body = VARIANTS.to_json()
-    assert body == {"activities": ["A", "B", "é"], "variants": ROWS}
-    assert json.loads(json.dumps(body, allow_nan=False)) == body
-
-
 @pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
 def test_selected_variants_come_in_the_order_asked_for(rows: list[int]) -> None:
     taken = VARIANTS.take(np.array(rows, np.int64))
@@ -96,21 +78,6 @@ def test_a_table_of_durations_has_the_borders_of_their_bins() -> None:
     assert table.schema.field("to_us").type == pa.int64()
     body = DURATIONS.to_json()
     assert json.loads(json.dumps(body, allow_nan=False)) == {"durations": SPREAD} == body
-
-
-def test_nothing_released_is_a_table_of_the_same_columns() -> None:
-    no_names = pa.array([], pa.string())
-    no_codes, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    variants = ReleasedVariants(no_names, np.zeros(1, np.int64), no_codes, none, none, none)
-    durations = ReleasedDurations(
-        no_names, DURATIONS.edges_us, no_codes, no_codes, no_codes, none, none, none
-    )
-    for empty, full in ((variants, VARIANTS), (durations, DURATIONS)):
-        assert empty.to_table().num_rows == 0
-        assert empty.to_table().schema == full.to_table().schema
-    assert variants.n_cases == variants.n_variants == 0
-    assert variants.to_json() == {"activities": [], "variants": []}
-    assert durations.to_json() == {"durations": []}
 
 
 # --- Read back from JSON --------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_bat
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.published.rows import (
-    case_offsets,
     merge_rows,
     part_rows,
     split_by_part,
@@ -97,16 +96,6 @@ def test_parts_are_a_partition_of_the_cases_by_their_ids(log, n_parts):
     assert found == expected and numbers == sorted(set(numbers))
 
 
-@settings(deadline=None)
-@given(cases, st.integers(1, 3), st.randoms(use_true_random=False))
-def test_rows_of_a_part_are_in_canonical_order_whatever_came_first(found, n_batches, random):
-    shuffled = list(found.items())
-    random.shuffle(shuffled)
-    batches = [trace_batch(rows_of(shuffled[k::n_batches]), "ABC") for k in range(n_batches)]
-    rows = part_rows(batches)
-    assert read_rows([rows] if rows.num_rows else []) == rows_of(canonical(found))
-
-
 def test_rows_of_no_cases_have_the_schema():
     for rows in (part_rows([]), part_rows([trace_batch({})])):
         assert rows.num_rows == 0 and rows.schema.equals(RELEASED_SCHEMA)
@@ -126,14 +115,6 @@ def test_canonical_order_by_hand():
 
 
 # --- where cases begin ----------------------------------------------------------------------------
-
-
-def test_case_offsets_by_hand():
-    rows = batch_of([("a", "A", 1), ("a", "B", 2), ("b", "A", 1), ("a ", "A", 1), ("a ", "A", 1)])
-    assert case_offsets(rows).tolist() == [0, 2, 3, 5]
-    assert case_offsets(rows.slice(1, 3)).tolist() == [0, 1, 2, 3]
-    assert case_offsets(rows.slice(0, 1)).tolist() == [0, 1]
-    assert case_offsets(rows.slice(0, 0)).tolist() == [0]
 
 
 # --- merging streams ------------------------------------------------------------------------------
@@ -167,28 +148,6 @@ def test_merging_does_not_depend_on_the_borders(size):
         for rows in (rows_of(ordered[k::3]) for k in range(3))
     ]
     assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
-
-
-def test_no_streams_and_empty_streams_have_no_rows():
-    assert list(merge_rows([])) == []
-    assert list(merge_rows([iter([]), iter([batch_of([])])])) == []
-    rows = [("a", "A", 1)]
-    streams = [iter([]), cut(rows, [0, 0]), iter([batch_of([])] * 3)]
-    assert read_rows(list(merge_rows(streams))) == rows
-
-
-def test_starts_that_tie_across_streams_are_ordered_by_id():
-    one = [("b", "A", 5), ("d", "A", 5), ("e", "A", 6)]
-    two = [("a", "A", 5), ("c", "B", 5), ("c", "A", 9), ("f", "A", 6)]
-    merged = read_rows(list(merge_rows([cut(one, [1, 2]), cut(two, [2])])))
-    assert [row[0] for row in merged] == ["a", "b", "c", "c", "d", "e", "f"]
-
-
-def test_a_case_over_many_batches_stays_in_one_piece():
-    long = [("long", "A", i) for i in range(300)]
-    short = [(f"s{i:03}", "B", i + 1) for i in range(100)]
-    found = list(merge_rows([cut(long, range(1, 300)), cut(short, range(3, 100, 3))]))
-    assert read_rows(found) == [*long, *short]
 
 
 class Counted:
@@ -230,15 +189,6 @@ def test_streams_are_read_as_they_are_needed():
             # Per stream, what was given out and one batch, and one more to see a case's end.
             assert 2 * stream.taken <= given_out / 3 + 2 * 3
     assert given_out == 600
-
-
-def test_a_stream_of_late_cases_waits():
-    early = Counted([batch_of([(f"e{i:03}", "A", i)]) for i in range(100)])
-    late = Counted([batch_of([(f"l{i:03}", "A", 1000 + i)]) for i in range(100)])
-    merged = merge_rows([early, late])
-    for _ in range(50):
-        next(merged)
-    assert early.taken >= 50 and late.taken <= 2
 
 
 @given(event_logs())

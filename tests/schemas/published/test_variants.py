@@ -77,27 +77,10 @@ def test_counts_are_in_proportion_and_sum_to_the_number(variants, n_cases):
     check(variants, n_cases)
 
 
-@given(variants_of_any_size(), st.integers(-2, 2))
-def test_so_they_are_where_little_changes(variants, change):
-    check(variants, max(variants.n_cases + change, 0))
-
-
 @pytest.mark.parametrize("n_cases", [2**40 - 1, 2**40, 2**40 + 1])
 @pytest.mark.parametrize("total", [2**22 - 1, 2**22, 2**22 + 1, 2**61])
 def test_products_about_2_to_the_63_are_exact(total, n_cases):
     check(released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]), n_cases)
-
-
-def test_resized_by_hand():
-    variants = released([(("A", "B"), 5), (("C",), 3), (("B",), 1), (("D", "A"), 1)])
-    # Sums of 5, 8, 9 and 10 tenths of 5 are 2.5, 4, 4.5 and 5; halves are rounded up.
-    assert rows_of(variants.resized(5)) == [(("A", "B"), 3), (("C",), 1), (("B",), 1)]
-    assert variants.resized(5).names.to_pylist() == ["A", "B", "C"]
-    assert rows_of(variants.resized(20)) == [(v, 2 * n) for v, n in rows_of(variants)]
-    assert rows_of(variants.resized(1)) == [(("A", "B"), 1)]
-    # The fourth gets ahead of the third by the rounding.
-    ahead = released([(("A",), 3), (("B",), 3), (("C",), 3)])
-    assert rows_of(ahead.resized(4)) == [(("B",), 2), (("A",), 1), (("C",), 1)]
 
 
 def test_nothing_is_made_of_nothing_and_nothing_is_left_of_0_cases():
@@ -108,37 +91,4 @@ def test_nothing_is_made_of_nothing_and_nothing_is_left_of_0_cases():
         assert empty.codes.dtype == np.int32
 
 
-def test_the_same_number_takes_the_intervals_away_and_nothing_else():
-    variants = released([(("A", "B"), 5), (("C",), 3)])
-    same = variants.resized(8)
-    assert variants.lows is not None and same.lows is None and same.highs is None
-    assert rows_of(same) == rows_of(variants) and same.names.equals(variants.names)
-
-
 # --- without intervals ----------------------------------------------------------------------------
-
-PLAIN = released([(("A", "B"), 90), (("E",), 30), (("B", "B", "A"), 16)], half_width=None)
-ROWS = [
-    {"variant": ["A", "B"], "count": 90},
-    {"variant": ["E"], "count": 30},
-    {"variant": ["B", "B", "A"], "count": 16},
-]
-
-
-def test_variants_without_intervals_have_no_columns_for_them():
-    assert PLAIN.to_table().column_names == ["variant", "count", "kind"]
-    rows = [{**row, "kind": "modelled"} for row in ROWS]
-    assert PLAIN.to_table().to_pylist() == rows
-    assert PLAIN.to_json() == {"activities": ["A", "B", "E"], "variants": rows}
-    known = released([(("A",), 3)], half_width=5)
-    words = {"kind": "measured", "usable": False, "grade": "noise"}
-    assert known.to_table().to_pylist() == [
-        {"variant": ["A"], "count": 3, "low": 0, "high": 8, **words}
-    ]
-
-
-@pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
-def test_selections_of_them_have_none_either(rows):
-    taken = PLAIN.take(np.array(rows, np.int64))
-    assert taken.lows is None and taken.highs is None
-    assert taken.to_table().to_pylist() == [{**ROWS[row], "kind": "modelled"} for row in rows]

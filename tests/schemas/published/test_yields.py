@@ -48,19 +48,6 @@ def test_what_nobody_can_name_is_said() -> None:
     assert "Nothing of it is of use: no activity has its name" in only_other.came_out().sentence
 
 
-def test_a_graph_counts_the_cases_that_begin() -> None:
-    graph = ReleasedGraph(
-        pa.array(["a", "b"]),
-        np.array([0, 1, 2], np.int32),
-        np.array([1, 3, 0], np.int32),
-        np.array([9, 9, 9]),
-        np.zeros(3, np.int64),
-        np.full(3, 20),
-    )
-    # Each count is 9, between 0 and 20.
-    assert graph.came_out() == Yield(9, None, 2, 3, 1.0, unclear_share=1.0)
-
-
 def test_a_graph_without_paths_from_the_start_is_not_nothing() -> None:
     """Its paths can be right to the last one: only the cases are not counted in it."""
     graph = ReleasedGraph(
@@ -132,11 +119,6 @@ def test_a_manifest_from_before_lengths_were_told_is_read() -> None:
 def test_nothing_is_called_nothing(nothing: Yield) -> None:
     assert nothing.is_empty
     assert "Nothing of it is of use" in nothing.sentence
-
-
-def test_without_numbers_nothing_is_said() -> None:
-    assert Yield().sentence == ""
-    assert not Yield().is_empty and not any(Yield().to_json().values())
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

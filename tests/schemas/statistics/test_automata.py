@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import string
 from collections.abc import Mapping
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from hypothesis import strategies as st
 from tests.support.logs import (
     Automaton,
     Variant,
-    cases_of,
     event_logs,
     histogram,
     naive_automaton,
@@ -24,7 +20,6 @@ from tests.support.logs import (
     variant_counts,
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.statistics import dafsa
 from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -105,12 +100,6 @@ def test_trie_nodes_are_the_prefixes_in_order(counts):
     check_trie(counts, "ABC")
 
 
-@settings(deadline=None)
-@given(variant_counts(activities="AB", max_length=8, max_variants=20))
-def test_trie_nodes_are_the_prefixes_of_deeper_variants(counts):
-    check_trie(counts, "AB")
-
-
 def test_a_trie_deeper_than_16_bits():
     # Depths beyond 65,535 are sorted by another type; two of three variants part at the very end.
     n = 70_000
@@ -166,37 +155,6 @@ def test_automata_of_many_merging_variants_are_minimal_and_exact(counts):
     check_automaton(counts, "AB")
 
 
-def test_all_words_of_a_length_need_one_state_each():
-    words = {word: 1 for word in itertools.product("AB", repeat=6)}
-    automaton = Dafsa.from_variants(histogram(words, "AB"))
-    assert (automaton.n_states, automaton.n_transitions) == (7, 12)
-    assert automaton.contingency_table.tolist() == [32] * 12
-
-
-def test_states_differ_by_whether_a_variant_ends_there():
-    # After A a case may end or go on with C, after B it must go on.
-    automaton = Dafsa.from_variants(histogram({("A",): 1, ("A", "C"): 1, ("B", "C"): 1}))
-    assert (automaton.n_states, automaton.n_transitions) == (4, 4)
-    assert automaton.is_final.tolist() == [False, True, True, False]
-
-
-def test_no_variants_have_one_state_that_accepts_nothing():
-    automaton = Dafsa.from_variants(VariantHistogram.merge(()))
-    assert (automaton.n_states, automaton.n_transitions) == (1, 0)
-    assert not automaton.is_final.any() and len(automaton.path) == 0
-    assert automaton.contingency_table.tolist() == []
-
-
-@settings(deadline=None)
-@given(event_logs(), st.randoms(use_true_random=False))
-def test_equal_histograms_give_equal_numbers(log, random):
-    cases = [(case, " ".join(a for a, _ in found)) for case, found in cases_of(log).items()]
-    one = Dafsa.from_variants(VariantHistogram.from_traces(trace_batch(dict(cases), "ABC")))
-    random.shuffle(cases)
-    two = Dafsa.from_variants(VariantHistogram.from_traces(trace_batch(dict(cases), "ABC")))
-    assert plain(one) == plain(two)
-
-
 @settings(deadline=None)
 @given(event_logs())
 def test_cases_follow_their_own_paths(log):
@@ -246,21 +204,3 @@ def test_counts_of_an_unknown_variant_are_refused():
     automaton = Dafsa.from_variants(histogram({("A", "B"): 1}))
     with pytest.raises(ValueError, match="a variant is not accepted by the automaton"):
         automaton.counts_of(histogram({("A", "B"): 1, ("A",): 1}))
-
-
-def test_a_long_case_costs_no_more_than_its_events():
-    # 20,000 heights of one node each; only the few that short cases share are compared.
-    rng = np.random.default_rng(0)
-    names = string.ascii_uppercase[:5]
-    letters = np.array(list(names))
-    log = {f"c{i}": " ".join(letters[rng.integers(0, 5, 6)]) for i in range(500)}
-    log["long"] = " ".join(letters[rng.integers(0, 5, 20_000)])
-    variants = VariantHistogram.from_traces(trace_batch(log, names))
-    with mock.patch.object(dafsa, "word_bytes", wraps=dafsa.word_bytes) as compared:
-        automaton = Dafsa.from_variants(variants)
-    assert compared.call_count <= 7
-    assert automaton.n_states > 20_000 - 7
-    assert int(automaton.contingency_table.sum()) == 500 * 6 + 20_000
-    # The states that the long case has to itself are as many as it has positions beyond the rest.
-    accepted, _ = automaton.annotate(trace_batch(log, names))
-    assert len(set(accepted.tolist())) == variants.n_variants

@@ -26,7 +26,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
     Knowledge,
     KnownCases,
-    cells_of,
     codes_of_words,
     distinct,
     suppress,
@@ -87,17 +86,6 @@ def test_units_begin_in_utc_and_count_from_the_case_s_first() -> None:
     assert hour.tolist() == [0, 1, 24, 0, 1]
     assert UNIT_US["days"] == 24 * UNIT_US["hours"] == 1440 * UNIT_US["minutes"]
     assert UNIT_US["minutes"] == 60 * UNIT_US["seconds"]
-
-
-def test_ten_thousand_years_in_seconds_fit_a_word() -> None:
-    traces = trace_batch([("1", "A", -62_135_596_800_000_000), ("1", "B", 253_402_300_799_999_999)])
-    words = knowledge("relative", "activity", "seconds").words(traces)
-    assert times_of_words(words).tolist() == [0, 315_537_897_599]
-    assert codes_of_words(words).tolist() == [1, 2]
-
-
-def test_traces_without_an_attribute_have_no_cells() -> None:
-    assert cells_of(trace_batch({"1": "A B"}), DECLARED).tolist() == [0, 0]
 
 
 # --- the statistic --------------------------------------------------------------------------------

@@ -75,15 +75,6 @@ def test_a_case_more_changes_as_many_counts_as_is_said(cells: MarginalCells) -> 
     assert most == cells.n_of_case
 
 
-def test_of_many_activities_only_those_that_occur_have_a_cell() -> None:
-    assert LONG.has_absent and not SHORT.has_absent
-    assert not MarginalCells(65, 1000).has_absent
-    assert MarginalCells(65, 1000).n_of_case == 68
-    assert MarginalCells(65, 20).n_of_case == 24
-    row, _ = SHORT.entries(histogram({("A", "A"): 1, ("B", "C"): 1}, NAMES))
-    assert sorted(np.bincount(row).tolist()) == [5, 6]
-
-
 def test_a_case_counts_for_the_activities_that_it_begins_with() -> None:
     """Of 70 activities, backwards and again, those of the first 64 are counted, by all events."""
     names = [f"a{i:02}" for i in range(70)]

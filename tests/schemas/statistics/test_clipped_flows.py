@@ -20,7 +20,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import (
     MAX_UNITS,
-    CaseNorms,
     ClippedCells,
     ClippedFlows,
     _floored_roots,
@@ -73,48 +72,6 @@ lattices = st.integers(1, 20) | st.sampled_from([64, 1000, MAX_UNITS])
 
 
 # --- the sums -------------------------------------------------------------------------------------
-
-
-def test_sums_by_hand():
-    # ▶A, A■ and three times AA: the norm is the root of 11, and 10 / sqrt(11) = 3.015.
-    traces = trace_batch({"c": "A A A A"})
-    flows = ClippedFlows.from_traces(traces, 10, 10)
-    assert read_flows(flows, traces.vocabulary, 1) == {
-        ("A", "A", 0): 9,
-        ("A", "■", 0): 3,
-        ("▶", "A", 0): 3,
-    }
-    # Of another case the norm is the root of 2: nothing is clipped.
-    traces = trace_batch({"c": "A A A A", "d": "A"})
-    flows = ClippedFlows.from_traces(traces, 15, 10)
-    assert read_flows(flows, traces.vocabulary, 1) == {
-        ("A", "A", 0): 13,  # 45 / sqrt(11) = 13.57
-        ("A", "■", 0): 4 + 10,  # 15 / sqrt(11) = 4.52
-        ("▶", "A", 0): 4 + 10,
-    }
-
-
-def test_bins_by_hand():
-    traces = trace_batch({"c": "A@0 A@5 A@5 A@15 B@16"}, "AB")
-    flows = ClippedFlows.from_traces(traces, 10**6, 1, np.array([5, 10]) * MINUTE)
-    assert read_flows(flows, traces.vocabulary, 3) == {
-        ("A", "A", 0): 1,  # 0 minutes
-        ("A", "A", 1): 1,  # 5, the edge itself
-        ("A", "A", 2): 1,  # 10
-        ("A", "B", 0): 1,
-        ("B", "■", 0): 1,
-        ("▶", "A", 0): 1,
-    }
-
-
-def test_a_start_is_in_bin_0_whatever_the_edges():
-    traces = trace_batch({"c": "A@7 A@7"})
-    flows = ClippedFlows.from_traces(traces, 100, 1, np.array([-5, 0]))
-    assert read_flows(flows, traces.vocabulary, 3) == {
-        ("A", "A", 2): 1,
-        ("A", "■", 0): 1,
-        ("▶", "A", 0): 1,
-    }
 
 
 @given(event_logs(max_events=25), clips, lattices, edge_lists)
@@ -211,20 +168,6 @@ def test_cells_of_a_wide_vocabulary_stay_apart():
     assert flows.values.tolist() == [10 * n] * 3
 
 
-def test_values_are_equal_if_their_cells_are():
-    flows = [
-        ClippedFlows.from_traces(trace_batch(log, "AB"), 9, 2)
-        for log in ({"c": "A"}, {"c": "B"}, {"c": "A", "d": "A"})
-    ]
-    norms = [
-        CaseNorms.from_traces(trace_batch(log, "AB"), np.array([2, 3]))
-        for log in ({"c": "A"}, {"c": "A B"}, {"c": "A", "d": "A"})
-    ]
-    for values in (flows, norms):
-        assert all((a == b) == (i == j) for i, a in enumerate(values) for j, b in enumerate(values))
-    assert flows[0] != norms[0]
-
-
 @pytest.mark.parametrize(
     ("clip", "units", "edges", "message"),
     [
@@ -255,22 +198,6 @@ def test_a_clip_of_1_would_leave_nothing():
 
 
 # --- the norms ------------------------------------------------------------------------------------
-
-
-@given(event_logs(), st.lists(st.integers(0, 60), unique=True).map(sorted), edge_lists)
-def test_norms_are_counted_once_a_case(log, grid, edges):
-    norms = CaseNorms.from_traces(trace_batch(log, "ABC"), np.array(grid), np.array(edges))
-    squares = [sum(x**2 for x in v.values()) for v in vectors_of(log, edges).values()]
-    histogram = norms.histogram(len(grid))
-    assert histogram.dtype == np.int64 and len(histogram) == len(grid) + 1
-    up_to = np.cumsum(histogram).tolist()
-    assert up_to == [*(sum(s <= point for s in squares) for point in grid), len(squares)]
-    assert norms.weight == np.count_nonzero(histogram)
-
-
-def test_norms_need_a_grid_that_ascends():
-    with pytest.raises(UsageError, match="grid_squared must ascend"):
-        CaseNorms.from_traces(trace_batch({"c": "A"}), np.array([4, 2]))
 
 
 def near_ties() -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.support.logs import event_logs, naive_pairs, read_pairs, trace_batch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -52,20 +51,3 @@ def test_pairs_of_a_wide_vocabulary_stay_apart():
         ("69999", "00001"): 1, ("69999", "■"): 1, ("▶", "00001"): 1, ("▶", "69999"): 1,
     }  # fmt: skip
     assert DirectlyFollows.merge([graph, graph]).counts.tolist() == [2] * 8
-
-
-def test_no_cases_have_no_pairs():
-    empty = DirectlyFollows.from_traces(trace_batch({}))
-    assert empty == DirectlyFollows.merge(()) and empty.weight == 0
-    assert empty == DirectlyFollows.from_variants(
-        VariantHistogram.merge(()), ActivityVocabulary.of([])
-    )
-
-
-def test_graphs_are_equal_if_pairs_and_counts_are():
-    graphs = [
-        DirectlyFollows.from_traces(trace_batch(log, "ABC"))
-        for log in ({"c": "A B"}, {"c": "A C"}, {"c": "C B"}, {"c": "A B", "d": "A B"}, {"c": "A"})
-    ]
-    assert all((a == b) == (i == j) for i, a in enumerate(graphs) for j, b in enumerate(graphs))
-    assert graphs[0] != "A B"

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import Counter
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,17 +19,6 @@ pairs = st.lists(st.tuples(st.integers(0, 4), values), max_size=30)
 def table_of(rows: list[tuple[int, int]]) -> DurationTable:
     columns = np.array(rows, np.int64).reshape(-1, 2)
     return DurationTable.from_events(columns[:, 0], columns[:, 1])
-
-
-def test_durations_by_hand():
-    table = table_of([(2, 5), (0, 7), (2, 5), (0, 3), (2, -1), (2, 5)])
-    assert table.groups.tolist() == [0, 0, 2, 2]
-    assert table.values.tolist() == [3, 7, -1, 5]
-    assert table.counts.tolist() == [1, 1, 1, 3]
-    assert table.weight == 4
-    assert table.offsets(4).tolist() == [0, 2, 2, 4, 4]
-    smallest, largest = table.extremes(4)
-    assert smallest.tolist() == [3, 0, -1, 0] and largest.tolist() == [7, 0, 5, 0]
 
 
 @settings(deadline=None)
@@ -65,29 +53,6 @@ def test_an_index_tells_where_each_pair_stands(rows):
     assert counted.tolist() == table.counts.tolist()
 
 
-def test_many_pairs_are_counted_as_few_are():
-    """Enough of them to be packed into one key, and to be sorted by it."""
-    rng = np.random.default_rng(5)
-    groups, values = rng.integers(0, 300, 5_000), rng.integers(-9, 2_000, 5_000) ** 3
-    table = DurationTable.from_events(groups, values)
-    rows = zip(groups.tolist(), values.tolist(), strict=True)
-    counted = zip(
-        *(getattr(table, name).tolist() for name in ("groups", "values", "counts")), strict=True
-    )
-    assert [((g, v), n) for g, v, n in counted] == sorted(Counter(rows).items())
-    index = table.index(300)
-    assert index.find(table.groups, table.values).tolist() == list(range(table.weight))
-
-
-def test_tables_are_equal_if_all_pairs_are():
-    tables = [
-        table_of(rows) for rows in ([(0, 1)], [(0, 2)], [(1, 1)], [(0, 1), (0, 1)], [], [(0, 1)])
-    ]
-    assert tables[0] == tables[5] and tables[4] == DurationTable.merge(())
-    assert all(a != b for i, a in enumerate(tables[:5]) for b in tables[:i])
-    assert tables[0] != "table"
-
-
 # --- search in segments ---------------------------------------------------------------------------
 
 
@@ -113,10 +78,3 @@ def test_search_agrees_with_bisect(segments, queries):
         for segment, value in queries
     ]
     assert search(segments, queries) == expected
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 127, 128, 129, 10_000])
-def test_search_in_segments_of_every_length(n):
-    own = list(range(0, 2 * n, 2))
-    queries = [(1, value) for value in (-1, 0, 1, n, 2 * n - 2, 2 * n)]
-    assert search([[5], own, [5]], queries) == [1 + bisect_right(own, v) for _, v in queries]

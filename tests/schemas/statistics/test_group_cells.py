@@ -77,8 +77,3 @@ def test_no_clipped_vector_is_longer_than_the_clip(clip: Fraction, units: int) -
     assert (norms <= steps**2).all()
     if clip == 50:
         assert (norms == vectors.squares * units**2).all()
-
-
-def test_a_wide_bin_still_weighs_something() -> None:
-    cells = GroupCells(1, np.repeat([0, 1], [1, 10_000]))
-    assert cells.weights.tolist() == [4, 16, 16, 16, 1, 1]

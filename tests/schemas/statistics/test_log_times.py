@@ -14,27 +14,6 @@ from tests.support.logs import trace_batch
 from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
-MONDAY = 4 * DAY  # 1970-01-05
-
-
-def test_a_case_is_counted_by_its_steps_its_span_its_day_and_its_hours() -> None:
-    traces = trace_batch(
-        [
-            ("one", "A", MONDAY),
-            ("one", "B", MONDAY + 2 * HOUR),
-            ("one", "C", MONDAY + 2 * HOUR),
-            ("two", "A", MONDAY + DAY + 5 * HOUR),
-        ]
-    )
-    times = LogTimes.from_traces(traces)
-    code = {name: i for i, name in enumerate(traces.vocabulary.names.to_pylist())}
-    medians = times.medians_s()
-    assert medians.keys() == {(code["A"], code["B"]), (code["B"], code["C"])}
-    assert medians[code["A"], code["B"]] == pytest.approx(7200, rel=0.05)
-    assert medians[code["B"], code["C"]] == 0
-    assert times.span_counts.tolist() == [1, 1]
-    assert (times.days.tolist(), times.day_counts.tolist()) == ([4, 5], [1, 1])
-    assert (times.hours.tolist(), times.hour_counts.tolist()) == ([0, 2, 29], [1, 2, 1])
 
 
 moments = st.integers(-2000 * DAY, 40_000 * DAY)

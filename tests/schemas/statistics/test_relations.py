@@ -7,25 +7,18 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import Log, cases_of, event_logs, plain, read_pairs, trace_batch
-from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Statistics
+from tests.support.logs import Log, cases_of, event_logs, read_pairs, trace_batch
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.traces import MergeStatisticsFn
 
 Distances = dict[tuple[str, str], int]
 
@@ -60,38 +53,6 @@ def test_distances_are_those_of_a_naive_search(log: Log, max_distance: int | Non
     assert found.weight == len(found.distances)
 
 
-@given(
-    event_logs(n_cases=6),
-    st.lists(st.integers(0, 3), min_size=6, max_size=6),
-    st.permutations(range(4)),
-    st.sampled_from([None, 1, 2]),
-)
-def test_merged_distances_are_those_of_the_whole(
-    log: Log, part_of: list[int], order: list[int], max_distance: int | None
-) -> None:
-    """Fresh ones merged at once, one after the other, in any order and in pairs; parts are kept."""
-    traces = trace_batch(log, "ABC")
-    whole = KFollows.from_traces(traces, max_distance)
-    dealt = np.array(part_of)[: traces.n_cases]
-    parts = [
-        KFollows.from_traces(traces.take(np.flatnonzero(dealt == i)), max_distance)
-        for i in range(4)
-    ]
-    before = [encode(part) for part in parts]
-    assert KFollows.merge(parts) == whole
-    assert KFollows.merge([parts[i] for i in order]) == whole
-    sequential = KFollows.merge(())
-    for i in order:
-        sequential = KFollows.merge([sequential, parts[i]])
-    assert sequential == whole
-    halves = [KFollows.merge(parts[:2]), KFollows.merge(parts[2:])]
-    assert KFollows.merge([*halves, KFollows.merge(())]) == KFollows.merge(halves[::-1]) == whole
-    assert KFollows.merge([whole, whole]) == whole  # a smallest one stays what it is
-    assert [encode(part) for part in parts] == before
-    assert decode(encode(whole)) == whole
-    assert (KFollows.merge(()) == whole) == (not log)
-
-
 @given(event_logs())
 def test_neighbours_are_the_directly_follows_pairs(log: Log) -> None:
     traces = trace_batch(log, "ABC")
@@ -106,43 +67,6 @@ def test_neighbours_are_the_directly_follows_pairs(log: Log) -> None:
         far.keys_within(traces.vocabulary, 1).tolist()
         == near.keys_within(traces.vocabulary, 1).tolist()
     )
-
-
-def test_two_events_between_make_a_distance_of_3() -> None:
-    """The paper's example: at least two other events come between in every case."""
-    log = {"1": "A X Y B", "2": "A X X Y B", "3": "B A"}
-    traces = trace_batch(log)
-    found = distances_of(KFollows.from_traces(traces), traces)
-    assert found["A", "B"] == 3
-    assert found["B", "A"] == 1
-    assert found["X", "X"] == 1
-    assert ("Y", "X") not in found
-    assert ("A", "A") not in found
-    assert ("A", "B") not in distances_of(KFollows.from_traces(traces, 2), traces)
-
-
-def test_a_case_of_one_event_has_start_and_end_two_steps_apart() -> None:
-    traces = trace_batch({"1": "A"})
-    assert distances_of(KFollows.from_traces(traces), traces) == {
-        ("▶", "A"): 1,
-        ("▶", "■"): 2,
-        ("A", "■"): 1,
-    }
-
-
-def test_keys_within_a_distance_are_ascending_pairs_of_codes() -> None:
-    traces = trace_batch({"1": "A B C"})
-    follows = KFollows.from_traces(traces)
-    n_codes = traces.vocabulary.end + 1
-    for distance, n_pairs in ((1, 4), (2, 7), (3, 9), (4, 10)):
-        keys = follows.keys_within(traces.vocabulary, distance)
-        assert keys.dtype == np.int64
-        assert len(keys) == n_pairs
-        assert (np.diff(keys) > 0).all()
-        labels = traces.vocabulary.labels
-        assert {(labels[key // n_codes], labels[key % n_codes]) for key in keys} == set(
-            naive_distances({"1": "A B C"}, distance)
-        )
 
 
 def test_a_large_alphabet_gives_the_same_as_a_small_one() -> None:
@@ -238,17 +162,6 @@ def test_relations_are_those_of_a_loop(log: Log) -> None:
     assert pairs == sorted(set(pairs))
 
 
-@given(event_logs(max_events=40, n_cases=9))
-def test_blocks_of_rows_give_the_same(log: Log) -> None:
-    traces = trace_batch(log, "ABC")
-    variants = VariantHistogram.from_traces(traces)
-    whole = plain(ActivityRelations.from_variants(variants, traces.vocabulary))
-    for block in (1, 7, 20):
-        with mock.patch("tracecloak.schemas.statistics.relations._BLOCK", block):
-            found = ActivityRelations.from_variants(variants, traces.vocabulary)
-        assert plain(found) == whole
-
-
 def test_pairs_of_a_wide_vocabulary_stay_apart() -> None:
     names = [f"{i:05}" for i in range(70_000)]
     traces = trace_batch({"c1": "00001 69999 00001"}, names)
@@ -261,64 +174,3 @@ def test_pairs_of_a_wide_vocabulary_stay_apart() -> None:
         ("▶", "00001"): (1, 1),
         ("▶", "69999"): (1, 1),
     }
-
-
-Fn = MergeStatisticsFn
-
-
-def fresh_then_merged(fn: Fn, batches: list[Statistics]) -> Any:
-    return fn.merge_accumulators([fn.add_input(fn.create_accumulator(), b) for b in batches])
-
-
-def sent_over_the_wire(fn: Fn, batches: list[Statistics]) -> Any:
-    coder = fn.get_accumulator_coder()
-    added = [fn.compact(fn.add_input(fn.create_accumulator(), b)) for b in batches]
-    return fn.merge_accumulators([coder.decode(coder.encode(a)) for a in added])
-
-
-def one_after_the_other(fn: Fn, batches: list[Statistics]) -> Any:
-    accumulator = fn.create_accumulator()
-    for batch in batches:
-        accumulator = fn.add_input(accumulator, batch)
-    return accumulator
-
-
-def permuted(fn: Fn, batches: list[Statistics]) -> Any:
-    halves = [one_after_the_other(fn, batches[::-1][i::2]) for i in range(2)]
-    return fn.merge_accumulators([fn.create_accumulator(), *halves])
-
-
-@pytest.mark.parametrize(
-    "way", [fresh_then_merged, sent_over_the_wire, one_after_the_other, permuted]
-)
-@given(event_logs())
-def test_the_count_step_combines_them_in_every_way(
-    way: Callable[[Fn, list[Statistics]], Any], log: Log
-) -> None:
-    traces = trace_batch(log, "ABC")
-    whole = plain(ActivityRelations.from_traces(traces))
-    parts = [traces.take(np.arange(first, traces.n_cases, 4)) for first in range(4)]
-    batches = [Statistics({"relations": ActivityRelations.from_traces(part)}) for part in parts]
-    before = [plain(batch.by_name["relations"]) for batch in batches]
-    fn = MergeStatisticsFn({"relations": ActivityRelations})
-    accumulator = way(fn, batches)
-    for _ in range(2):
-        assert plain(fn.extract_output(accumulator).by_name["relations"]) == whole
-    assert [plain(batch.by_name["relations"]) for batch in batches] == before
-    assert plain(decode(encode(ActivityRelations.from_traces(traces)))) == whole
-
-
-def test_no_cases_have_no_relations() -> None:
-    empty = ActivityRelations.from_traces(trace_batch({}))
-    assert empty == ActivityRelations.merge(()) and empty.weight == 0
-    assert plain(empty) == plain(ActivityRelations.merge(()))
-
-
-@pytest.mark.parametrize(
-    "other", [{"c": "A C"}, {"c": "B A"}, {"c": "A B", "d": "A B"}, {"c": "A B B"}, {"c": "A"}, {}]
-)
-def test_relations_are_equal_if_all_counts_are(other: Log) -> None:
-    ours = ActivityRelations.from_traces(trace_batch({"c": "A B"}, "ABC"))
-    assert ours == ActivityRelations.from_traces(trace_batch({"d": "A B"}, "ABC"))
-    assert ours != ActivityRelations.from_traces(trace_batch(other, "ABC"))
-    assert ours != "A B"

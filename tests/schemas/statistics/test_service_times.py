@@ -44,11 +44,6 @@ def test_what_passes_between_completions_is_divided():
     assert (times.waiting_us / HOUR).tolist() == [0, 1, 0, 0, 2]
 
 
-def test_traces_without_starts_have_none():
-    times = IntervalTimes.of(trace_batch([("c", "A", 0), ("c", "B", HOUR)]))
-    assert not times.is_known.any() and not times.service_us.any() and not times.waiting_us.any()
-
-
 def test_an_end_that_is_not_known_is_not_made_up():
     """B begins and C ends after it: nobody knows how long B took, nor from when on C waited."""
     case = [("A", 0, HOUR), ("B", 2 * HOUR, None), ("C", HOUR, 3 * HOUR), ("A", 4 * HOUR, 5 * HOUR)]

@@ -100,12 +100,6 @@ def test_levels_are_those_of_plain_python(
     assert not any(taken or refused for taken, refused in expected[len(levels) :])
 
 
-def test_without_a_bound_it_ends_with_the_longest_row() -> None:
-    levels = list(grow(rows_of([([0, 1, 2, 1], 2, [0, 0])]), Demand(2), None))
-    assert [len(level.taken) for level in levels] == [3, 5, 4, 1, 0]
-    assert not any(len(level.refused) for level in levels)
-
-
 def test_nothing_is_found_where_there_is_nothing() -> None:
     assert list(grow(rows_of([], 0), Demand(1), 3)) == []
     [level] = grow(rows_of([([], 5, [1, 1])]), Demand(1), 3)

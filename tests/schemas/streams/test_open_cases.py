@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import plain
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import EVENT_SCHEMA, MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases, hex_names
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 
 NAMES = ("A", "B", "C", "END")
 # No step is released.
@@ -231,16 +229,6 @@ def test_events_that_are_ahead_of_their_publishing_keep_their_order(
         assert times == sorted(times) and max(times) <= max(publish)
 
 
-def test_events_of_one_time_and_publishing_are_in_the_sources_order() -> None:
-    sent = [Message(1, 9 - i, name, 5, 5, i) for i, name in enumerate(("A", "B", "C"))]
-    for arrivals in itertools.permutations(sent):
-        [(_, trace)] = streamed(arrivals).values()
-        assert [name for name, _ in trace] == ["A", "B", "C"]
-    # The control: without it their ids decide.
-    [(_, trace)] = streamed([m._replace(order=0) for m in sent]).values()
-    assert [name for name, _ in trace] == ["C", "B", "A"]
-
-
 def stream_of(n_cases: int, rng: np.random.Generator) -> list[Message]:
     """Cases with an end; one message in ten is a straggler, of which some come too late."""
     sent, event_id = [], 0
@@ -342,15 +330,6 @@ def test_a_case_closes_by_its_end_its_silence_or_its_age() -> None:
     assert (step, trace[-1]) == (6, ("A", 60))
 
 
-def test_a_case_that_floods_keeps_its_first_messages_and_no_more() -> None:
-    state = OpenCases.none()
-    for start in range(0, 5_000, 500):
-        flood = [Message(1, i, "A", 50, 50) for i in range(5_000 - start, 4_500 - start, -1)]
-        state = state.add(batch(flood), RULE, 0)
-        assert state.n_events <= RULE.max_trace_length
-    assert state.event_ids.tolist() == [1, 2, 3, 4, 5]
-
-
 def until(state: OpenCases, case: int) -> int:
     """Up to when messages of a closed case are dropped."""
     return int(state.closed.until(keys_of([case]))[0])
@@ -403,12 +382,6 @@ def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
     assert step == 1
 
 
-def test_a_closed_case_is_forgotten_after_its_tombstone() -> None:
-    assert until(after_closing(), 1) == 1_004
-    assert after_closing(Message(1, 9, "A", 1_003, 1_003)).n_cases == 0
-    assert after_closing(Message(1, 9, "A", 1_004, 1_004)).n_cases == 1
-
-
 def test_a_message_that_is_dropped_keeps_its_case_closed_for_the_next_one() -> None:
     """In one batch as in two: the second is later than what held before the first."""
     first, second = Message(1, 8, "A", 900, 900), Message(1, 9, "A", 1_500, 1_500)
@@ -449,13 +422,6 @@ def test_a_case_of_a_released_step_is_late_whoever_else_is_there(first_step: int
         assert state.closed.n_kept == len(first) + 2  # it is closed in any case
 
 
-def test_a_watermark_that_stands_still_gives_the_same_steps() -> None:
-    sent = stream_of(60, np.random.default_rng(3))
-    every = range(0, len(sent), 5)
-    in_order = sorted(sent, key=lambda m: m.publish)
-    assert streamed(in_order, every) == streamed(in_order) == naive(sent)
-
-
 def test_individuals_stay_together_and_are_named() -> None:
     keys, whose = keys_of([1, 2, 3]), keys_of([9, 9, 5])
     column = np.array([0, 1, 2, 0])
@@ -483,30 +449,6 @@ def test_individuals_stay_together_and_are_named() -> None:
     assert traces.case_ids.to_pylist() == [name_of(1), name_of(2), name_of(3)]
     assert traces.individuals is not None
     assert traces.individuals.to_pylist() == [name_of(9), name_of(9), name_of(5)]
-
-
-def test_bytes_of_state_are_bounded_by_what_a_case_may_have() -> None:
-    sent = [Message(case, i, "A", 1, 1) for case in range(2_000) for i in range(9)]
-    state = OpenCases.none().add(batch(sent), RULE, 0)
-    assert (state.n_cases, state.n_events) == (2_000, 10_000)
-    data = encode(state)
-    # 40 a case and 36 an event, as the class says, and what the message itself takes.
-    assert len(data) < 2_000 * (40 + 36 * RULE.max_trace_length) + 8_000
-    assert plain(decode(data)) == plain(state)
-    closed, _, _ = state.close(1_000, RULE, 0)
-    assert len(encode(closed)) < 2_000 * 24 + 8_000
-
-
-def test_an_unknown_activity_becomes_other() -> None:
-    found = streamed([Message(1, 1, "secret", 1, 1)])
-    assert found == {name_of(1): (1, (("__other__", 1),))}
-
-
-def test_names_are_the_digits_of_their_keys() -> None:
-    keys = np.array([[1, 2**64 - 1], [2**63, 0]], np.uint64)
-    expected = ["0000000000000001ffffffffffffffff", "80000000000000000000000000000000"]
-    assert hex_names(keys).to_pylist() == expected
-    assert hex_names(keys[:0]).to_pylist() == []
 
 
 @pytest.mark.parametrize(

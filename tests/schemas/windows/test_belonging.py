@@ -66,65 +66,6 @@ def test_a_case_belongs_to_the_window_in_which_it_is_over():
     assert of_window(lake, HOURS, 2) == {}
 
 
-def test_without_a_gap_only_age_and_end_activities_end_a_case():
-    rule = schedule(HOURS, gap_us=None)
-    lake = {"a": [("A", 0), ("B", 3), ("C", 4)], "b": [("A", 0), ("B", 3), ("END", 3), ("C", 3)]}
-    assert of_window(lake, rule, 1) == {
-        "a": [("A", 0), ("B", 3)],
-        "b": [("A", 0), ("B", 3), ("END", 3)],
-    }
-    assert of_window(lake, schedule(rule, end_activities=()), 1) == {
-        "a": [("A", 0), ("B", 3)],
-        "b": [("A", 0), ("B", 3), ("END", 3), ("C", 3)],
-    }
-
-
-def test_the_first_of_two_end_activities_ends_a_case():
-    lake = {"a": [("A", 1), ("END", 2), ("B", 2), ("END", 3)]}
-    assert of_window(lake, HOURS, 0) == {"a": [("A", 1), ("END", 2)]}
-    assert of_window(lake, HOURS, 1) == {}
-
-
-def test_of_equal_stamps_those_before_the_end_activity_count():
-    lake = {"a": [("A", 1), ("B", 1), ("END", 1), ("C", 1)], "b": [("END", 1), ("A", 1)]}
-    found = {"a": [("A", 1), ("B", 1), ("END", 1)], "b": [("END", 1)]}
-    assert of_window(lake, HOURS, 0) == found
-
-
-def test_by_first_event_a_lifetime_counts():
-    rule = schedule(HOURS, by="first_event")
-    lake = {
-        "a": [("A", 2), ("B", 5), ("C", 6)],
-        "b": [("A", 3), ("END", 3), ("B", 4)],  # nothing ends a case but its age
-    }
-    assert of_window(lake, rule, 0) == {"a": [("A", 2), ("B", 5)]}
-    assert of_window(lake, rule, 1) == {"b": lake["b"]}
-
-
-def test_a_case_that_is_longer_than_a_window_is_in_one():
-    rule = schedule(HOURS, period="hour", horizon=12, gap_us=None)
-    lake = {"a": [("A", hour) for hour in range(4)]}
-    numbers = [n for n in range(12) if of_window(lake, rule, n)]
-    assert numbers == [4]
-    assert of_window(lake, rule, 4) == lake
-
-
-def test_a_case_that_began_before_the_first_window_counts_in_it_or_not_at_all():
-    lake = {"a": [("A", -3), ("B", -2)], "b": [("A", -1), ("B", 0)], "c": [("A", -9), ("B", 1)]}
-    # The one of them that was over before hour 0 is nowhere, and so is what comes of it later.
-    assert of_window(lake, HOURS, 0) == {"a": lake["a"], "b": lake["b"]}
-    assert of_window(lake, schedule(HOURS, by="first_event"), 0) == {}
-
-
-def test_nothing_gives_nothing():
-    names = ["A", "END"]
-    for rule in (HOURS, schedule(HOURS, by="first_event")):
-        for traces in (batch({}, names=names), TraceBatch.from_events([])):
-            assert members(traces, rule, rule.numbered(0)).n_cases == 0
-        none = members(batch({"a": [("A", 90)]}), rule, rule.numbered(0))
-        assert (none.n_cases, none.n_events, none.offsets.tolist()) == (0, 0, [0])
-
-
 def test_individuals_and_attributes_are_carried():
     events = [("a", "A", 0), ("a", "END", HOUR_US), ("a", "B", 2 * HOUR_US), ("b", "A", HOUR_US)]
     own = event_batch(events, individuals=["p", "p", "p", "q"])
@@ -235,11 +176,6 @@ def longest_silences(traces: TraceBatch) -> np.ndarray:
     return np.maximum.reduceat(traces.durations, traces.offsets[:-1])
 
 
-def test_there_is_a_lake_of_every_kind():
-    assert EVERY.n_cases == 2**N_HOURS - 1 + N_HOURS * 2 ** (N_HOURS - 1)
-    assert len({rule.digest for rule in SPLITS}) == len(SPLITS) > 60
-
-
 @pytest.mark.parametrize("rule", SPLITS, ids=lambda rule: rule.digest[:8])
 def test_a_case_is_in_one_window_whether_the_lake_is_read_or_the_span(rule: Schedule):
     """Every case ends within the horizon, so each is in exactly one window of the lake.
@@ -278,13 +214,6 @@ def test_a_case_that_is_silent_for_longer_than_its_lifetime_counts_again():
         assert len(numbers) == 2
         whole = [w.number for w in rule.windows() if members(lake, rule, w).n_cases]
         assert whole == numbers[:1]
-
-
-def test_a_late_event_can_move_a_case_into_another_window():
-    """Which no reading of one state of the lake can tell, so windows alone are not disjoint."""
-    early, late = {"a": [("A", 0)]}, {"a": [("A", 0), ("B", 1)]}
-    assert of_window(early, HOURS, 0) == early and of_window(late, HOURS, 0) == {}
-    assert of_window(early, HOURS, 1) == {} and of_window(late, HOURS, 1) == late
 
 
 @pytest.mark.parametrize("cut", [1, 2])

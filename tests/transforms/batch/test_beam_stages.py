@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
-import tracecloak.transforms.arrow_coder as arrow_coder
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
@@ -29,7 +28,7 @@ from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.source_files import SourceFile, match_files, open_source
+from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -59,23 +58,6 @@ def counted(batches: Sequence[pa.RecordBatch]) -> list[Statistics]:
         )
         for t in traces
     ]
-
-
-def test_a_slice_of_a_large_batch_travels_alone() -> None:
-    large = pa.RecordBatch.from_pydict({"name": [f"name-{i}" for i in range(100_000)]})
-    coder = arrow_coder.RecordBatchCoder()
-    data = coder.encode(large.slice(77, 5))
-    assert len(data) < 1_000
-    assert b"name-99999" not in data
-    assert coder.decode(data).equals(large.slice(77, 5))
-
-
-@pytest.mark.parametrize(
-    "kind", [*arrow_coder.STATISTICS, Statistics, pa.RecordBatch], ids=lambda kind: kind.__name__
-)
-def test_no_type_that_travels_is_pickled(kind: type) -> None:
-    coder = beam.coders.registry.get_coder(kind)
-    assert isinstance(coder, arrow_coder.ColumnarCoder | arrow_coder.RecordBatchCoder)
 
 
 def test_a_pipeline_is_built_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,12 +118,6 @@ def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
     for found in (fn.extract_output(accumulator), fn.extract_output(accumulator)):
         assert found.by_name["variants"] == VariantHistogram.from_traces(whole)
         assert found.by_name["pairs"] == DirectlyFollows.from_traces(whole)
-
-
-def test_the_combiner_of_nothing_is_the_empty_log() -> None:
-    fn = MergeStatisticsFn(KINDS)
-    found = fn.extract_output(fn.create_accumulator()).by_name
-    assert found["variants"].n_variants == found["pairs"].weight == 0
 
 
 def _sizes(traces: Any) -> tuple[int, int]:
@@ -234,27 +210,6 @@ def test_a_retried_bundle_draws_the_same_noise(
     attempts = (tmp_path / "marker.seen").read_text().splitlines()
     assert len(attempts) >= 2
     assert len(set(attempts)) == 1
-
-
-def test_files_are_ranked_by_path_each_once(tmp_path: Path) -> None:
-    for name in ("b.csv", "a.csv", "c.csv"):
-        (tmp_path / name).write_text("x")
-    found = match_files([str(tmp_path / "*.csv"), str(tmp_path / "a.csv")])
-    assert [(f.rank, Path(f.path).name) for f in found] == [
-        (0, "a.csv"),
-        (1, "b.csv"),
-        (2, "c.csv"),
-    ]
-
-
-def test_gzip_is_told_by_the_name_and_read_in_pieces(tmp_path: Path) -> None:
-    import gzip
-
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(b"x" * 1_000_000) + gzip.compress(b"second member"))
-    with open_source(SourceFile(0, str(path), 0)) as stream:
-        assert stream.read(3) == b"xxx"
-        assert stream.read() == b"x" * 999_997 + b"second member"
 
 
 def test_reading_gives_each_file_its_rank(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support.logs import trace_batch
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.batch import chunks
-from tracecloak.transforms.batch.chunks import CHUNK, cut, only, whole
+from tracecloak.transforms.batch.chunks import CHUNK, cut, whole
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +41,6 @@ def test_a_chunk_that_was_lost_is_an_error_and_no_smaller_count() -> None:
     given = list(cut(statistics(5)))
     with pytest.raises(ValueError, match="1 values lack chunks"):
         list(whole(given[1:]))
-
-
-@pytest.mark.parametrize("n_values", [0, 2])
-def test_one_value_is_asked_for(n_values: int) -> None:
-    given = [chunk for _ in range(n_values) for chunk in cut(statistics(4))]
-    with pytest.raises(ValueError):
-        only(given)
 
 
 def test_the_type_of_a_chunk_has_the_same_coder_everywhere() -> None:

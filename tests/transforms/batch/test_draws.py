@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness, release_key
-from tracecloak.anonymizers.contract.draws import Unkept, decided
+from tracecloak.anonymizers.contract.draws import decided
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.pipelines.budget.gate import gate_of
@@ -128,10 +128,6 @@ def test_later_noise_depends_on_what_was_decided_and_identities_do_not() -> None
     again = first.after("x").after(decided({"one": decision("A")}))  # of all rounds, not a chain
     assert again.words("noise", cells).tobytes() == streams[1].words("noise", cells).tobytes()
     assert len({s.of_units.words("unit", cells).tobytes() for s in streams}) == 1
-
-
-def test_unkept_draws_are_made_when_they_are_asked_for() -> None:
-    assert Unkept().once("one", randomness(), lambda: decision("A")) == decision("A")
 
 
 def test_a_gate_of_a_release_that_ended_is_closed(tmp_path: Path) -> None:

@@ -202,26 +202,6 @@ def test_schemas_evolve() -> None:
     assert [table["t"].cast(pa.int64())[0].as_py() for table in tables] == [1000, 2, 3]
 
 
-def test_defaults_and_aliases_of_the_source_do_not_matter() -> None:
-    schema = {
-        "type": "record",
-        "name": "Event",
-        "namespace": "n",
-        "aliases": ["Old"],
-        "fields": [
-            {
-                "name": "c",
-                "type": ["null", "string"],
-                "default": None,
-                "aliases": ["a"],
-                "doc": "d",
-            },
-            {"name": "x", "type": "int", "default": 5},
-        ],
-    }
-    assert read(container_of(schema, [{"c": "1"}])).to_pydict() == {"c": ["1"]}
-
-
 def test_type_within_a_type() -> None:
     """Some writers wrap a type once more, which fastavro takes for a mistake."""
     header = fastavro.schemaless_reader(source := io.BytesIO(avro_of(FIELDS, ROWS)), avro._HEADER)
@@ -234,40 +214,6 @@ def test_type_within_a_type() -> None:
     got = read(data)
     assert got["c"].to_pylist() == [row["c"] for row in ROWS]
     assert got["t"].type == INSTANT and got["t"].cast(pa.int64()).to_pylist() == list(range(300))
-
-
-def test_named_types_defined_in_other_fields() -> None:
-    nested = {
-        "type": "record",
-        "name": "Inner",
-        "namespace": "other",
-        "fields": [{"name": "k", "type": ENUM}],
-    }
-    fields = {
-        "z": ["null", nested],
-        "a": ["null", "other.Kind"],
-        "c": "other.Kind",
-        "t": "other.Kind",
-    }
-    rows = [
-        {"z": {"k": "A"}, "a": "B", "c": "A", "t": "B"},
-        {"z": None, "a": None, "c": "B", "t": "A"},
-    ]
-    assert read(avro_of(fields, rows)).to_pydict() == {
-        "c": ["A", "B"],
-        "a": ["B", None],
-        "t": ["B", "A"],
-    }
-
-
-def test_recursive_schemas_are_skipped() -> None:
-    node = {
-        "type": "record",
-        "name": "Node",
-        "fields": [{"name": "next", "type": ["null", "Node"]}],
-    }
-    data = avro_of({"z": node, "c": "string"}, [{"z": {"next": {"next": None}}, "c": "1"}])
-    assert read(data).to_pydict() == {"c": ["1"]}
 
 
 def test_a_path_leads_into_records_and_past_null() -> None:
@@ -315,19 +261,6 @@ def test_a_path_leads_into_records_and_past_null() -> None:
         assert not AvroReader().empty(io.BytesIO(stream.getvalue()), [path]).num_columns
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        {"type": "array", "items": "string"},
-        {"type": "map", "values": "string"},
-        ["null", {"type": "record", "name": "N", "fields": []}],
-    ],
-)
-def test_nested_fields_cannot_be_asked_for(kind: Any) -> None:
-    with pytest.raises(InputSchemaError, match="'a' is nested"):
-        read(avro_of({"c": "string", "a": kind}, []))
-
-
 def test_unions_that_values_do_not_tell_apart() -> None:
     with pytest.raises(InputSchemaError, match=r"'c' is a union.*int64, timestamp"):
         read(avro_of({"c": ["int", long("timestamp-millis")]}, []))
@@ -356,15 +289,6 @@ ROWS = [{"c": f"case {n}", "a": "A" * (n % 5), "t": n} for n in range(300)]
 FIELDS = {"c": "string", "a": ["null", "string"], "t": long("timestamp-micros")}
 
 
-@pytest.mark.parametrize("codec", ["null", "deflate", "bzip2", "xz"])
-@pytest.mark.parametrize("batch_rows", [1, 7, 100, 1000])
-def test_codecs_and_batches(codec: str, batch_rows: int) -> None:
-    data = avro_of(FIELDS, ROWS, codec, sync_interval=500)
-    got = read(data, batch_rows=batch_rows)
-    assert got["c"].to_pylist() == [row["c"] for row in ROWS]
-    assert got["a"].to_pylist() == [row["a"] for row in ROWS]
-
-
 def test_codec_without_its_package() -> None:
     data = avro_of(FIELDS, ROWS).replace(b"\x08null", b"\x0csnappy")
     error = ValueError("snappy: install a package")
@@ -390,38 +314,12 @@ def test_cut_off_anywhere_but_between_blocks(codec: str) -> None:
                 read(data[:cut])
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"Obj", b"Obj\x01", b"Obj\x02" + b"\0" * 40, b"c,a\n1,A\n" * 9, b"PAR1" * 20,
-        b"Obj\x01\x02\xff\xff\xff\xff\x0f",
-    ],
-)  # fmt: skip
-def test_no_container_at_all(data: bytes) -> None:
-    for reading in (read, lambda d: AvroReader().column_names(io.BytesIO(d))):
-        with pytest.raises(InputSchemaError, match="no Avro object container"):
-            reading(data)
-
-
-def test_another_version_of_the_container() -> None:
-    with pytest.raises(InputSchemaError, match="no Avro object container"):
-        read(avro_of(FIELDS, ROWS).replace(b"Obj\x01", b"Obj\x02"))
-
-
 def test_endless_records_of_no_bytes() -> None:
     sync = b"0123456789abcdef"
     count = b"\xff" * 8 + b"\x7e"
     data = avro_of({"c": "null"}, [], sync_marker=sync) + count + b"\0" + sync
     with pytest.raises(InputSchemaError, match="damaged"):
         next(AvroReader().read(io.BytesIO(data), ["c"], ["c"], 10))
-
-
-def test_a_length_that_is_cut_off_is_no_end() -> None:
-    """Which depends on the implementation of fastavro otherwise."""
-    source = avro._Source(io.BytesIO(b"0123456789abcdef\x80"))
-    assert source.read(16) == b"0123456789abcdef" and source.read(1) == b"\x80"
-    with pytest.raises(ValueError, match="within a block"):
-        source.read(1)
 
 
 def test_damage_is_reported_without_the_data() -> None:
@@ -439,11 +337,6 @@ def test_damage_is_reported_without_the_data() -> None:
         with pytest.raises(InputSchemaError, match="damaged") as caught:
             read(broken)
         assert "secre" not in str(caught.value) and caught.value.__suppress_context__
-
-
-def test_stream_of_few_bytes_a_read() -> None:
-    data = avro_of(FIELDS, ROWS, "deflate")
-    assert read(b"", stream=Trickle(data, lambda: b"", 3)).num_rows == len(ROWS)
 
 
 def test_memory_is_bounded() -> None:

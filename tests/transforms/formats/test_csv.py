@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.format_streams import Trickle, rows_of, written_by
+from tests.support.format_streams import rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats import csv as csv_format
@@ -268,38 +267,6 @@ def test_undecodable_bytes_name_the_option_only(
     assert capfd.readouterr() == ("", "")
 
 
-def test_records_longer_than_a_block() -> None:
-    long = "\n".join(["s" * 1000] * 6000)
-    rows, records, malformed = read(HEADER + f'1,A,x\n2,"{long}",y\n3,C,z\n'.encode())
-    assert rows == [("1", "A", "x"), ("2", long, "y"), ("3", "C", "z")]
-    assert (records, malformed) == ([0, 1, 2], [])
-
-
-@pytest.mark.parametrize("unit", [b"s", b"s\n", b'""\n'])
-def test_records_have_a_greatest_length(unit: bytes) -> None:
-    data = HEADER + b'1,A,x\n2,A,"' + unit * (2 * csv_format.RECORD_BYTES // len(unit))
-    with pytest.raises(InputSchemaError, match="more than 16 MiB") as caught:
-        read(data)
-    assert "ss" not in str(caught.value)
-
-
-@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
-def test_quotes_within_unquoted_fields_are_plain(line_break: str) -> None:
-    """They mislead the search for the end of a block, in which the parser has the last word."""
-    records = [
-        ('5" pipe', "A", "x"),
-        ("1", f"two{line_break}lines", "x"),
-        ("1", 'say "hi"', "x"),
-        ('"', "A", 'y"'),
-    ] * 50
-    fields = [[case_id, f'"{a}"' if line_break in a else a, t] for case_id, a, t in records]
-    fields = [['""""', *rest] if first == '"' else [first, *rest] for first, *rest in fields]
-    data = HEADER + line_break.join(map(",".join, fields)).encode()
-    for block in (40, 64, 100, 1000):
-        with mock.patch.object(csv_format, "BLOCK_BYTES", block):
-            assert read(data)[0] == records
-
-
 @pytest.mark.parametrize(
     "body",
     [
@@ -356,17 +323,6 @@ def test_names_show_no_data_behind_an_open_quote() -> None:
     assert "anna" not in str(caught.value) and "'activity,time…'" in str(caught.value)
 
 
-def test_given_names_are_shown_though_they_be_numbers() -> None:
-    with pytest.raises(InputSchemaError, match="its columns are '1', '2'"):
-        read(b"anna,review\n", header=("1", "2"))
-
-
-def test_column_names() -> None:
-    assert CsvReader().column_names(io.BytesIO(HEADER)) == ["case_id", "activity", "timestamp"]
-    assert CsvReader(header=("a", "b")).column_names(io.BytesIO(b"")) == ["a", "b"]
-    assert CsvReader().column_names(io.BytesIO(b"a,a\n")) == ["a", "a"]
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -380,65 +336,6 @@ def test_column_names() -> None:
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         CsvReader(**options)
-
-
-def test_blocks_are_parsed_once() -> None:
-    data = HEADER + b'1,"A\n""B""\nC\nD",x\n2,B,"y\nz"\n' * 1000
-    parse = csv_format._Parser.parse
-    with (
-        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 10),
-        mock.patch.object(csv_format, "_CHUNK_BYTES", 100),
-        mock.patch.object(csv_format._Parser, "parse", autospec=True, side_effect=parse) as calls,
-    ):
-        assert len(read(data)[0]) == 2000
-    assert calls.call_count <= len(data) // 1000
-
-
-def test_stream_of_few_bytes_a_read() -> None:
-    data = HEADER + b'1,"A\nB",x\n' * 20 + b"1,2\n"
-    stream = Trickle(data, lambda: b"", step=3)
-    with mock.patch.object(csv_format, "BLOCK_BYTES", 64):
-        rows, records, malformed = read(b"", stream=stream)
-    assert rows == [("1", "A\nB", "x")] * 20
-    assert (records, malformed) == (list(range(20)), [20])
-
-
-def test_memory_is_bounded_and_the_stream_stays_open() -> None:
-    taken = 0
-
-    def more() -> bytes:
-        nonlocal taken
-        taken += 60_000
-        return b"1,A,x\n" * 10_000
-
-    stream = Trickle(HEADER, more)  # never ends
-    with mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 16):
-        batches = CsvReader().read(stream, ["case_id"], ["case_id"], 1000)
-        records = np.concatenate([next(batches).records for _ in range(50)])
-        batches.close()
-    assert records.tolist() == list(range(len(records))) and len(records) > 40_000
-    assert taken < 50 * 6000 + 40 * (1 << 16) + (1 << 20)
-    assert not stream.closed
-
-
-def test_a_plain_quote_does_not_hold_up_what_follows() -> None:
-    stream = Trickle(HEADER + b'5" pipe,A,x\n', lambda: b"1,A,x\n" * 1000)  # never ends
-    with (
-        mock.patch.object(csv_format, "BLOCK_BYTES", 1 << 14),
-        mock.patch.object(csv_format, "RECORD_BYTES", 1 << 15),
-        mock.patch.object(csv_format, "_CHUNK_BYTES", 1 << 10),
-    ):
-        batches = CsvReader().read(stream, ["case_id"], ["case_id"], 1000)
-        got = [value for _ in range(50) for value in next(batches).columns["case_id"].to_pylist()]
-    assert got == ['5" pipe', *["1"] * (len(got) - 1)] and len(got) > 20_000
-
-
-def test_errors_of_the_stream_pass() -> None:
-    def fail() -> bytes:
-        raise OSError(5, "disk")
-
-    with pytest.raises(OSError, match="disk"):
-        read(b"", stream=Trickle(HEADER + b"1,A,x\n", fail))
 
 
 def written(*batches: pa.RecordBatch) -> bytes:

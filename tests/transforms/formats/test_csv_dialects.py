@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import csv as csv_format
 from tracecloak.transforms.formats.csv import CsvReader
 
@@ -256,25 +256,6 @@ def test_an_export_is_read_as_it_was_meant(name: str, encoding: str) -> None:
             assert read_in_pieces(data, chunk, **options) in (None, found)
 
 
-def test_records_are_numbered_without_what_is_none() -> None:
-    text = "title\nsep=;\n# x\na;b\n# x\n1;2\n\n# x\nshort\n3;4\n"
-    found = read(text.encode(), skip_lines=1, comment="#")
-    assert found == {0: ("1", "2"), 1: None, 2: ("3", "4")}
-
-
-@given(
-    st.lists(st.sampled_from(["1;2", '"a\n;";b', "short", "sep=,"]), max_size=30),
-    st.integers(1, 40),
-)
-def test_a_file_with_a_sep_line_is_one_piece(lines: list[str], n_bytes: int) -> None:
-    data = "\n".join(["\ufeffsep=;", "a;b", *lines]).encode()
-    assert read_in_pieces(data, n_bytes) == read(data)
-    divider = CsvReader().divider()
-    assert divider is not None
-    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
-    assert [(p.begin, p.end) for p in divider.pieces(looks)] == [(0, len(data))]
-
-
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
@@ -299,12 +280,6 @@ def test_a_column_that_is_read_and_named_twice_is_an_error_before_a_value_is_rea
     with pytest.raises(InputSchemaError, match=r"two columns are called 'note'.*--header"):
         reader.check(names, ("note",))
     assert read(b"a,b,b\n1,2,3\n", ("a", "b")) == {0: ("1",)}  # whoever looks at all columns
-
-
-def test_the_quote_may_be_no_delimiter() -> None:
-    for options in ({"quote_char": ","}, {"escape_char": ","}, {"delimiter": '"'}):
-        with pytest.raises(UsageError, match="another character than the quote and the escape"):
-            CsvReader(**options)
 
 
 @pytest.mark.parametrize(

@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import logging
 import random
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, cast
 
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats import avro as avro_format
 from tracecloak.transforms.formats import csv as csv_format
-from tracecloak.transforms.formats import jsonl as jsonl_format
 from tracecloak.transforms.formats import xes as xes_format
 from tracecloak.transforms.formats.avro import AvroReader
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
-from tracecloak.transforms.formats.jsonl import JsonLinesReader
 from tracecloak.transforms.formats.parquet import ParquetReader
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 from tracecloak.transforms.formats.xes import XesReader
@@ -134,18 +129,6 @@ def test_a_trace_with_a_fault_is_left_out_and_no_other(fault: str, size: int) ->
             read(XesReader(), text.encode(), KEYS, size)
 
 
-@pytest.mark.usefixtures("small_bounds")
-@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1", "cp1252", "utf-16", "utf-16-be"])
-@pytest.mark.parametrize("prefix", ["", "x:", "é:"])
-def test_so_it_is_in_every_encoding_and_under_every_prefix(encoding: str, prefix: str) -> None:
-    fault = f"<{prefix}trace><{prefix}event>&</{prefix}event></{prefix}trace>"
-    traces = [trace("ä", "A", prefix=prefix), fault, fault, trace("b", "ü", prefix=prefix)]
-    declared = encoding.removesuffix("-be")
-    head = f"<?xml version='1.0' encoding='{declared}'?><{prefix}log>"
-    data = "".join([head, *traces, f"</{prefix}log>"]).encode(encoding)
-    assert read(XesReader(True), data, KEYS, 5) == ([("ä", "A"), ("b", "ü")], [0, 3], [1, 2])
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
 def test_bytes_of_no_character_cost_the_trace_that_has_them(encoding: str) -> None:
     bad = {"utf-8": b"\xff", "utf-16-le": b"\x00\xdc"}[encoding]
@@ -204,21 +187,6 @@ def test_a_value_of_200_mb_is_passed_over_without_being_held() -> None:
     assert peak < 80 << 20
 
 
-def test_a_column_that_no_event_has_is_told_and_does_not_end_the_reading(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger("tracecloak"), "propagate", True)
-    line = json.dumps({"who": "x"}).encode()
-    for reader, data in (
-        (XesReader(True), f"<log>{trace('a', 'A')}</log>".encode()),
-        (JsonLinesReader(True), line),
-    ):
-        caplog.clear()
-        [batch] = reader.read(io.BytesIO(data), ("step",), ("step",), 10)
-        assert batch.columns.column("step").null_count == batch.columns.num_rows == 1
-        assert "no column 'step'" in caplog.text
-
-
 @pytest.mark.usefixtures("small_bounds")
 @pytest.mark.parametrize("size", [1, 97, 1 << 20])
 @pytest.mark.parametrize("prefix", ["", "x:"])
@@ -248,17 +216,6 @@ def test_names_and_length_of_a_trace_count_for_that_trace_alone(size: int, prefi
             XesReader(goes_on=True), f"<{prefix}log>{part}</{prefix}log>".encode(), KEYS, size
         )
         assert len(alone[2]) == (part == many or '"m"' in part)
-
-
-@pytest.mark.parametrize("size", [1, 97, 1 << 20])
-def test_the_line_of_a_fault_is_that_of_the_file(
-    size: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    head = '<?xml version="1.0"?>\n<log xes.version="1.0" xmlns:a="b">\n<odd one="1"/>\n'
-    traces = [trace("a", "A"), trace("b", "B").replace("<event>", "<b-name/><event>"), trace("c")]
-    whole = f"{head}{chr(10).join(traces)}\n<trace><event>&a;</event></trace>\n</log>".encode()
-    assert read(XesReader(goes_on=True), whole, KEYS, size)[2] == [2]
-    assert "a fault at line 7:" in caplog.text
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -346,35 +303,7 @@ def test_what_the_encoding_does_not_have_costs_the_record_that_asks_for_it(
     assert read(reader, data, ("case", "other"))[1:] == ([0, 2, 3], [1])
 
 
-def test_a_header_that_is_not_in_the_encoding_is_refused() -> None:
-    with pytest.raises(InputSchemaError, match="not encoded"):
-        CsvReader(goes_on=True).column_names(io.BytesIO("fall,tätigkeit\n".encode("latin-1")))
-    names = CsvReader(goes_on=True).column_names(io.BytesIO(b"case,step\na,\xff\n"))
-    assert names == ["case", "step"]  # though a record is not, in the same bytes
-
-
 # --- JSON lines -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [1, 1.5, True, None, [1], 1 << 70, "x"])
-def test_a_value_that_cannot_be_a_time_makes_records_malformed(value: object) -> None:
-    """Alone in a batch, where it is the type of all."""
-    line = json.dumps({"c": value, "a": value, "t": value}).encode()
-    columns = ColumnMapping("c", "a", "t").resolve(None, False)
-    for raw in JsonLinesReader(True).read(io.BytesIO(line), columns.wanted, columns.required, 9):
-        events, rejects = columns.canonicalise(raw.columns, raw.records, raw.malformed, 0)
-        assert (events.num_rows, rejects.num_rows) == (0, 1)
-
-
-def test_a_line_that_is_too_long_or_too_deep_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl_format, "LINE_BYTES", 50_000)
-    monkeypatch.setattr(jsonl_format, "_CHUNK_BYTES", 1_000)
-    lines = [
-        '{"a": "1"}', '{"a": "' + "x" * 60_000 + '"}', '{"a": ' + "[" * 20_000 + "}",
-        '{"a": ' + "9" * 20_000 + "}", '{"a": "2"}',
-    ]  # fmt: skip
-    found = read(JsonLinesReader(True), "\n".join(lines).encode(), ("a",))
-    assert found == ([("1",), ("2",)], [0, 4], [1, 2, 3])
 
 
 # --- Parquet and Avro -----------------------------------------------------------------------------
@@ -445,14 +374,3 @@ def test_a_block_of_avro_that_is_too_long_is_passed_over(monkeypatch: pytest.Mon
             read(AvroReader(), data, FIELDS)
         with pytest.raises(InputSchemaError):  # what ends within it is cut off all the same
             read(AvroReader(True), data[: data.index(b"xxx") + 9], FIELDS)
-
-
-def test_types_that_a_file_declares_are_known_before_a_value_is_read() -> None:
-    stream = io.BytesIO()
-    pq.write_table(pa.table({"case": ["a"], "step": [1]}), stream)
-    for reader, data in ((ParquetReader(), stream.getvalue()), (AvroReader(), avro([], 1))):
-        declared = reader.empty(io.BytesIO(data), ("step", "none", "case"))
-        [*read_types] = (b.columns.schema for b in reader.read(io.BytesIO(data), FIELDS, (), 9))
-        assert declared.num_rows == 0 and declared.schema.names == ["step", "case"]
-        assert all(declared.schema.field(f.name).type == f.type for s in read_types for f in s)
-    assert np.asarray(declared.column("case")).size == 0

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from tests.support.record_files import COLUMNS, STAMP, WRITERS, Record, parquet, record
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
 from tracecloak.schemas.events.tally import (
     FRACTION_CASE,
     FRACTION_INDIVIDUAL,
@@ -167,19 +166,6 @@ def test_the_same_values_are_the_same_identities_in_every_type(tmp_path: Path) -
         assert {tuple(map(str, e)) for e in events} == {tuple(map(str, e)) for e in expected}, name
 
 
-def test_a_file_in_which_an_id_is_missing_has_the_same_cases(tmp_path: Path) -> None:
-    """Programs like pandas write whole numbers with an empty cell among them as floats."""
-    whole = [pa.int64(), pa.string(), pa.string(), pa.int64(), pa.string()]
-    floats = [FLOATS, pa.string(), pa.string(), FLOATS, pa.string()]
-    ids = [202600001000 + i for i in range(30)]
-    first = parquet([record(number, who=number) for number in ids], *whole)
-    later = [record(float(number), who=float(number)) for number in ids]
-    second = parquet([*later, record(None, who=None)], *floats)
-    found = events_of(source_of(tmp_path, {"a.parquet": first, "b.parquet": second}))
-    cases = [{e[0] for (file, _), e in found.items() if file == rank} for rank in (0, 1)]
-    assert cases[0] == set(map(str, ids)) and cases[1] == cases[0] | {"no case id"}
-
-
 @pytest.mark.parametrize("kind", ["jsonl", "avro", "xes", "parquet"])
 def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, kind: str) -> None:
     names = [
@@ -191,28 +177,6 @@ def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, k
     assert [event[0] for event in in_order(source_of(tmp_path, {f"log.{kind}": data}))] == [
         "1", FRACTION_CASE, "9007199254740992", FRACTION_CASE, FRACTION_INDIVIDUAL, "0",
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "avro", "xes", "parquet"])
-def test_an_activity_or_an_attribute_may_be_any_number(tmp_path: Path, kind: str) -> None:
-    numbers = [0.5, 1e-7, 1e22, 2.0**53 + 2, -0.0]
-    records = [record("c", number, kind=number) for number in numbers]
-    typed = [pa.string(), FLOATS, pa.string(), pa.string(), FLOATS]
-    data = parquet(records, *typed) if kind == "parquet" else WRITERS[kind](records)
-    found = in_order(source_of(tmp_path, {f"log.{kind}": data}))
-    expected = ["0.5", "0.0000001", "1" + "0" * 22, "9007199254740994", "0"]
-    assert [(event[1], event[4]) for event in found] == [(text, text) for text in expected]
-
-
-def test_integers_beyond_64_bits_are_their_digits(tmp_path: Path) -> None:
-    huge = 3 * 10**25
-    for kind in ("jsonl", "xes"):
-        found = in_order(source_of(tmp_path, {f"log.{kind}": WRITERS[kind]([record(huge, 7)])}))
-        assert found[0][:2] == (str(huge), "7")
-    decimals = [pa.decimal128(38, 2), pa.string(), pa.string(), pa.string(), pa.string()]
-    data = parquet([record(Decimal(huge)), record(Decimal("0.50"))], *decimals)
-    found = in_order(source_of(tmp_path, {"log.parquet": data}))
-    assert (found[0][0], found[1]) == (str(huge), (FRACTION_CASE,))
 
 
 def test_what_is_no_number_in_a_number_of_xes_is_text(tmp_path: Path) -> None:
@@ -252,39 +216,6 @@ def test_text_is_taken_for_a_whole_number_only_where_that_is_declared(
     assert read(*everything) == [["5", "5", "5", "5"], ["5", "5.1", "x.0", "0"]]
     theirs = ("case:concept:name", "case:who") if kind == "xes" else ("case", "who")
     assert read(*theirs) == read("case_id", "individual_id")
-
-
-@pytest.mark.parametrize(
-    ("literal", "passes"),
-    [
-        ("5", ["0", "1", "2", "3"]), ("'5'", ["0", "1", "2"]), ('"5.0"', ["3"]), ("5.0", ["3"]),
-        ("5.5", ["4"]), ("05", []), ("5e0", []), ("true", ["5"]),
-    ],
-)  # fmt: skip
-def test_a_literal_alone_decides_how_a_filter_compares(
-    tmp_path: Path, literal: str, passes: list[str]
-) -> None:
-    """Numbers and texts of one column, in formats whose records alone have types."""
-    for kind in ("jsonl", "avro", "xes"):
-        values = [5, 5.0, "5", "5.0", 5.5, True]
-        data = WRITERS[kind]([record(str(i), kind=value) for i, value in enumerate(values)])
-        filters = (RowFilter("kind", equals=(literal,)),)
-        found = in_order(source_of(tmp_path, {f"log.{kind}": data}, filters=filters))
-        assert [event[0] for event in found] == passes, kind
-
-
-def test_a_filter_compares_typed_columns_as_text(tmp_path: Path) -> None:
-    """Catches a type of a column that has a say in what a literal means."""
-    for kind in (FLOATS, pa.int64(), pa.decimal128(9, 2), pa.string()):
-        typed = [pa.string(), pa.string(), pa.string(), pa.string(), kind]
-        values = [Decimal(2) if pa.types.is_decimal(kind) else 2, 3]
-        if kind == pa.string():
-            values = ["2", "3"]
-        data = parquet([record("c", kind=value) for value in [*values, *values]], *typed)
-        for literals, n in ((("2",), 2), (("2", "x"), 2), (("'2'",), 2), (("2.0", "2e0"), 0)):
-            given = (RowFilter("kind", equals=literals),)
-            found = in_order(source_of(tmp_path, {"log.parquet": data}, filters=given))
-            assert len(found) == n, (kind, literals)
 
 
 def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:

@@ -137,27 +137,6 @@ def test_a_column_is_the_text_of_each_value(
     assert np.flatnonzero(batch.fractional["c"]).tolist() == fractional
 
 
-SCALARS = st.one_of(
-    st.none(),
-    st.text(),
-    st.integers(),
-    st.booleans(),
-    st.floats(allow_nan=False, allow_infinity=False),
-)
-
-
-@settings(deadline=None)
-@given(st.lists(SCALARS, max_size=20), st.integers(1, 20))
-def test_as_text_values_do_not_depend_on_the_batches(values: list[Any], batch_rows: int) -> None:
-    data = "".join(json.dumps({"c": value}) + "\n" for value in values).encode()
-
-    def text(rows: int) -> list[str | None]:
-        batches = JsonLinesReader().read(io.BytesIO(data), ["c"], ["c"], rows)
-        return [v for b in batches for v in b.columns["c"].to_pylist()]
-
-    assert text(batch_rows) == text(1000)
-
-
 INNER = {"b": {"c": 2}}
 NESTED: dict[str, tuple[Any, list[Any], list[int]]] = {
     "objects in objects": ([{"a": {"b": {"c": 1}}}, {"a": {"b": {"c": "x"}}}], ["1", "x"], []),
@@ -188,17 +167,6 @@ def test_no_value_of_an_order_makes_a_record_malformed() -> None:
     (batch,) = JsonLinesReader(order="e.n").read(io.BytesIO(data), ["c", "e.n"], ["c"], 9)
     assert batch.columns["e.n"].to_pylist() == ["1", None, None, None, "x"]
     assert not len(batch.malformed)
-
-
-def test_paths_that_share_objects_and_paths_of_any_depth() -> None:
-    row = {"id": 1, "a": {"b": {"c": 2, "d": 3}, "e": 4}}
-    assert read(json.dumps(row).encode(), ["a.e", "id", "a.b.d", "a.b.c"], [])[0] == [
-        {"a.e": "4", "id": "1", "a.b.d": "3", "a.b.c": "2"}
-    ]
-    assert read(json.dumps(row).encode(), ["a.b.c", "a.b"], [])[2] == [0]  # an object is no scalar
-    path = ".".join("x" * 400)
-    deep = b'{"x":' * 400 + b"1" + b"}" * 400
-    assert read(deep, [path], [path])[0] == [{path: "1"}]
 
 
 def test_names_are_those_of_scalars_with_their_paths() -> None:
@@ -320,23 +288,6 @@ def test_a_document_that_is_cut_off_is_an_error_unless_reading_goes_on(
     assert read_document(deep[1]) == (["2"], [0])
 
 
-def test_an_object_that_is_too_long_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "LINE_BYTES", 1000)
-    long = b'{"v":"' + b"x" * 10_000 + b'"}'
-    assert read_document(b'[{"v":"1"},' + long + b',{"v":"2"}]', step=100) == (["1", "2"], [1])
-
-
-def test_optional_columns_are_left_out_where_they_have_no_value() -> None:
-    data = b'{"c":1,"t":null}\n{"c":2,"a":"A"}\n'
-    assert read(data, batch_rows=1)[0] == [{"c": "1"}, {"c": "2", "a": "A"}]
-    assert read(data, batch_rows=2)[0] == [{"c": "1", "a": None}, {"c": "2", "a": "A"}]
-
-
-def test_required_column_may_come_late_or_be_null() -> None:
-    data = b'{"a":1}\n{"a":2}\n{"c":null}\n'
-    assert [row["c"] for row in read(data, batch_rows=1)[0]] == [None] * 3
-
-
 def test_required_column_that_no_record_has() -> None:
     keys = [f"key {n}" for n in range(30)]
     data = b'{"x":"secret"}\n' + json.dumps(dict.fromkeys(keys, "secret")).encode() + b"\n"
@@ -349,17 +300,6 @@ def test_required_column_that_no_record_has() -> None:
         read(data, required=("t", "x", "c"), wanted=("x", "c", "t"))
     with pytest.raises(InputSchemaError, match="no record of the input is a JSON object"):
         read(b"case_id,activity\n1,A\n")
-
-
-def test_column_names_are_not_declared() -> None:
-    assert JsonLinesReader().column_names(io.BytesIO(GOOD)) is None
-
-
-def test_stream_of_few_bytes_a_read() -> None:
-    parts = iter([b'{"c":"1"}\n\n{"c":"', "é\r".encode() * 3, b'"}\nx', b'\n{"c":"3"}'])
-    rows, records, malformed = read(b"", stream=Trickle(b"", lambda: next(parts, b""), 2))
-    assert [row["c"] for row in rows] == ["1", "3"]
-    assert (records, malformed) == ([0, 3], [1, 2])
 
 
 def test_long_lines_are_malformed_and_not_held() -> None:
@@ -379,27 +319,6 @@ def test_long_lines_are_malformed_and_not_held() -> None:
         )
     assert (len(rows), records, malformed) == (2, [0, 2], [1])
     assert max(len(call.args[0]) for call in parse.call_args_list) < 100
-
-
-def test_memory_is_bounded_by_rows_and_by_bytes() -> None:
-    endless = Trickle(b"", lambda: GOOD * 1000, 1 << 20)
-    batches = JsonLinesReader().read(endless, ["c"], ["c"], 100)
-    assert [len(next(batches).records) for _ in range(5)] == [100] * 5
-    assert endless.taken <= 2 << 20
-    garbage = Trickle(b"", lambda: b"x\n" * 1000, 1 << 20)
-    batches = JsonLinesReader().read(garbage, ["c"], ["c"], 100)
-    assert [len(next(batches).malformed) for _ in range(3)] == [100] * 3
-    with mock.patch.object(jsonl, "BATCH_BYTES", 1000):
-        batch = next(JsonLinesReader().read(io.BytesIO(GOOD * 1000), ["c"], ["c"], 1000))
-    assert 100 <= len(batch.records) <= 112
-
-
-def test_errors_of_the_stream_pass() -> None:
-    def fail() -> bytes:
-        raise OSError(5, "disk")
-
-    with pytest.raises(OSError, match="disk"):
-        read(b"", stream=Trickle(b"", fail, 10))
 
 
 def written(*batches: pa.RecordBatch) -> bytes:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -52,50 +50,6 @@ def read(
         rows += len(batch.records)
         batches.append(batch.columns)
     return pa.Table.from_batches(batches) if batches else pa.table({})
-
-
-STAMP = datetime(2010, 1, 1, 12, tzinfo=UTC)
-TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
-    "string": (pa.string(), ["a", "", None]),
-    "large_string": (pa.large_string(), ["a", "é", None]),
-    "string_view": (pa.string_view(), ["a", "longer than twelve bytes", None]),
-    "dictionary": (pa.dictionary(pa.int32(), pa.string()), ["a", "b", None]),
-    "int64": (pa.int64(), [1, -(2**63), None]),
-    "uint64": (pa.uint64(), [1, 2**64 - 1, None]),
-    "int32": (pa.int32(), [7, 7, None]),
-    "double": (pa.float64(), [1.5, -0.0, None]),
-    "bool": (pa.bool_(), [True, False, None]),
-    "decimal": (pa.decimal128(38, 2), [Decimal("1.25"), Decimal("-3.00"), None]),
-    "date32": (pa.date32(), [date(1, 1, 1), date(9999, 12, 31), None]),
-    "timestamp[ms, UTC]": (pa.timestamp("ms", "UTC"), [STAMP, None, STAMP]),
-    "timestamp[us, UTC]": (pa.timestamp("us", "UTC"), [STAMP, None, STAMP]),
-    "timestamp[ns, UTC]": (pa.timestamp("ns", "UTC"), [STAMP, None, STAMP]),
-    "timestamp[us, zone]": (pa.timestamp("us", "Europe/Paris"), [STAMP, None, STAMP]),
-    "timestamp[us]": (pa.timestamp("us"), [datetime(9999, 12, 31), datetime(1, 1, 1), None]),
-    "timestamp[ns]": (pa.timestamp("ns"), [datetime(1970, 1, 1), None, None]),
-}
-
-
-@pytest.mark.parametrize("name", TYPES)
-def test_native_types(name: str) -> None:
-    arrow_type, values = TYPES[name]
-    table = pa.table({"case_id": pa.array(values, arrow_type), "other": [1, 2, 3]})
-    try:
-        data = parquet_of(table)
-    except pa.ArrowNotImplementedError:
-        pytest.skip(f"this pyarrow cannot write {name}")
-    got = read(data, batch_rows=2)
-    assert got.schema.names == ["case_id"]
-    assert got.schema.field("case_id").type == arrow_type
-    assert got["case_id"].to_pylist() == table["case_id"].to_pylist()
-
-
-def test_spark_stamps_of_the_year_9999() -> None:
-    """INT96, the default of Spark 2, would overflow as nanoseconds."""
-    stamps = [datetime(9999, 12, 31, 23, 59, 59), datetime(1583, 1, 1)]
-    table = pa.table({"case_id": pa.array(stamps, pa.timestamp("us"))})
-    data = parquet_of(table, use_deprecated_int96_timestamps=True)
-    assert read(data)["case_id"].cast(pa.timestamp("us")).to_pylist() == stamps
 
 
 def test_int96_is_an_instant_unless_it_is_said_to_be_local() -> None:
@@ -142,23 +96,6 @@ def test_extension_types_are_plain() -> None:
     }
 
 
-def test_null_type_and_no_rows() -> None:
-    got = read(parquet_of(pa.table({"case_id": pa.nulls(2), "activity": ["a", "b"]})))
-    assert got.to_pydict() == {"case_id": [None, None], "activity": ["a", "b"]}
-    assert read(parquet_of(pa.table({"case_id": pa.array([], pa.string())}))).num_rows == 0
-
-
-def test_frames_of_pandas() -> None:
-    frame = pd.DataFrame(
-        {"case:concept:name": ["1", "2"], "time:timestamp": [STAMP, STAMP], "x": [1, 2]},
-        index=[5, 6],
-    )
-    stream = io.BytesIO()
-    frame.to_parquet(stream)
-    got = read(stream.getvalue(), ["time:timestamp", "case:concept:name"], ["case:concept:name"])
-    assert got.to_pydict() == {"time:timestamp": [STAMP, STAMP], "case:concept:name": ["1", "2"]}
-
-
 NESTED = pa.table(
     {
         "a": [1, 2],
@@ -170,13 +107,6 @@ NESTED = pa.table(
         "": [13, 14],
     }
 )
-
-
-@pytest.mark.parametrize("wanted", [["a"], ["a.b"], ["s.b"], ["a.b.c", "a", "s.b", "a.b"], [""]])
-def test_names_with_dots_are_names_not_paths(wanted: list[str]) -> None:
-    assert read(parquet_of(NESTED), wanted, wanted).to_pydict() == {
-        name: NESTED[name].to_pylist() for name in wanted
-    }
 
 
 def test_a_path_leads_into_structs_unless_a_column_has_its_name() -> None:
@@ -192,21 +122,6 @@ def test_a_path_leads_into_structs_unless_a_column_has_its_name() -> None:
     assert outside[0].columns.schema.names == ["a"]
 
 
-def test_what_is_missing_on_the_way_is_missing() -> None:
-    kind = pa.struct([("i", pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.string())]))])
-    values = [None, {"i": None}, {"i": {"t": None, "n": "x"}}, {"i": {"t": STAMP, "n": None}}] * 50
-    ids = pa.array([bytes([n]) * 16 for n in range(200)], pa.binary(16))
-    ids = pa.ExtensionArray.from_storage(pa.uuid(), ids)
-    table = pa.table({"s": pa.array(values, kind), "k": pa.StructArray.from_arrays([ids], ["k"])})
-    for sliced in (table, pa.concat_tables([table[:7], table[7:]])):
-        data = parquet_of(sliced, row_group_size=33)
-        got = read(data, ["s.i.n", "k.k", "s.i.t"], ["s.i.t"], 10).to_pydict()
-        assert got["s.i.t"] == [None, None, None, STAMP] * 50
-        assert got["s.i.n"] == [None, None, "x", None] * 50
-        assert got["k.k"][1] == "01010101-0101-0101-0101-010101010101"
-    assert ParquetReader().empty(io.BytesIO(data), ["s.i.t"]).schema.types == [kind[0].type[0].type]
-
-
 def test_text_within_structs_that_is_no_utf_8_costs_its_record() -> None:
     raw = pa.StringArray.from_buffers(
         3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffc")
@@ -216,11 +131,6 @@ def test_text_within_structs_that_is_no_utf_8_costs_its_record() -> None:
         read(data, ["s.x"], ["s.x"])
     (batch,) = ParquetReader(True).read(io.BytesIO(data), ["s.x"], ["s.x"], 9)
     assert batch.columns["s.x"].to_pylist() == ["a", "c"] and batch.malformed.tolist() == [1]
-
-
-def test_records_are_counted_without_columns() -> None:
-    batches = list(ParquetReader().read(io.BytesIO(parquet_of(NESTED)), ["absent"], [], 1))
-    assert [batch.records.tolist() for batch in batches] == [[0], [1]]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("s", "struct"), ("l", "list")])
@@ -234,11 +144,6 @@ def test_duplicate_names_are_refused() -> None:
     for reading in (read, lambda data: ParquetReader().column_names(io.BytesIO(data))):
         with pytest.raises(InputSchemaError, match="2 columns 'case_id'"):
             reading(parquet_of(table))
-
-
-def test_column_names() -> None:
-    names = ParquetReader().column_names(io.BytesIO(parquet_of(NESTED)))
-    assert names == [*NESTED.column_names, "s.b", "s.b.c"]
 
 
 def test_batches_and_row_groups() -> None:
@@ -262,23 +167,6 @@ def test_checksums_of_pages_are_verified() -> None:
         read(written(rows_of(("1", "A", 0)))[:40] + b"x" + written(rows_of(("1", "A", 0)))[41:])
 
 
-def test_text_that_is_no_utf_8_is_an_error() -> None:
-    buffers = pa.array([b"secret\xff"], pa.binary()).buffers()
-    broken = pa.StringArray.from_buffers(1, buffers[1], buffers[2])
-    for column in (broken, pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), broken)):
-        with pytest.raises(InputSchemaError) as caught:
-            read(parquet_of(pa.table({"case_id": column})))
-        assert "secret" not in str(caught.value) and caught.value.__suppress_context__
-
-
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1PAR1", b"case_id,activity\n1,A\n" * 9])
-def test_no_parquet_at_all(data: bytes) -> None:
-    with pytest.raises(InputSchemaError, match="no Parquet file"):
-        read(data)
-    with pytest.raises(InputSchemaError, match="no Parquet file"):
-        ParquetReader().column_names(io.BytesIO(data))
-
-
 class Failing(io.BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         raise OSError(5, "disk")
@@ -287,25 +175,6 @@ class Failing(io.BytesIO):
 def test_errors_of_the_stream_pass() -> None:
     with pytest.raises(OSError, match="disk"):
         next(ParquetReader().read(Failing(parquet_of(NESTED)), ["a"], ["a"], 10))
-
-
-class Counting(io.BytesIO):
-    largest = 0
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = super().read(size)
-        self.largest = max(self.largest, len(data))
-        return data
-
-
-def test_one_huge_row_group_is_read_in_pieces() -> None:
-    noise = np.random.default_rng(1).integers(0, 1 << 62, 2_000_000)
-    table = pa.table({"case_id": noise})
-    stream = Counting(parquet_of(table, row_group_size=len(noise), use_dictionary=False))
-    batch = next(ParquetReader().read(stream, ["case_id"], ["case_id"], 1000))
-    assert batch.columns.column(0).to_numpy().tolist() == noise[:1000].tolist()
-    assert stream.largest <= 4 << 20 < len(stream.getvalue())
-    assert not stream.closed
 
 
 def written(*batches: pa.RecordBatch, **metadata: str) -> bytes:
@@ -325,11 +194,6 @@ def test_written_file() -> None:
     assert written(b := rows_of(("1", "A", 5)), unit="case", a="b") == written(
         b, a="b", unit="case"
     )
-
-
-def test_no_rows_make_a_file() -> None:
-    assert pq.read_table(io.BytesIO(written())).schema.equals(RELEASED_SCHEMA)
-    assert read(written(rows_of())).num_rows == 0
 
 
 def test_attributes_are_typed_columns_that_may_lack_values() -> None:

@@ -21,7 +21,7 @@ from tests.support.record_files import xes_value
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.frames.any_frame import AnyFrame
 from tracecloak.pipelines.frames.frame_source import FrameSource
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
 from tracecloak.schemas.events.row_filter import RowFilter
@@ -179,14 +179,6 @@ def test_an_event_needs_one_time(tmp_path: Path, ending: str) -> None:
     assert (tally.n_used, tally.n_lost, tally.share) == (4, 1, 0.8)
 
 
-@pytest.mark.parametrize("ending", [ending for ending in WRITERS if ending != "xes"])
-def test_a_text_that_is_no_time_stays_malformed(tmp_path: Path, ending: str) -> None:
-    rows = [*ONE_TIME, ("c1", "D", "soon", at(13), None), ("c1", "D", None, "soon", None)]
-    traces, tally = read(tmp_path, ending, rows, start_timestamp="begun")
-    assert traces.n_events == 4
-    assert {f.what: f.n_records for f in tally.found()} == {NO_TIME: 1, NO_START: 1}
-
-
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_filters_and_windows_go_by_the_time_that_an_event_has(tmp_path: Path, ending: str) -> None:
     """Also in a file of whose records none has an end, and by the name of the column."""
@@ -269,18 +261,6 @@ def test_records_of_starts_and_completions(tmp_path: Path, ending: str) -> None:
     ]
     lone, _ = read(tmp_path, ending, IN_RECORDS[:-1], lifecycle="phase")
     assert seen(lone)["c2"] == [("A", 1, None), ("B", 3, OPEN)]  # no record is lost
-
-
-def test_a_filter_on_the_lifecycle_says_what_is_read(tmp_path: Path) -> None:
-    for name, n_events in (("lifecycle", 4), ("phase", 3)):  # by its own name, case counts
-        only = RowFilter(name, equals=("complete",))
-        traces, _ = read(tmp_path, "csv", IN_RECORDS, only, lifecycle="phase")
-        assert not traces.attributes and traces.n_events == n_events
-
-
-def test_a_column_of_starts_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(InputSchemaError, match="nowhere"):
-        read(tmp_path, "parquet", IN_COLUMN, start_timestamp="nowhere")
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -9,8 +9,6 @@ import logging
 import os
 import random
 import re
-import time
-import tracemalloc
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -125,18 +123,6 @@ def test_batches_are_full_and_records_are_numbered(rows):
     assert [v for b in found for v in b.columns.column(CASE).to_pylist()] == WORKED_ROWS[CASE]
 
 
-def test_columns_come_in_the_requested_order():
-    wanted = [TIME, CASE, "nowhere", ACTIVITY]
-    (batch,) = batches(WORKED, wanted)
-    assert batch.columns.schema.names == wanted
-    assert batch.columns.column("nowhere").null_count == 4
-
-
-def test_case_columns_only_or_event_columns_only():
-    assert columns(WORKED, [CASE]) == {CASE: WORKED_ROWS[CASE]}
-    assert columns(WORKED, [ACTIVITY]) == {ACTIVITY: WORKED_ROWS[ACTIVITY]}
-
-
 @pytest.mark.parametrize(
     "rename",
     [
@@ -159,49 +145,10 @@ def test_namespaces(rename):
     assert columns(source, WORKED_ROWS) == WORKED_ROWS
 
 
-def test_event_outside_a_trace_has_no_case():
-    one, two = trace("1", "a"), trace("2", "c")
-    source = f'<log>{one}<event><string key="concept:name" value="b"/></event>{two}</log>'
-    found = columns(source, [CASE, ACTIVITY])
-    assert found == {CASE: ["1", None, "2"], ACTIVITY: ["a", "b", "c"]}
-
-
-def test_events_and_traces_without_anything():
-    source = "<log><trace/><event/><trace><event/></trace><trace></trace></log>"
-    found = columns(source)
-    assert found == {name: [None, None] for name in NAMES}
-
-
-def test_empty_traces_keep_the_neighbours_apart():
-    empty = trace("empty")
-    source = f"<log>{empty}{trace('1', 'a', 'b')}{empty}{empty}{trace('2', 'c')}{empty}</log>"
-    for rows in (1, 2, 3):
-        found = [b.columns.to_pydict()[CASE] for b in batches(source, rows=rows)]
-        assert [case for batch in found for case in batch] == ["1", "1", "2"]
-
-
-def test_a_log_without_events_yields_nothing():
-    for source in ("<log/>", "<log></log>", f"<log>{trace('1')}</log>"):
-        assert batches(source, required=NAMES) == []
-
-
-@pytest.mark.parametrize("behind", ["", "<trace><event>&", "<event></log>", "</log></log>"])
-def test_the_head_alone_is_looked_at_beforehand(behind):
-    """Catches a refusal before anything is paid that is by what a trace holds."""
-    assert (
-        XesReader().column_names(io.BytesIO(f"<?xml version='1.0'?><log>{behind}".encode())) is None
-    )
-
-
 @pytest.mark.parametrize("head", ["", "not even XML", "<logs/>", "<!DOCTYPE log><log/>", "<?xml"])
 def test_what_is_no_log_is_refused_by_its_head(head):
     with pytest.raises(InputSchemaError):
         XesReader().column_names(io.BytesIO(head.encode()))
-
-
-def test_case_prefix_is_for_traces_only():
-    source = f'<log>{trace("1", "a")}<event><string key="{CASE}" value="x"/></event></log>'
-    assert columns(source, [CASE]) == {CASE: ["1", None]}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
@@ -212,20 +159,6 @@ def test_encodings(encoding):
         CASE: ["é", "é"],
         ACTIVITY: ["ÄÖ", "ü"],
     }
-
-
-def test_every_plane_of_unicode():
-    points = [
-        point
-        for plane in range(17)
-        for point in (
-            *range(plane << 16, (plane << 16) + 512),
-            *range((plane << 16) + 0xFFF0, (plane + 1) << 16),
-        )
-        if point not in (0x26, 0x3C, 0x3E, 0x22, 0xFFFE, 0xFFFF) and point >= 0x20
-    ]
-    names = ["".join(map(chr, points[i : i + 64])) for i in range(0, len(points), 64)]
-    assert columns(f"<log>{trace('1', *names)}</log>", [ACTIVITY]) == {ACTIVITY: names}
 
 
 def test_late_attribute_of_a_long_trace():
@@ -250,23 +183,6 @@ def test_missing_required_column_names_what_was_found():
     message = str(caught.value)
     assert f"'{CASE}'" in message and f"'{ACTIVITY}'" in message and "'org:resource'" in message
     assert "register" not in message and "Ann" not in message
-
-
-def test_missing_case_column_is_not_satisfied_by_a_trace_without_events():
-    source = f"<log>{trace('1')}<trace><event/></trace></log>"
-    with pytest.raises(InputSchemaError, match=f"no column '{CASE}'"):
-        batches(source, [CASE], [CASE])
-
-
-def test_missing_column_after_batches_were_yielded():
-    reader = XesReader().read(io.BytesIO(WORKED.encode()), [CASE, "x"], ["x"], 1)
-    assert [len(next(reader).records) for _ in range(4)] == [1, 1, 1, 1]
-    with pytest.raises(InputSchemaError, match="no column 'x'"):
-        next(reader)
-
-
-def test_one_event_with_the_column_is_enough():
-    assert len(batches(WORKED, rows=1, wanted=["org:resource"], required=["org:resource"])) == 4
 
 
 def test_noted_keys_are_bounded():
@@ -335,14 +251,6 @@ def test_refused_without_data_and_with_the_line_in_the_log_alone(source, pattern
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_batches_before_a_fault_are_yielded():
-    pieces = [f"<log>{trace('1', 'a')}{' ' * MIB}".encode(), b"<trace></log>"]
-    reader = XesReader().read(Pieces(pieces), NAMES, (), 1)
-    assert len(next(reader).records) == 1
-    with pytest.raises(InputSchemaError, match="mismatched tag"):
-        next(reader)
-
-
 def test_depth_is_bounded():
     def nested(depth: int) -> str:  # elements inside each other, the log counted
         inner = '<list key="a">' * (depth - 3) + "</list>" * (depth - 3)
@@ -364,59 +272,6 @@ def endless(start: bytes, middle: bytes, pieces: int, size: int) -> Iterator[byt
     block = middle * (size // len(middle))
     for _ in range(pieces):
         yield block
-
-
-LONG_TOKENS = {
-    "value": (b'<log><string key="a" value="', b"x"),
-    "value of references": (b'<log><string key="a" value="', b"&amp;"),
-    "name": (b"<log><", b"x"),
-    "many attributes": (b"<log><string", b" abcdefg='x'"),
-    "comment": (b"<log><!--", b"x"),
-    "comment before the log": (b"<!--", b"x"),
-    "comment after the log": (b"<log/><!--", b"x"),
-    "instruction": (b"<log><?x ", b"x"),
-    "utf-16": ("<?xml version='1.0' encoding='utf-16'?><log a='".encode("utf-16"), b"x\0"),
-}
-
-
-@pytest.mark.parametrize(("start", "middle"), LONG_TOKENS.values(), ids=LONG_TOKENS.keys())
-def test_a_token_of_200_mb_fails_early(start, middle):
-    stream = Pieces(endless(start, middle, 200 * 16, MIB // 16))
-    began = time.perf_counter()
-    with pytest.raises(InputSchemaError, match="token is longer than 16 MiB"):
-        list(XesReader().read(stream, NAMES, (), 100))
-    assert time.perf_counter() - began < 5
-    assert stream.given < 17 * MIB
-
-
-def test_text_is_not_a_token_and_may_be_long():
-    def pieces() -> Iterator[bytes]:
-        yield b"<log><trace><event>"
-        for _ in range(200):
-            yield b" text\n" * 30_000
-        yield b"</event></trace></log>"
-
-    (batch,) = XesReader().read(Pieces(pieces()), NAMES, (), 100)
-    assert batch.columns.num_rows == 1
-
-
-def test_a_value_just_below_the_bound_is_read():
-    value = "x" * (15 * MIB)
-    source = f"<log>{trace('1', value)}</log>"
-    began = time.perf_counter()
-    assert columns(source, [ACTIVITY]) == {ACTIVITY: [value]}
-    assert time.perf_counter() - began < 5
-
-
-def test_a_long_value_of_a_trace_does_not_multiply_in_a_batch():
-    # 300 events of a trace whose name takes 1 MiB: 300 MiB of text, which must not be made at once.
-    source = f"<log>{trace('x' * MIB, *['a'] * 300)}</log>"
-    rows = 0
-    for batch in XesReader().read(io.BytesIO(source.encode()), [CASE, ACTIVITY], [CASE], 1_000):
-        assert batch.columns.nbytes <= 64 * MIB + 10_000
-        rows += batch.columns.num_rows
-        assert int(batch.records[-1]) == rows - 1
-    assert rows == 300
 
 
 def test_wide_events_leave_before_the_batch_is_full():
@@ -447,47 +302,6 @@ def test_a_long_trace_that_ends_is_refused_as_well(monkeypatch):
     data = f"<log>{trace('1', *['a'] * 100)}{trace('2', 'a')}</log>".encode()
     with pytest.raises(InputSchemaError, match="a trace takes more than 512 MiB"):
         list(XesReader().read(io.BytesIO(data), [CASE], [CASE], 1_000))
-
-
-def test_much_xml_without_events_is_no_long_trace(monkeypatch):
-    monkeypatch.setattr("tracecloak.transforms.formats.xes._TRACE_BYTES", 1 * MIB)
-    blocks = [
-        b"<log>",
-        *[trace("empty").encode() * 1_000] * 60,
-        trace("1", "a").encode(),
-        b"</log>",
-    ]
-    (batch,) = XesReader().read(Pieces(blocks), [CASE], [CASE], 1_000)
-    assert batch.columns.to_pydict() == {CASE: ["1"]}
-
-
-def long_log(n_events: int) -> Iterator[bytes]:
-    yield b'<?xml version="1.0" encoding="UTF-8"?><log>'
-    for case in range(n_events // 20):
-        events = "".join(
-            f'<event><string key="concept:name" value="activity {i % 7}"/>'
-            f'<date key="time:timestamp" value="2026-03-01T08:00:{i:02}.000+01:00"/>'
-            f'<string key="note {i}" value="{"n" * 100}"/></event>\n'
-            for i in range(20)
-        )
-        yield f'<trace><string key="concept:name" value="{case}"/>{events}</trace>\n'.encode()
-    yield b"</log>"
-
-
-def test_memory_is_bounded_by_the_batch():
-    def peak(n_events: int) -> tuple[int, int]:
-        reader = XesReader().read(Pieces(long_log(n_events)), NAMES, NAMES, 2_000)
-        tracemalloc.start()
-        try:
-            rows = sum(batch.columns.num_rows for batch in reader)
-            return rows, tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
-    small, large = peak(8_000), peak(40_000)  # 2 MB and 10 MB of XML
-    assert (small[0], large[0]) == (8_000, 40_000)
-    assert large[1] < 4 * MIB
-    assert large[1] < 1.2 * small[1]
 
 
 # --- robustness ---

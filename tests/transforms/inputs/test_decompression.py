@@ -11,9 +11,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.transforms.formats.registry import CODECS, SourceFormat, unpacked
+from tracecloak.transforms.formats.registry import CODECS, SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files, open_source, position_in
 from tracecloak.transforms.sources import EventSource
 
@@ -75,10 +75,6 @@ def test_one_that_is_cut_off_anywhere_is_refused(ending: str, codec: str, tmp_pa
         content(path, damaged[0])
 
 
-def test_zeros_behind_gzip_are_nothing(tmp_path: Path) -> None:
-    assert content(tmp_path / "a.csv.gz", packed(DATA, "gzip") + bytes(512)) == DATA
-
-
 class _Failing(io.RawIOBase):
     def readable(self) -> bool:
         return True
@@ -112,11 +108,3 @@ def test_the_position_is_that_in_the_file(codec: str, tmp_path: Path) -> None:
         stream.read()
         assert position_in(stream) == file.n_bytes
     assert stream.closed
-
-
-def test_names_are_told_apart_by_their_endings_alone() -> None:
-    assert unpacked("/a.gz/B.CSV") == ("/a.gz/b.csv", None)
-    assert unpacked("a.tsv.Zst") == ("a.tsv", "zstd")
-    assert unpacked("gz") == ("gz", None)
-    with pytest.raises(UsageError, match=r"a\.csv\.xz"):
-        SourceFormat().name_of("a.csv.xz")

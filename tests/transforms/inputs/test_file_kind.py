@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import lzma
 import re
 import shutil
 import sqlite3
@@ -13,7 +12,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pandas as pd
 import pyarrow as pa
@@ -39,11 +37,6 @@ EVENTS = "".join(
     for hour, name in enumerate("AB")
 )
 XES = f'<log><trace><string key="concept:name" value="1"/>{EVENTS}</trace></log>'
-OCEL_2 = (
-    '<?xml version="1.0"?><log><object-types/><event-types/><objects/><events><event id="e1" '
-    'type="A" time="2024-01-01T10:00:00Z"><objects><relationship object-id="o1" qualifier="x"/>'
-    "</objects></event></events></log>"
-)
 SHEET = '<worksheet><row><c t="inlineStr"><is><t>{}</t></is></c></row></worksheet>'
 MXML = (
     '<WorkflowLog><Process id="p"><ProcessInstance id="1"><AuditTrailEntry>'
@@ -237,28 +230,6 @@ def test_columns_and_files_that_are_missing_are_not_damage(
 # --- files in which the log is, or was ------------------------------------------------------------
 
 
-def test_what_is_in_an_archive_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("log.csv", "log.zip", "log.xes"):
-        path = tmp_path / name
-        path.write_bytes(zipped(tmp_path, inside=CSV))
-        code, message = ended(capsys, "vocabulary", "--log", path)
-        assert code == 3 and "a zip archive" in message and "unzip it" in message
-    with zipfile.ZipFile(path) as archive:
-        (tmp_path / "out.csv").write_bytes(archive.read("inside"))
-    assert ended(capsys, "vocabulary", "--log", tmp_path / "out.csv") == (0, "")
-
-
-def test_what_no_codec_of_ours_opens_is_decompressed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "log.csv"
-    path.write_bytes(lzma.compress(CSV.encode()))
-    code, message = ended(capsys, "vocabulary", "--log", path)
-    assert code == 3 and "compressed by xz" in message and "decompress it" in message
-    path.write_bytes(lzma.decompress(path.read_bytes()))
-    assert ended(capsys, "vocabulary", "--log", path) == (0, "")
-
-
 @pytest.mark.parametrize("name", ["log.parquet", "log.parquet.gz"])
 def test_parquet_that_is_compressed_is_decompressed(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -338,15 +309,6 @@ def test_what_is_no_log_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
             path.write_text(text)
             code, message = ended(capsys, "vocabulary", "--log", path)
             assert code == 3 and f"{path}: this is" in message and told in message, message
-
-
-def test_mxml_written_as_csv_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ["case_id,activity,timestamp"]
-    for instance in ElementTree.fromstring(MXML).iter("ProcessInstance"):
-        for entry in instance:
-            lines.append(",".join([instance.get("id", ""), *(part.text or "" for part in entry)]))
-    (tmp_path / "log.csv").write_text("\n".join(lines))
-    assert ended(capsys, "vocabulary", "--log", tmp_path / "log.csv") == (0, "")
 
 
 # --- object-centric logs --------------------------------------------------------------------------

@@ -17,11 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.source_column import text_of
 from tracecloak.schemas.events.tally import (
     FRACTION_CASE,
-    NO_ACTIVITY,
     NO_CASE,
     NO_SCALAR,
     NO_TIME,
@@ -151,22 +148,6 @@ def test_a_date_and_a_time_of_day_of_rows_are_one_time() -> None:
     assert reasons == [NO_TIME] * 2
 
 
-def test_names_of_pm4py_are_those_of_a_row_that_has_not_ours() -> None:
-    xes = {"case:concept:name": 1, "concept:name": "A", "time:timestamp": Timestamp(5)}
-    events, reasons = read([xes, row(), {"case_id": "c"}])
-    assert [event["case_id"] for event in events] == ["1", "c"]
-    assert reasons == [NO_ACTIVITY]
-
-
-def test_filters_look_at_times_and_texts() -> None:
-    after = RowFilter("booked", at_least="1970-01-02")
-    mapping = ColumnMapping(timestamp_unit="s", filters=(after,))
-    tally = TallyOfFile(0)
-    rows = [row(booked=Timestamp(0)), row(booked=Timestamp(86_400)), row(booked="1970-01-03")]
-    events, reasons = RowReader.of_unknown_names(mapping).read([r.get for r in rows], tally)
-    assert (events.num_rows, reasons) == (2, [])
-
-
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3),
     st.binary(max_size=3), st.decimals(), st.dates(), st.datetimes(),
@@ -189,10 +170,3 @@ def test_rows_read_together_are_rows_read_one_by_one(values: list[tuple[Any, ...
 
     assert in_order(events) == in_order([event for found, _ in parts for event in found])
     assert sorted(reasons) == sorted(reason for _, found in parts for reason in found)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.one_of(st.integers(-(2**53), 2**53), st.text(min_size=1, max_size=4)))
-def test_a_case_is_called_as_in_a_file(value: Any) -> None:
-    events, _ = read([row(case_id=value)])
-    assert [event["case_id"] for event in events] == [text_of(value)]

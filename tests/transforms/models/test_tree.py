@@ -177,13 +177,6 @@ def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> Non
     assert ReleasedTree.from_json(product.to_json()).tree == tree
 
 
-@given(trees())
-@settings(max_examples=50)
-def test_a_tree_of_usual_names_is_its_text(tree: ProcessTree) -> None:
-    product = ReleasedTree(pa.array([*dict.fromkeys(tree.labels)]), str(tree), True, None)
-    assert forms_of_tree(product, "t", "p")["tree"].decode() == f"{tree}\n"
-
-
 def test_no_activity_gets_the_name_of_one_that_the_tree_lacks() -> None:
     product = ReleasedTree(pa.array(["it\u2019s", "it's"]), str(leaf("it's")), True, None)
     assert forms_of_tree(product, "t", "p")["tree"].decode() == "'it\u2019s 2'\n"
@@ -214,17 +207,6 @@ def test_boxes_are_apart_and_lines_go_round_them(tree: ProcessTree) -> None:
             left, top, right, bottom = boxes[number]
             assert left - 0.01 <= x <= right + 0.01 and top - 0.01 <= y <= bottom + 0.01
     assert [n.label for n in diagram.nodes if n.label] == list(tree.labels)
-
-
-def test_every_node_but_start_and_end_is_entered_and_left() -> None:
-    diagram = lay_out_tree(parse_tree("->( 'A', +( 'B', X( tau, 'C' ) ), *( 'D', 'E' ) )"))
-    for i, node in enumerate(diagram.nodes):
-        n_in = sum(flow.target == i for flow in diagram.flows)
-        n_out = sum(flow.source == i for flow in diagram.flows)
-        if node.kind == "task":
-            assert n_in == n_out == 1
-        else:
-            assert (n_in > 0) == (node.kind != "start") and (n_out > 0) == (node.kind != "end")
 
 
 def test_the_picture_is_one_file_that_needs_nothing() -> None:
