@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tracecloak.pipelines.screen.results import Form
+from tracecloak.pipelines.screen.results import Form, Result
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS
 
@@ -195,6 +196,21 @@ def add_form_flags(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="print the result as JSON; everything else goes to standard error",
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """What a command can do.
+
+    Attributes:
+        help: What it does, in a line.
+        run: Does it with the flags that were given, and returns the result.
+        flags: Its arguments, each with its options for argparse.
+    """
+
+    help: str
+    run: Callable[[Mapping[str, Any]], Result]
+    flags: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
 
 def add_actions(

@@ -6,31 +6,15 @@ One action, one entry of `ACTIONS`: its help, its flags, and what it does.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import add_actions
+from tracecloak.pipelines.commands.flags import Action, add_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 Flags = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Action:
-    """What can be done with keys.
-
-    Attributes:
-        help: What it does, in a line.
-        flags: Its flags, each with its options for argparse.
-        run: Does it, and returns the result.
-    """
-
-    help: str
-    flags: Mapping[str, Mapping[str, Any]]
-    run: Callable[[Flags], Result]
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -87,25 +71,27 @@ def _rewrap(flags: Flags) -> Result:
     return Result((), {"encrypted_anew": n_wrapped}, [sentence])
 
 
+_NEW = "it must not exist"
 ACTIONS: Mapping[str, Action] = {
     "make": Action(
         "make a release key for pipelines of your own",
-        {"--output": {"required": True, "help": "file to write; it must not exist"}},
         _make,
+        {"--output": {"required": True, "help": f"file to write; {_NEW}"}},
     ),
     "make-pair": Action(
         "make a pair of keys that signs releases (ed25519): a private and a public one",
+        _make_pair,
         {
             "--output": {
                 "required": True,
-                "help": "file of the private key, which only its owner reads; it must not exist",
+                "help": f"file of the private key, which only its owner reads; {_NEW}",
             },
             "--public": {"help": "file of the public key; by default that name with .pub"},
         },
-        _make_pair,
     ),
     "rewrap": Action(
         "encrypt the keys of a key store by another key; if it was cut off, run it again",
+        _rewrap,
         {
             "--key_store": {
                 "help": "folder of keys and receipts, or URL of their database; by default "
@@ -120,6 +106,5 @@ ACTIONS: Mapping[str, Action] = {
                 "help": "where the key is that shall encrypt them from now on, in the same form",
             },
         },
-        _rewrap,
     ),
 }

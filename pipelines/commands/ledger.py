@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_actions
+from tracecloak.pipelines.commands.flags import Action, add_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -28,41 +27,41 @@ Flags = Mapping[str, Any]
 _PLACES = ("ledger", "key_store", "key_encryption_key")
 _SIGNED = ("by", "reason")
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "--ledger": {
+    "ledger": {
         "help": "SQLAlchemy URL, or env:NAME or file:PATH; by default the file in the key store"
     },
-    "--key_store": {
+    "key_store": {
         "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
         "one in the home folder",
     },
-    "--key_encryption_key": {
+    "key_encryption_key": {
         "help": "where the key is that encrypts those in it: file:PATH, env:NAME or command:WORDS; "
         "by default TRACECLOAK_KEY_ENCRYPTION_KEY",
     },
-    "--accounts": {
+    "accounts": {
         "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
     },
-    "--account": {"help": "this account only; by default all"},
-    "--epsilon": {"required": True, "help": "cap on the sum of epsilons, a decimal, or none"},
-    "--delta": {"required": True, "help": "cap on the sum of deltas, a decimal, or none"},
-    "--unit": {
+    "account": {"help": "this account only; by default all"},
+    "epsilon": {"required": True, "help": "cap on the sum of epsilons, a decimal, or none"},
+    "delta": {"required": True, "help": "cap on the sum of deltas, a decimal, or none"},
+    "unit": {
         "required": True,
         "choices": ["case", "individual", "event"],
         "help": "whom the caps protect",
     },
-    "--max_cases": {
+    "max_cases": {
         "type": int,
         "help": "public bound on the number of cases of the data set, which bounds delta; by "
         "default there is none",
     },
-    "--note": {"help": "what else to note beside it; by default nothing"},
-    "--output": {"required": True, "help": "folder of all releases that it lies in"},
-    "--release_id": {"required": True, "help": "name of the release"},
-    "--by": {"required": True, "help": "who does this, for the record"},
-    "--reason": {"required": True, "help": "why, for the record"},
-    "--before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
-    "--backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
-    "--lost_stores": {
+    "note": {"help": "what else to note beside it; by default nothing"},
+    "output": {"required": True, "help": "folder of all releases that it lies in"},
+    "release_id": {"required": True, "help": "name of the release"},
+    "by": {"required": True, "help": "who does this, for the record"},
+    "reason": {"required": True, "help": "why, for the record"},
+    "before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
+    "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
+    "lost_stores": {
         "help": "key stores that are lost and can say nothing any more, by the names that a "
         "restored ledger has of them, with commas between; by default none is",
     },
@@ -70,32 +69,22 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Action:
-    """What can be done with a ledger.
-
-    Attributes:
-        help: What it does, in a line.
-        flags: Its arguments beside those of the place; names without dashes are flags.
-        run: Does it, and returns the result.
-        changes: What differs in its flags from what `_FLAGS` says, by name.
-    """
-
-    help: str
-    flags: Sequence[str]
-    run: Callable[[Flags], Result]
-    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+def _flags(*names: str, **changes: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Returns arguments of `_FLAGS` and those of the place, with what differs in them by name."""
+    return {
+        "name" if name == "name" else f"--{name}": {**_FLAGS[name], **changes.get(name, {})}
+        for name in (*names, *_PLACES)
+    }
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
     for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
-        action = ACTIONS[name]
-        if "name" not in action.flags:
+        flags = ACTIONS[name].flags
+        if "name" not in flags:
             action_parser.usage = f"tracecloak ledger {name} [CONFIG] [FLAG ...]"
-        for flag in (*action.flags, *_PLACES):
-            known = f"--{flag}" if f"--{flag}" in _FLAGS else flag
-            action_parser.add_argument(known, **{**_FLAGS[known], **action.changes.get(flag, {})})
+        for flag, options in flags.items():
+            action_parser.add_argument(flag, **options)
 
 
 def run(given: Given) -> int:
@@ -139,8 +128,7 @@ def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Office
 
 
 def _show(flags: Flags) -> Result:
-    ledger, account = _opened(flags), flags.get("account")
-    return _shown(ledger, account)
+    return _shown(_opened(flags), flags.get("account"))
 
 
 def _shown(ledger: OfficersLedger, account: str | None) -> Result:
@@ -153,11 +141,15 @@ def _lines(text: str) -> list[str]:
     return text.rstrip("\n").split("\n")
 
 
+def _said(text: str, **data: Any) -> Result:
+    return Result((), {**data, "said": text}, _lines(text))
+
+
 def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import verify
 
     verified = verify(_opened(flags))
-    return Result((), {"is_sound": verified.is_sound, "said": verified.text}, _lines(verified.text))
+    return _said(verified.text, is_sound=verified.is_sound)
 
 
 def _export(flags: Flags) -> Result:
@@ -245,8 +237,7 @@ def _accept(flags: Flags) -> Result:
 def _list_unfinished(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.unfinished import resume_text
 
-    said = resume_text(_store(flags), _opened(flags))
-    return Result((), {"said": said}, _lines(said))
+    return _said(resume_text(_store(flags), _opened(flags)))
 
 
 def _ended(
@@ -293,8 +284,7 @@ def _list_cases(flags: Flags) -> Result:
     from tracecloak.pipelines.cases.noted_cases import NotedCases
 
     ledger = _opened(flags)
-    said = cases_text(ledger.entries(), NotedCases(ledger.url).all())
-    return Result((), {"said": said}, _lines(said))
+    return _said(cases_text(ledger.entries(), NotedCases(ledger.url).all()))
 
 
 def _erase(flags: Flags) -> Result:
@@ -305,66 +295,60 @@ def _erase(flags: Flags) -> Result:
     return Result((), {"releases": n}, [f"erased what was noted of the cases of {n} releases"])
 
 
+_RELEASE = ("output", "release_id", *_SIGNED)
+_STREAM = "name of the release; of a stream NAME@EPOCH, once it is stopped"
 ACTIONS: Mapping[str, Action] = {
     "show": Action(
         "show what the accounts may spend and spent, on what, and how many more releases fit",
-        ("accounts", "account"),
-        _show,
+        _show, _flags("accounts", "account"),
     ),
-    "verify": Action("check the chain of entries, and that nothing was forgotten", (), _verify),
-    "export": Action("print all entries as JSON lines", (), _export),
+    "verify": Action(
+        "check the chain of entries, and that nothing was forgotten", _verify, _flags()
+    ),
+    "export": Action("print all entries as JSON lines", _export, _flags()),
     "backup": Action(
         "write all entries into a file, once their chain is checked",
-        ("output",),
-        _backup,
-        {"output": {"help": "the file, which is not there yet"}},
+        _backup, _flags("output", output={"help": "the file, which is not there yet"}),
     ),
     "restore": Action(
         "make the ledger of a backup where there is none; it pays for nothing until `accept`",
-        ("backup", *_SIGNED),
-        _restore,
+        _restore, _flags("backup", *_SIGNED),
     ),
-    "begin": Action("begin a ledger in which nothing is spent", (), _begin),
+    "begin": Action("begin a ledger in which nothing is spent", _begin, _flags()),
     "declare": Action(
         "declare what an account may spend, in place of what was declared before",
-        ("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),
-        _declare,
+        _declare, _flags("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),
     ),
     "bind": Action(
         "bind a data set to one account: releases that name it under another are refused",
-        ("name", "account", *_SIGNED),
         _bind,
-        {"account": {"required": True, "help": "the account that alone pays for its releases"}},
+        _flags("name", "account", *_SIGNED,
+               account={"required": True, "help": "the account that alone pays for its releases"}),
     ),
     "list-unfinished": Action(
-        "list the releases that were cut off and wait for a rerun", (), _list_unfinished
+        "list the releases that were cut off and wait for a rerun", _list_unfinished, _flags()
     ),
     "forfeit": Action(
         "give up a release that was cut off: it stays spent, and draws nothing any more",
-        ("output", "release_id", *_SIGNED),
-        _forfeit,
+        _forfeit, _flags(*_RELEASE),
     ),
     "withdraw": Action(
         "take a release back: its files go, and what it spent stays spent",
-        ("output", "release_id", *_SIGNED),
-        _withdraw,
-        {"release_id": {"help": "name of the release; of a stream NAME@EPOCH, once it is stopped"}},
+        _withdraw, _flags(*_RELEASE, release_id={"help": _STREAM}),
     ),
     "list-cases": Action(
-        "list what is noted of the cases that releases read, and who read the same", (), _list_cases
+        "list what is noted of the cases that releases read, and who read the same",
+        _list_cases, _flags(),
     ),
     "erase": Action(
         "erase what is noted of cases: all, or that of the releases that the flags name",
-        ("output", "release_id", "before", *_SIGNED),
         _erase,
-        {
-            "output": {"required": False, "help": "folder of all releases; by default any"},
-            "release_id": {"required": False, "help": "name of the release; by default any"},
-        },
+        _flags(*_RELEASE, "before",
+               output={"required": False, "help": "folder of all releases; by default any"},
+               release_id={"required": False, "help": "name of the release; by default any"}),
     ),
     "accept": Action(
         "say what happened to a ledger or key store that was restored from an old backup",
-        (*_SIGNED, "lost_stores"),
-        _accept,
+        _accept, _flags(*_SIGNED, "lost_stores"),
     ),
-}
+}  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -44,98 +44,56 @@ def _checked(entry: Any) -> CommandEntry:
     return entry
 
 
-_OURS = {
-    "release": CommandEntry(
-        "tracecloak.pipelines.commands.release", "make one release of a log", True, True
-    ),
-    "plan": CommandEntry(
-        "tracecloak.pipelines.commands.plan",
-        "show what a release would read, do, spend and write",
-        True,
-        True,
-    ),
-    "windows": CommandEntry(
-        "tracecloak.pipelines.commands.windows",
-        "show the calendar of a schedule: released, due, late, and what it cost",
-        True,
-    ),
-    "doctor": CommandEntry(
-        "tracecloak.examination.commands.doctor",
-        "look before the night whether all is there that a run needs",
-        True,
-        True,
-    ),
-    "vocabulary": CommandEntry(
-        "tracecloak.pipelines.commands.vocabulary",
-        "list the activities of a log, to read and to declare (for the operator)",
-    ),
-    "profile": CommandEntry(
-        "tracecloak.examination.commands.profile",
-        "say what a log holds, with settings to paste (for the operator only)",
-    ),
-    "attack": CommandEntry(
-        "tracecloak.examination.commands.attack",
-        "attack a configuration or finished releases (for the operator only)",
-        has_actions=True,
-        config_actions=("config",),
-    ),
-    "stream": CommandEntry(
-        "tracecloak.pipelines.commands.stream",
-        "publish what closes in a stream of events, step by step",
-        True,
-        True,
-        config_actions=("positions",),
-    ),
-    "verify": CommandEntry(
-        "tracecloak.pipelines.commands.verify",
-        "check a release that you received: files, promise, data, signature",
-    ),
-    "append": CommandEntry(
-        "tracecloak.pipelines.commands.append",
-        "append the log of a finished release to a table of Delta or Iceberg, once",
-    ),
-    "report": CommandEntry(
-        "tracecloak.examination.commands.report",
-        "show a release beside its log on a page (for the operator only)",
-    ),
-    "evaluate": CommandEntry(
-        "tracecloak.examination.commands.evaluate",
-        "compare a release with its original (for the operator only)",
-    ),
-    "compare": CommandEntry(
-        "tracecloak.examination.commands.compare",
-        "compare methods at the same true epsilon on logs (for the operator only)",
-    ),
-    "experiment": CommandEntry(
-        "tracecloak.examination.commands.experiment",
-        "run a paper's evaluation on logs (for the operator only)",
-    ),
-    "sample": CommandEntry(
-        "tracecloak.examination.commands.sample", "write a synthetic hospital log of any size"
-    ),
-    "key": CommandEntry(
-        "tracecloak.pipelines.commands.key",
-        "make keys: for pipelines of your own, or to sign; or encrypt kept keys anew",
-        has_actions=True,
-    ),
-    "ledger": CommandEntry(
-        "tracecloak.pipelines.commands.ledger",
-        "read the ledger of privacy budgets, declare caps, withdraw releases",
-        has_actions=True,
-        config_actions=(
-            *("show", "verify", "export", "backup", "restore", "begin", "list-unfinished"),
-            *("forfeit", "withdraw", "list-cases", "erase", "accept"),
-        ),
-    ),
-    "completion": CommandEntry(
-        "tracecloak.pipelines.commands.completion",
-        "print a script by which bash, zsh or fish completes what you type",
-    ),
-    "catalogue": CommandEntry(
-        "tracecloak.examination.commands.catalogue",
-        "list methods and what they promise, or show one in full",
-    ),
-}
+def _entries(rows: Iterable[tuple[str, str, str, dict[str, Any]]]) -> dict[str, CommandEntry]:
+    """Returns entries by name, of rows of layer, name, help and further attributes."""
+    return {
+        name: CommandEntry(f"tracecloak.{layer}.commands.{name}", text, **more)
+        for layer, name, text, more in rows
+    }
+
+
+_CONFIG, _ACTIONS = {"takes_config": True}, {"has_actions": True}
+_RUN = {"takes_config": True, "takes_beam_flags": True}
+_OF_LEDGER = (
+    *("show", "verify", "export", "backup", "restore", "begin", "list-unfinished"),
+    *("forfeit", "withdraw", "list-cases", "erase", "accept"),
+)
+_OURS = _entries((
+    ("pipelines", "release", "make one release of a log", _RUN),
+    ("pipelines", "plan", "show what a release would read, do, spend and write", _RUN),
+    ("pipelines", "windows",
+     "show the calendar of a schedule: released, due, late, and what it cost", _CONFIG),
+    ("examination", "doctor", "look before the night whether all is there that a run needs", _RUN),
+    ("pipelines", "vocabulary",
+     "list the activities of a log, to read and to declare (for the operator)", {}),
+    ("examination", "profile",
+     "say what a log holds, with settings to paste (for the operator only)", {}),
+    ("examination", "attack",
+     "attack a configuration or finished releases (for the operator only)",
+     {**_ACTIONS, "config_actions": ("config",)}),
+    ("pipelines", "stream", "publish what closes in a stream of events, step by step",
+     {**_RUN, "config_actions": ("positions",)}),
+    ("pipelines", "verify",
+     "check a release that you received: files, promise, data, signature", {}),
+    ("pipelines", "append",
+     "append the log of a finished release to a table of Delta or Iceberg, once", {}),
+    ("examination", "report",
+     "show a release beside its log on a page (for the operator only)", {}),
+    ("examination", "evaluate", "compare a release with its original (for the operator only)", {}),
+    ("examination", "compare",
+     "compare methods at the same true epsilon on logs (for the operator only)", {}),
+    ("examination", "experiment",
+     "run a paper's evaluation on logs (for the operator only)", {}),
+    ("examination", "sample", "write a synthetic hospital log of any size", {}),
+    ("pipelines", "key",
+     "make keys: for pipelines of your own, or to sign; or encrypt kept keys anew", _ACTIONS),
+    ("pipelines", "ledger", "read the ledger of privacy budgets, declare caps, withdraw releases",
+     {**_ACTIONS, "config_actions": _OF_LEDGER}),
+    ("pipelines", "completion",
+     "print a script by which bash, zsh or fish completes what you type", {}),
+    ("examination", "catalogue",
+     "list methods and what they promise, or show one in full", {}),
+))  # fmt: skip
 COMMANDS: Plugins[CommandEntry] = Plugins(
     "command", "tracecloak.commands", _OURS, _checked, {"mine": ""}
 )

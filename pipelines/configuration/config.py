@@ -12,6 +12,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.pipelines.configuration.files import bytes_of, yaml_of
 from tracecloak.pipelines.configuration.flag_texts import given_value, kinds_of
 from tracecloak.pipelines.configuration.paying import PayingConfig
 from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
@@ -713,7 +714,13 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     params = dict(config.params)
     vocabulary = params.get("vocabulary")
     if "vocabulary" in known and isinstance(vocabulary, str):
-        params["vocabulary"] = _vocabulary_file(vocabulary)
+        from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
+
+        remedy = (
+            "; name a file of activities, one a line, or give their names as JSON: --vocabulary "
+            '\'["A", "B"]\''
+        )
+        params["vocabulary"] = read_vocabulary(bytes_of("vocabulary", vocabulary, None, remedy))
     if "model" in known and isinstance(params.get("model"), str):
         from tracecloak.pipelines.configuration.model_file import read_model_rules
 
@@ -732,19 +739,6 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
                 "individual_id"
             )
     return config.model_copy(update={"params": params})
-
-
-def _vocabulary_file(path: str) -> tuple[str, ...]:
-    from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
-
-    try:
-        with open(path, "rb") as stream:
-            return read_vocabulary(stream.read())
-    except OSError as error:
-        raise UsageError(
-            f"vocabulary {path!r} cannot be read: {error.strerror}; name a file of activities, one "
-            'a line, or give their names as JSON: --vocabulary \'["A", "B"]\''
-        ) from None
 
 
 def load_log(flags: Mapping[str, object]) -> SourceConfig:
@@ -797,15 +791,7 @@ def read_yaml(path: str) -> dict[str, Any]:
     Raises:
         UsageError: It cannot be read, or is no mapping with each key once.
     """
-    from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
-
-    try:
-        with open(path, "rb") as stream:
-            body = bounded_yaml(stream.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise UsageError(f"configuration {path!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"configuration {path!r} is no YAML that can be read: {error}") from None
+    body = yaml_of("configuration", path)
     if not isinstance(body, dict) or not all(isinstance(key, str) for key in body):
         raise UsageError(f"configuration {path!r} must be a mapping of keys to values")
     return body

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import pydantic
 from pydantic.fields import FieldInfo
 
+from tracecloak.pipelines.configuration.files import yaml_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
@@ -168,24 +169,12 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
     if not isinstance(text, str) or not kinds:
         return text
     if text.startswith("@"):
-        return _of_file(name, text[1:])
+        return yaml_of(f"{name}: file", text[1:])
     if text.lstrip().startswith(("[", "{")):
         return _in_line(name, text)
     if list in kinds and name not in NAMES_OF_FILES:
         return [part.strip() for part in text.split(",") if part.strip()]
     return text
-
-
-def _of_file(name: str, path: str) -> Any:
-    from tracecloak.schemas.texts.bounded_yaml import MAX_BYTES, bounded_yaml
-
-    try:
-        with open(path, "rb") as stream:
-            return bounded_yaml(stream.read(MAX_BYTES + 1))
-    except OSError as error:
-        raise UsageError(f"{name}: file {path!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{name}: file {path!r} is no YAML that can be read: {error}") from None
 
 
 def _in_line(name: str, text: str) -> Any:

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.pipelines.configuration.files import bytes_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts.bounded_json import bounded_json
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
-_MAX_BYTES = 16 << 20
 _COLUMNS = ("activity", "group")
 
 
@@ -26,18 +26,12 @@ def read_groups(path: str) -> dict[str, str]:
     Raises:
         UsageError: The file cannot be read or is neither, or names an activity twice.
     """
+    remedy = (
+        "; name a file of CSV with the columns activity and group, or give JSON: --groups "
+        '\'{"A1": "A", "A2": "A"}\''
+    )
     try:
-        with open(path, "rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(
-            f"groups {path!r} cannot be read: {error.strerror}; name a file of CSV with the "
-            'columns activity and group, or give JSON: --groups \'{"A1": "A", "A2": "A"}\''
-        ) from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"groups {path!r} has more than {_MAX_BYTES >> 20} MiB")
-    try:
-        text = data.decode("utf-8-sig")
+        text = bytes_of("groups", path, remedy=remedy).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"groups {path!r} is not UTF-8; save the file as UTF-8") from None
     return _of_json(path, text) if text.lstrip().startswith("{") else _of_csv(path, text)

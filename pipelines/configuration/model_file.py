@@ -18,6 +18,7 @@ import pydantic
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
+from tracecloak.pipelines.configuration.files import bytes_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree
 from tracecloak.schemas.models.process_tree import (
@@ -31,8 +32,6 @@ from tracecloak.schemas.models.process_tree import (
 from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
 
-_MAX_BYTES = 16 << 20
-
 
 def read_model_rules(path: str) -> NamedRules:
     """Returns the rules of the model in a file.
@@ -44,13 +43,7 @@ def read_model_rules(path: str) -> NamedRules:
     ending = path.rpartition(".")[2].lower()
     if ending not in _READERS:
         raise UsageError(f"model must be a file that ends in .{', .'.join(_READERS)}, got {path!r}")
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"model {path!r} cannot be read: {error.strerror}") from None
-    if len(data) > _MAX_BYTES:
-        raise UsageError(f"model {path!r} has more than {_MAX_BYTES >> 20} MiB")
+    data = bytes_of("model", path)
     try:
         return _READERS[ending](data)
     except UsageError as error:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tracecloak.pipelines.configuration import groups_file
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.groups_file import read_groups
 from tracecloak.schemas.errors import UsageError
@@ -53,12 +52,6 @@ def test_csv_and_json_say_the_same(text: str, tmp_path: Path) -> None:
 def test_what_is_no_file_of_groups_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         read_groups(written(tmp_path, text))
-
-
-def test_a_file_of_groups_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups_file, "_MAX_BYTES", 10)
-    with pytest.raises(UsageError, match="has more than 0 MiB"):
-        read_groups(written(tmp_path, "activity,group\nA1,A\n"))
 
 
 def test_the_flag_names_the_file_and_the_operator_is_told_of_names_that_do_not_match(

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
-from tracecloak.pipelines.configuration import model_file
 from tracecloak.pipelines.configuration.model_file import read_model_rules
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models import petri_net
@@ -160,6 +159,5 @@ def test_a_model_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(petri_net, "MAX_STATES", 10)
     with pytest.raises(UsageError, match="more than 10 states: simplify it"):
         read_model_rules(path)
-    monkeypatch.setattr(model_file, "_MAX_BYTES", 10)
-    with pytest.raises(UsageError, match="has more than 0 MiB"):
-        read_model_rules(path)
+    with pytest.raises(UsageError, match="has more than 16 MiB"):
+        read_model_rules(written(tmp_path, "large.tree", " " * ((16 << 20) + 1)))
