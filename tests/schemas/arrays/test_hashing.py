@@ -73,22 +73,6 @@ def test_hashes_and_words_are_those_of_the_bytes(values):
     assert hashes.dtype == np.uint64 and hashes.tolist() == [naive_hash(value) for value in values]
 
 
-@settings(deadline=None)
-@given(texts, st.data())
-def test_a_text_hashes_alike_wherever_it_lies(values, data):
-    # Other offsets, other neighbours, other widths of the offsets.
-    around = [*data.draw(texts), *values, *data.draw(texts)]
-    first = data.draw(st.integers(0, len(around)))
-    count = data.draw(st.integers(0, len(around) - first))
-    expected = [naive_hash(value) for value in around[first : first + count]]
-    column = pa.array(around, pa.string())
-    assert hash_text(column.slice(first, count)).tolist() == expected
-    assert hash_text(column.cast(pa.large_string()).slice(first, count)).tolist() == expected
-    assert words_of(column.slice(first, count)) == [
-        naive_words(value.encode()) for value in around[first : first + count]
-    ]
-
-
 @pytest.mark.parametrize(
     "values",
     [

@@ -27,7 +27,6 @@ from tracecloak.schemas.arrays.merging import (
     OfArrays,
     Pieces,
     PiecesByThread,
-    sum_groups,
 )
 from tracecloak.schemas.arrays.ranks import CaseRanks
 from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
@@ -260,25 +259,6 @@ def names(*values: int) -> Names:
     return Names(frozenset(values))
 
 
-def held(pieces: Pieces[Names]) -> list[int]:
-    return [piece.weight for piece in pieces._pieces]
-
-
-def test_pieces_wait_until_they_outweigh_the_threshold():
-    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 3):
-        pieces = Pieces(Names)
-        seen = []
-        for i in range(10):
-            pieces.add(names(i))
-            seen.append(held(pieces))
-    # Up to three elements wait beside the first piece; the fourth is one too many. Once the merged
-    # piece is heavier than the threshold, as much as it weighs may wait.
-    assert seen == [
-        [1], [1, 1], [1, 1, 1], [1, 1, 1, 1], [5], [5, 1], [5, 1, 1], [5, 1, 1, 1], [5, 1, 1, 1, 1],
-        [5, 1, 1, 1, 1, 1],
-    ]  # fmt: skip
-
-
 def test_threads_together_merge_what_one_merges():
     pieces = PiecesByThread({"some": Names, "none": Names})
     merged_by = set()
@@ -300,13 +280,3 @@ def test_threads_together_merge_what_one_merges():
 
 
 # --- array helpers --------------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**60), 2**60)), max_size=7))
-def test_group_sums_are_exact(rows):
-    # Beyond 2**53, where sums of floats are not.
-    columns = np.array(rows, np.int64).reshape(-1, 2)
-    found = sum_groups(columns[:, 0], columns[:, 1], 6)
-    assert found.tolist() == [sum(v for g, v in rows if g == group) for group in range(6)]
-    assert found.dtype == np.int64

@@ -151,17 +151,6 @@ def test_slots_are_working_time_by_day_and_hour(zone, date, given_):
         assert hour == 24 * wall.weekday() + wall.hour
 
 
-def test_an_hour_that_is_repeated_counts_twice_and_one_that_is_skipped_does_not():
-    night = WorkingCalendar("Europe/Amsterdam", from_hour=2, to_hour=3)
-    for date, n_hours in (("2024-10-27", 2), ("2024-03-31", 0), ("2024-03-30", 1)):
-        begin = day_start_us(date_of("date", date), "Europe/Amsterdam")
-        following = date_of("date", date) + datetime.timedelta(days=1)
-        end = day_start_us(following, "Europe/Amsterdam")
-        assert night.is_open_within(begin, end) == (n_hours > 0)
-        if n_hours:
-            assert night.over(begin, end).total_us == n_hours * HOUR_US
-
-
 @pytest.mark.parametrize(
     ("given_", "said"),
     [

@@ -164,20 +164,6 @@ def test_a_declaration_that_is_none_is_refused(declarations: Any, message: str) 
 # --- cells ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("1", 1), ("3", 1), ("3.4", 1), ("3.6", 2), ("6", 2), ("7", 3), ("10", 3), ("99", 3),
-        ("-9", 1),
-    ],
-)  # fmt: skip
-def test_whole_numbers_are_rounded_and_coded_by_hand(text: str, cell: int) -> None:
-    # Ten numbers in three bins: 1 to 3, 4 to 6, 7 to 10.
-    assert attribute(bounds=[1, 10], n_bins=3, whole=True).cells(pa.array([text])).tolist() == [
-        cell
-    ]
-
-
 @given(
     st.floats(-1e12, 1e12),
     st.floats(1e-6, 1e12),
@@ -232,13 +218,6 @@ def test_texts_round_trip(values: list[str], data: st.DataObject) -> None:
     assert made.type == pa.string()
     assert made.to_pylist() == [None if cell == 0 else values[cell - 1] for cell in cells]
     assert one.cells(made).tolist() == cells.tolist()
-
-
-def test_whole_numbers_of_a_bin_are_equally_likely() -> None:
-    one = attribute(bounds=[1, 10], n_bins=3, whole=True)
-    uniforms = (np.arange(1200) + 0.5) / 1200
-    values = one.values_of(np.full(1200, 3), uniforms).to_pylist()
-    assert [values.count(x) for x in range(1, 11)] == [0] * 6 + [300] * 4
 
 
 def test_large_bounds_stay_exact() -> None:

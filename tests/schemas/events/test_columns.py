@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -98,22 +97,6 @@ CANONICAL = ("case_id", "activity", "timestamp")
 XES = ("case:concept:name", "concept:name", "time:timestamp")
 
 
-@pytest.mark.parametrize("found", [None, (*CANONICAL, "Fall", "Wer"), ("x",)])
-@pytest.mark.parametrize("xes_names", [False, True])
-def test_a_name_that_is_given_holds_whatever_is_found(found, xes_names):
-    mapping = ColumnMapping(
-        case_id="Fall", activity="Was", timestamp="Wann", lifecycle="Art", resource="Wer"
-    )
-    resolved = mapping.resolve(found, xes_names)
-    assert resolved.names == {
-        "case_id": "Fall",
-        "activity": "Was",
-        "timestamp": "Wann",
-        "resource": "Wer",
-        "lifecycle": "Art",
-    }
-
-
 def test_optional_columns_come_in_canonical_order_and_others_are_dropped():
     mapping = ColumnMapping(lifecycle="L", resource="R", individual_id="I", order="O")
     columns = {"L": ["start", None], "R": [None, "r"], "I": ["i", ""], "O": [7, None]}
@@ -134,68 +117,6 @@ def test_event_schema_refuses_unknown_columns():
 
 
 # --- text -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        pytest.param(pa.array(["a", "", None, " "]), ["a", None, None, " "], id="string"),
-        pytest.param(pa.array(["a", "", None], pa.large_string()), ["a", None, None], id="large"),
-        pytest.param(pa.array(["a", "", None], pa.string_view()), ["a", None, None], id="view"),
-        pytest.param(
-            pa.array(["a", "", None, "a"]).dictionary_encode(), ["a", None, None, "a"], id="dict"
-        ),
-        pytest.param(
-            pa.array(["a", "b"], pa.large_string()).dictionary_encode(), ["a", "b"], id="large dict"
-        ),
-        pytest.param(
-            pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["a", None]),
-            ["a", None, None],
-            id="a dictionary that holds a null",
-        ),
-        pytest.param(
-            pa.array([7, None], pa.int8()).dictionary_encode(), ["7", None], id="int dict"
-        ),
-        pytest.param(pa.array([7, -8, None], pa.int64()), ["7", "-8", None], id="int64"),
-        pytest.param(pa.array([2**64 - 1], pa.uint64()), ["18446744073709551615"], id="uint64"),
-        pytest.param(pa.array([7.0, -0.0, None], pa.float64()), ["7", "0", None], id="float64"),
-        pytest.param(pa.array([2e6], pa.float32()), ["2000000"], id="float32"),
-        pytest.param(
-            pa.array([Decimal("7.00"), None, Decimal(10**30)]),
-            ["7", None, "1" + "0" * 30],
-            id="decimal",
-        ),
-        pytest.param(
-            pa.array(["ä".encode(), b"\xe4", b"", None, b"ok", b"\xff\xfe"]),
-            ["ä", None, None, None, "ok", None],
-            id="binary",
-        ),
-        pytest.param(
-            pa.array([b"a", b"\xc3", b"b"], pa.large_binary()), ["a", None, "b"], id="large binary"
-        ),
-        pytest.param(pa.nulls(2), [None, None], id="null"),
-        pytest.param(pa.array(["x", "a", "", "y"]).slice(1, 2), ["a", None], id="slice"),
-        pytest.param(
-            pa.array([b"x", b"a", b"\xff", b"b", b"y"]).slice(1, 3),
-            ["a", None, "b"],
-            id="cut bytes",
-        ),
-        pytest.param(
-            pa.array(["NA", "null", "nan", "None", "NULL", "0"]),
-            ["NA", "null", "nan", "None", "NULL", "0"],
-            id="text that looks like nothing is text",
-        ),
-    ],
-)
-def test_every_type_that_can_be_text_is_text(values, expected):
-    # In an optional column, which keeps its rows, a missing value stays to be seen.
-    outcome = canonicalise(log(who=values), ColumnMapping(resource="who"))
-    assert outcome.column("resource") == expected
-    assert not outcome.rejects
-    # As case id, what is missing is rejected and the others survive.
-    outcome = canonicalise(log(case_id=values))
-    assert outcome.column("case_id") == [value for value in expected if value is not None]
-    assert outcome.rejects == [(0, i, NO_CASE) for i, v in enumerate(expected) if v is None]
 
 
 @pytest.mark.parametrize(
@@ -295,13 +216,6 @@ def kept_by(*filters: RowFilter, **columns: Any) -> list[int]:
 def test_a_filter_keeps_what_it_says(row_filter, expected):
     assert kept_by(row_filter, word=WORDS) == expected
     assert kept_by(row_filter, word=pa.array(WORDS).dictionary_encode()) == expected
-
-
-def test_a_filtered_record_is_in_neither_output_even_if_it_is_broken():
-    filters = (RowFilter("word", equals=("x",)),)
-    columns = log(word=["x", "y", "x"], activity=["", "", "A"])
-    outcome = canonicalise(columns, ColumnMapping(filters=filters))
-    assert outcome.rejects == [(0, 0, NO_ACTIVITY)] and outcome.column("event_index") == [2]
 
 
 @pytest.mark.parametrize(

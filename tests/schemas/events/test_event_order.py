@@ -185,15 +185,6 @@ def test_numbers_are_numbers_and_come_first(orders: list[Any], expected: list[An
     assert in_order_of(orders) == expected
 
 
-def test_an_order_counts_within_a_case_and_a_time_alone() -> None:
-    events = event_batch([("a", "A", 1), ("a", "B", 0), ("b", "C", 0)], [0, 0, 0])
-    texts = pa.array(["1", "2", "0"]).dictionary_encode()
-    batch = pa.RecordBatch.from_arrays([*events.columns, texts], schema=event_schema([ORDER]))
-    ordered = in_order(batch)
-    assert ordered.schema.names == events.schema.names  # it has had its say
-    assert [row["activity"] for row in ordered.to_pylist()] == ["B", "A", "C"]
-
-
 def test_just_some_events_with_an_order_are_refused() -> None:
     with pytest.raises(InputSchemaError, match="all or none of them an order"):
         TraceBatch.from_events([ordered_batch(["1"]), event_batch([("c", "A", 0)])])

@@ -60,39 +60,6 @@ def test_what_is_compared_is_told_by_both(
     assert passing(row_filter, *passes, *fails) == list(passes)
 
 
-_NUMBERS = st.one_of(
-    st.integers(-(10**20), 10**20).map(str),
-    st.integers(-20, 20).map(str),
-    st.decimals(-50, 50, allow_nan=False, places=1).map(str),
-)
-
-
-_WRITTEN = _NUMBERS | st.sampled_from(
-    [
-        "5", "5.0", " 5", "05", "+5", "5e0", "0.5e1", "5.", "-0", "5 0", "A", "", None, "\u0665",
-        "1e999999999",
-    ]
-)  # fmt: skip
-
-
-@given(number=st.integers(-9, 9) | st.integers(-(10**25), 10**25), values=st.lists(_WRITTEN))
-def test_a_number_equals_what_no_bound_at_it_leaves_out(
-    number: int, values: list[str | None]
-) -> None:
-    """Catches an equality and bounds that disagree on what is the same number."""
-    one = str(number)
-    values = [
-        *values,
-        one,
-        f"{one}.0",
-        f" {one}",
-        one.replace("-", "-0") if number < 0 else f"0{one}",
-    ]
-    equal = passing(RowFilter("n", (one,)), *values)
-    assert equal == passing(RowFilter("n", at_least=one, at_most=one), *values)
-    assert equal.count(one) and equal.count(f"{one}.0") and equal.count(f" {one}")
-
-
 @pytest.mark.parametrize(
     ("literal", "passes"),
     [
@@ -169,47 +136,6 @@ def test_any_text_is_compared_and_a_missing_value_never_passes(
 
 
 DAYS = [datetime.date(2026, 10, 31), datetime.date(2026, 11, 1), None, datetime.date(2026, 11, 2)]
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(DAYS, pa.date32()),
-        pa.array(DAYS, pa.date64()),
-        pa.array(DAYS, pa.date32()).cast(pa.timestamp("s")),
-        pa.array(DAYS, pa.date32()).cast(pa.timestamp("ns")),
-        pa.array(DAYS, pa.date32()).cast(pa.timestamp("us")).dictionary_encode(),
-        pa.array([str(day) if day else None for day in DAYS]),
-        pa.array([day and int(f"{day:%Y%m%d}") for day in DAYS], pa.int32()),
-    ],
-    ids=lambda column: str(column.type)[:20],
-)
-def test_typed_columns_of_days_are_compared_by_time(column: pa.Array) -> None:
-    for bounds, records in (
-        ({"at_least": "2026-11-01"}, [1, 3]),
-        ({"above": "2026-11-01"}, [3]),
-        ({"at_most": "2026-11-01"}, [0, 1]),
-        ({"at_least": "2026-11", "below": "2026-11-02"}, [1]),
-    ):
-        mapping = ColumnMapping(filters=(RowFilter("day", **bounds),))
-        assert kept(mapping, day=column) == records
-
-
-@pytest.mark.parametrize("name", ["timestamp", "At"])
-def test_the_mapped_time_is_compared_as_it_is_read(name: str) -> None:
-    """Catches a bound in another zone, unit or format than the column's."""
-    stamps = ["01.11.2026 00:30", "31.10.2026 23:30", None, "soon"]
-    row_filter = RowFilter(name, at_least="2026-11-01")
-    mapping = ColumnMapping(
-        timestamp="At", time_zone=BERLIN, timestamp_format="%d.%m.%Y %H:%M", filters=(row_filter,)
-    )
-    assert kept(mapping, At=stamps) == [0]
-    like_the_column = RowFilter(name, below="01.11.2026 00:00")
-    assert kept(ColumnMapping(**{**vars(mapping), "filters": (like_the_column,)}), At=stamps) == [1]
-    in_seconds = ColumnMapping(
-        timestamp="At", timestamp_unit="s", filters=(RowFilter(name, at_least="1970-01-01T00:01"),)
-    )
-    assert kept(in_seconds, At=[59, 60]) == [1]
 
 
 def test_a_bound_on_the_time_that_is_no_time_is_refused_before_anything_is_read() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -89,25 +89,6 @@ def test_typed_stamps_beyond_the_year_9999_are_rejected_one_by_one(unit, zone):
     assert found[0::2] == [None] * len(beyond)
     near = "1970-01-01T00:00:00" if zone == "UTC" else "1969-12-31T23:00:00"
     assert found[1::2] == [near] * len(beyond)
-
-
-def test_dates_are_midnights():
-    days = pa.array([date(2021, 7, 1), None, date(1, 1, 1), date(9999, 12, 31)])
-    expected = ["2021-07-01T00:00:00", None, "0001-01-01T00:00:00", "9999-12-31T00:00:00"]
-    assert read(days) == expected
-    assert read(days.cast(pa.date64())) == expected
-    # Midnight in Berlin on the first day of year 1 is still year 0 in UTC.
-    assert read(days, time_zone=BERLIN) == [
-        "2021-06-30T22:00:00",
-        None,
-        None,
-        "9999-12-30T23:00:00",
-    ]
-    assert read(pa.array([2**31 - 1, -(2**31), 0], pa.int32()).cast(pa.date32())) == [
-        None,
-        None,
-        "1970-01-01T00:00:00",
-    ]
 
 
 def test_a_column_of_nulls_has_no_times():
@@ -328,16 +309,6 @@ def test_any_text_is_read_or_rejected_but_never_an_error(text):
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
-def test_numbers_are_read_in_their_unit(unit):
-    factor = TICKS[unit]
-    limits = [MIN_TIME_US // factor, MAX_TIME_US // factor]
-    inside = [0, 1, -1, *limits]
-    beyond = [limits[0] - 1, limits[1] + 1, 2**62, -(2**62), 2**63 - 1, -(2**63)]
-    found = read_us(pa.array([*inside, *beyond, None]), timestamp_unit=unit)
-    assert found == [*(value * factor for value in inside), *[None] * (len(beyond) + 1)]
-
-
-@pytest.mark.parametrize("unit", ["s", "ms", "us"])
 def test_numbers_with_a_fraction_are_rounded_to_microseconds(unit):
     factor = TICKS[unit]
     numbers = [0.5, -0.5, 1.25, 1_600_000_000.5, 0.0, -0.0]
@@ -461,18 +432,6 @@ def test_abbreviations_of_one_offset_are_read_wherever_the_log_is_from(name):
             ("%a %b %d %H:%M:%S %Z %Y", f"Mon Jul 01 10:00:00 {name} 2024"),  # Java's
         ):
             assert read([text], timestamp_format=layout, time_zone=zone) == expected
-
-
-def test_a_named_offset_is_read_alike_whatever_stands_beside_it():
-    """Texts of one width are read together, and others one by one."""
-    texts = [
-        *("2024-01-01 10:00:00 UTC", "2024-01-01 10:00:00.5 UTC", "2024-01-01T10:00 GMT"),
-        *("2024-01-01 UTC", "2024-01-01 10:00:00Z UTC", "2024-13-01 10:00:00 UTC", "UTC"),
-    ]
-    alone = [read([text], time_zone=BERLIN)[0] for text in texts]
-    assert read(texts, time_zone=BERLIN) == alone
-    ten = "2024-01-01T10:00:00"
-    assert alone == [ten, f"{ten}.500000", ten, None, None, None, None]
 
 
 @pytest.mark.parametrize(

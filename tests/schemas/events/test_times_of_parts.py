@@ -13,7 +13,6 @@ from tests.schemas.events.test_times import BERLIN, EPOCH, MICROSECOND, us_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
-from tracecloak.schemas.events.row_filter import RowFilter
 
 
 def read_parts(columns: dict[str, Any], **mapping: Any) -> list[str | None]:
@@ -68,15 +67,6 @@ def test_an_instant_is_no_part_of_a_time():
     instants = pa.array([0], pa.timestamp("us", "UTC"))
     with pytest.raises(InputSchemaError, match="column 'hour' has type timestamp"):
         read_parts({"day": ["2024-01-31"], "hour": instants})
-
-
-def test_a_filter_on_the_time_sees_all_of_it():
-    """And one on a part of it sees that part as text."""
-    parts = {"day": ["2024-01-31"] * 2, "hour": ["09:00", "11:00"]}
-    late = (RowFilter("timestamp", at_least="2024-01-31T10:00"),)
-    assert read_parts(parts, filters=late) == [None, "2024-01-31T11:00:00"]
-    of_part = (RowFilter("hour", equals=("09:00",)),)
-    assert read_parts(parts, filters=of_part) == ["2024-01-31T09:00:00", None]
 
 
 def test_starts_of_several_columns():

@@ -17,7 +17,6 @@ from tests.support.logs import (
     event_batch,
     event_batches,
     event_logs,
-    naive_durations,
     plain,
     read_cases,
     read_cases_of_individuals,
@@ -65,27 +64,6 @@ def test_ids_and_further_columns_that_no_event_has_are_left_behind():
 
 
 # --- properties of a batch ------------------------------------------------------------------------
-
-
-@settings(deadline=None)
-@given(event_logs())
-def test_durations_are_those_of_a_loop(log):
-    traces = trace_batch(log)
-    assert traces.durations.tolist() == list(itertools.chain(*naive_durations(log).values()))
-    assert traces.starts.tolist() == [found[0][1] for found in cases_of(log).values()]
-    assert traces.lengths.tolist() == [len(found) for found in cases_of(log).values()]
-
-
-@settings(deadline=None)
-@given(event_logs(), st.data())
-def test_take_gives_the_cases_at_their_positions(log, data):
-    traces = trace_batch(log)
-    places = st.lists(st.integers(0, max(0, traces.n_cases - 1)), max_size=8, unique=True)
-    chosen = data.draw(places) if traces.n_cases else []
-    cases = list(cases_of(log).items())
-    taken = traces.take(np.array(chosen, np.int64))
-    assert list(read_cases(taken).items()) == [cases[i] for i in chosen]
-    assert taken.vocabulary == traces.vocabulary
 
 
 def test_recode_changes_codes_and_nothing_else():
@@ -241,12 +219,6 @@ def test_individuals_go_along_with_their_cases():
     assert joined.individuals.to_pylist() == ["i", "j", "i", "j"]
     with pytest.raises(ValueError, match="all have individuals, or none"):
         TraceBatch.concat([traces, trace_batch(EXAMPLE)])
-
-
-def test_no_events_are_cases_of_no_individual():
-    traces = TraceBatch.from_events([], by_individual=True)
-    assert read_cases_of_individuals(traces) == {}
-    assert list(split_by_shard(event_batch([]), 4, INDIVIDUAL_ID)) == []
 
 
 def missing_values() -> dict[str, pa.RecordBatch]:

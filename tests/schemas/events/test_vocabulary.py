@@ -17,14 +17,6 @@ from tracecloak.schemas.events.vocabulary import (
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
 
-def test_codes_are_ranks_in_the_order_of_the_bytes():
-    words = ActivityVocabulary.of(["b", "a", "Z", "é", "\U0001f600", "\uffff", "", "aa", "a"])
-    assert words.names.to_pylist() == ["", "Z", "a", "aa", "b", "é", "\uffff", "\U0001f600"]
-    assert len(words) == words.weight == 8
-    codes = words.codes(pa.array(["é", "", "\U0001f600", "é"]))
-    assert codes.tolist() == [5, 0, 7, 5] and codes.dtype == "int32"
-
-
 @settings(deadline=None)
 @given(st.lists(names), st.randoms(use_true_random=False))
 def test_the_order_and_number_of_mentions_do_not_matter(mentioned, random):
@@ -46,13 +38,6 @@ def test_an_unknown_name_is_refused_but_not_told():
 
 
 # --- public vocabularies --------------------------------------------------------------------------
-
-
-def test_a_closed_vocabulary_has_none():
-    words = ActivityVocabulary.public("BA", closed=True)
-    assert words.names.to_pylist() == ["A", "B"]
-    codes = words.codes_or_other(pa.array(["B", "canary", "A"]))
-    assert codes.tolist() == [1, -1, 0] and codes.dtype == "int32"
 
 
 @pytest.mark.parametrize(

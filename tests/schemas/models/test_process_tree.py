@@ -26,14 +26,6 @@ from tracecloak.schemas.published.tree import ReleasedTree
 A, B, C = leaf("A"), leaf("B"), leaf("C")
 
 
-def test_the_text_is_the_usual_one() -> None:
-    tree = sequence(A, exclusive(SILENT, B), loop(C, SILENT), parallel(leaf("D"), leaf("E's \\")))
-    text = r"->( 'A', X( tau, 'B' ), *( 'C', tau ), +( 'D', 'E\'s \\' ) )"
-    assert str(tree) == text
-    assert parse_tree(text) == tree
-    assert parse_tree(text.replace(" ", "").replace("E\\'s", "E\\'s ")) == tree
-
-
 @pytest.mark.parametrize(
     ("text", "character"),
     [

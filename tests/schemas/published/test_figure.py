@@ -21,8 +21,6 @@ from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.schemas.published.evidence import EXPECTED_FALSE, Evidence, evidence, laplace_scales
 from tracecloak.schemas.published.figures import (
     GRADES,
-    Figure,
-    ReleasedFigures,
     Scale,
     grade_of,
     grades,
@@ -192,9 +190,3 @@ def test_intervals_hold_whatever_grade_the_noise_gives(
                     held = float(chances[(graded == grade) & holds].sum()) / chance
                     worst[is_wider] = min(worst[is_wider], held)
     assert worst[True] >= coverage and worst[False] < without
-
-
-def test_medians_keep_the_ends_of_their_bins() -> None:
-    figures = [Figure(name, (), 650, 550, 750, "derived") for name in ("events", "median_time_us")]
-    made = ReleasedFigures.of_noisy(figures)
-    assert made.lows.tolist() == [510, 550] and made.highs.tolist() == [750, 750]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -35,14 +34,6 @@ def test_rows_survive_every_form() -> None:
 def test_what_is_none_is_an_error(body: object) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
         ReleasedIndicators.from_json(body)
-
-
-def test_a_grade_is_by_the_unit_unless_it_is_given() -> None:
-    assert [row.grade for row in ROWS] == ["rough", "good", "noise", "noise"]
-    assert replace(ROWS[2], grade="good").grade == "good"
-    table = ReleasedIndicators.of(ROWS).to_table()
-    assert table["grade"].to_pylist() == [row.grade for row in ROWS]
-    assert table["usable"].to_pylist() == [True, True, False, False]
 
 
 def test_a_release_without_grades_gets_those_of_its_units() -> None:

@@ -140,17 +140,6 @@ def test_a_product_comes_back_from_its_json(product: Any) -> None:
     assert forms[0] == forms[1]
 
 
-def test_figures_say_what_they_are_of_and_whether_they_tell_anything() -> None:
-    rows = FIGURES.to_table().to_pylist()
-    assert [(row["figure"], row["source"], row["target"]) for row in rows] == [
-        ("cases", None, None),
-        ("activity", "A", None),
-        ("median_time_us", "A", "B"),
-    ]
-    assert [row["usable"] for row in rows] == [True, False, True]
-    assert [row["grade"] for row in rows] == [one.grade for one in FIGURES.rows()]
-
-
 def test_values_that_no_product_gives_are_refused() -> None:
     for body in (
         {**GRAPH.to_json(), "more": 1},

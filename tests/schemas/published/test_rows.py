@@ -150,47 +150,6 @@ def test_merging_does_not_depend_on_the_borders(size):
     assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
 
 
-class Counted:
-    """A stream that knows how many batches were asked of it."""
-
-    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches = iter(batches)
-        self.taken = 0
-
-    def __iter__(self) -> Counted:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        self.taken += 1
-        return next(self._batches)
-
-
-def test_streams_are_read_as_they_are_needed():
-    # Three streams of 100 batches of two cases each, interleaved in time.
-    streams = [
-        Counted(
-            [
-                batch_of([(f"{k}-{i:03}-{j}", "A", 100 * i + 10 * j + k) for j in range(2)])
-                for i in range(100)
-            ]
-        )
-        for k in range(3)
-    ]
-    merged = merge_rows(streams)
-    assert [stream.taken for stream in streams] == [
-        0,
-        0,
-        0,
-    ]  # nothing before the first is asked for
-    given_out = 0
-    for batch in merged:
-        given_out += batch.num_rows
-        for stream in streams:
-            # Per stream, what was given out and one batch, and one more to see a case's end.
-            assert 2 * stream.taken <= given_out / 3 + 2 * 3
-    assert given_out == 600
-
-
 @given(event_logs())
 def test_rows_without_times_have_the_numbers_of_events_in_their_place(log) -> None:
     """Catches numbers that are lost on the way, or cases that are no more in order."""

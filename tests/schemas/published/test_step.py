@@ -74,16 +74,6 @@ def test_limits_without_their_other_end_are_refused() -> None:
         replace(made, lows=ones[:2], highs=ones[:2])
 
 
-def test_a_table_has_a_row_for_each_cell() -> None:
-    table = release([0, 1, 2, 3]).to_rows()
-    rows = {tuple(row["cell"]): row for row in table.to_pylist()}
-    assert set(rows) == set(CELLS)
-    assert rows["B", "■"]["count"] == 7
-    assert rows["▶", "A"]["standard_error"] == 0.333333
-    assert {name: rows["A", "A"][name] for name in OTHERS} == OTHERS
-    assert table.schema.field("step").type == "int64"
-
-
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b"\xff", b'{"cells": [{"cell": ["A"], "count": 1}]}']
 )

@@ -83,12 +83,4 @@ def test_products_about_2_to_the_63_are_exact(total, n_cases):
     check(released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]), n_cases)
 
 
-def test_nothing_is_made_of_nothing_and_nothing_is_left_of_0_cases():
-    for empty in (released([]).resized(9), released([(("A",), 4)]).resized(0)):
-        assert rows_of(empty) == [] and empty.n_cases == empty.n_variants == 0
-        assert empty.names.to_pylist() == [] and empty.offsets.tolist() == [0]
-        assert empty.to_json() == {"activities": [], "variants": []}
-        assert empty.codes.dtype == np.int32
-
-
 # --- without intervals ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.published.graph import ReleasedGraph, yield_of_log
 from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.published.variants import most_frequent_first
@@ -29,23 +28,6 @@ def test_a_log_is_counted_by_its_own_graph() -> None:
     assert found == Yield(4, 3, 2, None, 1.0, None, 3, 0.25)
     assert found.sentence == "4 cases, 3 variants, 2 named activities came out."
     assert not found.is_empty and not found.is_poor
-
-
-def test_what_nobody_can_name_is_said() -> None:
-    names = pa.array([OTHER, "a"])
-    variants = most_frequent_first(
-        names, np.array([0, 3, 4]), np.array([0, 0, 0, 1], np.int32), np.array([5, 5])
-    )
-    found = variants.came_out()
-    assert (found.n_cases, found.n_variants, found.n_activities) == (10, 2, 1)
-    assert found.named_share == pytest.approx(0.25)
-    assert found.is_poor
-    assert "25% of all occurrences have the name of an activity" in found.sentence
-    only_other = most_frequent_first(
-        names, np.array([0, 1]), np.array([0], np.int32), np.array([7])
-    )
-    assert only_other.came_out().is_empty
-    assert "Nothing of it is of use: no activity has its name" in only_other.came_out().sentence
 
 
 def test_a_graph_without_paths_from_the_start_is_not_nothing() -> None:
@@ -104,13 +86,6 @@ def test_a_length_that_many_cases_have_is_said_to_cut() -> None:
     assert few.cut_sentence(3) == many.cut_sentence(4) == many.cut_sentence(None) == ""
     assert few.sentence_of({"max_trace_length": 3}) == few.sentence
     assert lengths(one=5).cut_sentence(2) == Yield().cut_sentence(1) == ""
-
-
-def test_a_manifest_from_before_lengths_were_told_is_read() -> None:
-    old = Yield(5, 1, 1, None, 1.0, 0.5).to_json()
-    assert "max_events" not in old and "longest_share" not in old
-    assert Yield(**old).cut_sentence(1) == ""
-    assert Yield(**Yield(5, max_events=2, longest_share=1.0).to_json()).max_events == 2
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tests.support.logs import (
     trace_batch,
     variant_counts,
 )
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -100,26 +99,6 @@ def test_trie_nodes_are_the_prefixes_in_order(counts):
     check_trie(counts, "ABC")
 
 
-def test_a_trie_deeper_than_16_bits():
-    # Depths beyond 65,535 are sorted by another type; two of three variants part at the very end.
-    n = 70_000
-    lengths = np.array([n, n, 3])
-    codes = np.zeros(lengths.sum(), np.int32)
-    codes[2 * n - 1] = 1
-    codes[2 * n :] = [0, 1, 1]
-    variants = VariantHistogram(
-        encode_sequences(np.concatenate([[0], np.cumsum(lengths)]), codes), np.array([4, 2, 1])
-    )
-    trie = Trie.from_variants(variants)
-    assert len(trie.parents) == 1 + n + 1 + 2
-    assert trie.counts.tolist() == [7, 7, *[6] * (n - 2), 4, 2, 1, 1]
-    assert trie.nodes.tolist() == [*range(1, n + 1), *range(1, n), n + 1, 1, n + 2, n + 3]
-    assert trie.parents.tolist() == [-1, *range(n), n - 1, 1, n + 2]
-    automaton = Dafsa.from_variants(variants)
-    assert automaton.n_states == n + 2  # one per depth, and one after the early B
-    assert automaton.contingency_table[0] == 7
-
-
 # --- automata -------------------------------------------------------------------------------------
 
 
@@ -147,12 +126,6 @@ def check_automaton(counts: Mapping[Variant, int], names: str) -> None:
 @given(variant_counts())
 def test_automata_are_minimal_and_exact(counts):
     check_automaton(counts, "ABC")
-
-
-@settings(deadline=None)
-@given(variant_counts(activities="AB", max_length=7, max_variants=25))
-def test_automata_of_many_merging_variants_are_minimal_and_exact(counts):
-    check_automaton(counts, "AB")
 
 
 @settings(deadline=None)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,13 +174,3 @@ def test_times_count_anew_from_the_first_event_that_is_left() -> None:
 @given(values=st.lists(st.integers(-(1 << 62), 1 << 62)))
 def test_distinct_values_are_those_of_python(values: list[int]) -> None:
     assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))
-
-
-def test_rows_are_looked_up_as_they_were_counted() -> None:
-    traces = trace_batch({"1": "A B", "2": "A", "3": "A B"})
-    nothing = np.zeros((3, 0), np.int64)
-    known = knowledge("sequence", "activity")
-    of_cases = KnownCases.rows_of(traces.offsets, known.words(traces), nothing)
-    assert isinstance(of_cases, pa.LargeBinaryArray)
-    assert set(of_cases.to_pylist()) == set(counted(traces, known, nothing).rows.to_pylist())
-    assert of_cases[0] == of_cases[2] != of_cases[1]

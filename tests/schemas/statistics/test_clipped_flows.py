@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import MINUTE, Log, cases_of, event_logs, read_pairs, trace_batch
+from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -26,7 +26,6 @@ from tracecloak.schemas.statistics.clipped_flows import (
     _floored_roots_of_any_size,
     cells_of_flows,
 )
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 Cell = tuple[str, str, int]
 
@@ -137,16 +136,6 @@ def test_roots_that_are_whole_are_not_missed_nor_passed():
             assert set(flows.values.tolist()) == ({value} if value else set()), (r, m, clip)
 
 
-@given(event_logs(), edge_lists)
-def test_with_a_huge_clip_the_sum_over_the_bins_is_the_graph(log, edges):
-    traces = trace_batch(log, "ABC")
-    flows = ClippedFlows.from_traces(traces, 2**62, 1, np.array(edges))
-    sums: Counter[tuple[str, str]] = Counter()
-    for (a, b, _), value in read_flows(flows, traces.vocabulary, len(edges) + 1).items():
-        sums[a, b] += value
-    assert sums == read_pairs(DirectlyFollows.from_traces(traces), traces.vocabulary)
-
-
 def test_cells_of_a_wide_vocabulary_stay_apart():
     # 3 million codes and 5,000 bins: a case's number and a cell do not fit 63 bits together.
     names = pa.array([f"{i:07}" for i in range(3_000_000)])
@@ -189,12 +178,6 @@ def test_a_clip_of_nothing_is_refused(clip):
     with pytest.raises(UsageError, match=f"l2_clip_units must be at least 1, got {clip}"):
         ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), clip, 1)
     ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), 1, 1)
-
-
-def test_a_clip_of_1_would_leave_nothing():
-    # Why it is refused: of two or more arcs, none is as long as the vector.
-    vectors = vectors_of({"a": "A", "b": "A " * 1000, "c": "A B C"}, [])
-    assert all(set(clipped(vector, 1, 64).values()) == {0} for vector in vectors.values())
 
 
 # --- the norms ------------------------------------------------------------------------------------

@@ -50,9 +50,3 @@ def test_bins_have_one_ratio_and_their_middles_lie_in_them() -> None:
     for duration_bin in (1, 7, len(BIN_EDGES_US) - 1):
         middle = middle_of(np.array([duration_bin]), np.array([3]))
         assert BIN_EDGES_US[duration_bin - 1] <= middle * SECOND < BIN_EDGES_US[duration_bin]
-
-
-def test_the_median_is_of_all_counts() -> None:
-    bins = np.array([1, 40, 80])
-    assert middle_of(bins, np.array([1, 1, 8])) == middle_of(bins[2:], np.array([1]))
-    assert middle_of(bins, np.array([8, 1, 1])) == middle_of(bins[:1], np.array([1]))

@@ -205,30 +205,6 @@ def test_of_unlike_messages_with_one_id_and_moment_the_choice_is_one() -> None:
         assert streamed(order) == {name_of(1): (2, (("A", 3),))}
 
 
-@pytest.mark.parametrize(
-    ("publish", "order"),
-    [
-        ((4_000, 4_000, 4_000), (0, 0, 0)),  # published together, before their own times
-        ((3_000, 4_000, 4_000), (0, 0, 0)),  # a broker of milliseconds
-        ((4_000, 3_900, 3_800), (0, 0, 0)),  # the last first
-    ],
-)
-def test_events_that_are_ahead_of_their_publishing_keep_their_order(
-    publish: tuple[int, int, int], order: tuple[int, int, int]
-) -> None:
-    """Their ids fall, so that a tie that an id breaks would turn them round."""
-    sent = [
-        Message(1, 9 - i, name, 4_100 + i, publish[i], order[i])
-        for i, name in enumerate(("A", "B", "END"))
-    ]
-    rule = replace(RULE, inactivity_gap_us=10_000, max_lifetime_us=10_000, max_disorder_us=500)
-    for arrivals in itertools.permutations(sent):
-        [(_, trace)] = streamed(arrivals, rule=rule).values()
-        assert [name for name, _ in trace] == ["A", "B", "END"]
-        times = [time for _, time in trace]
-        assert times == sorted(times) and max(times) <= max(publish)
-
-
 def stream_of(n_cases: int, rng: np.random.Generator) -> list[Message]:
     """Cases with an end; one message in ten is a straggler, of which some come too late."""
     sent, event_id = [], 0
@@ -352,25 +328,6 @@ def test_a_closed_case_takes_part_once() -> None:
     assert until(state, 1) == 1_600  # as long again after its last message
     state, steps, _ = state.close(MAX_TIME_US, RULE, 1)
     assert steps == []
-
-
-def test_what_came_after_the_closing_prolongs_the_tombstone() -> None:
-    """Though it was already waiting with the case when that was closed."""
-    sent = [Message(1, 1, "END", 1, 1), Message(1, 2, "A", 8, 8)]
-    state, steps, _ = OpenCases.none().add(batch(sent), RULE, 0).close(10, RULE, 0)
-    assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
-    assert until(state, 1) == 1_008
-
-
-def test_so_does_what_came_beyond_the_length_of_a_case() -> None:
-    """Of its first five messages nothing shows that it went on."""
-    sent = [Message(1, i, "A", i, i) for i in range(9)]
-    state, [(_, traces)], _ = OpenCases.none().add(batch(sent), RULE, 0).close(20, RULE, 0)
-    assert len(traces_of(traces)[name_of(1)]) == RULE.max_trace_length
-    assert until(state, 1) == 4 + 12 + 3 + 1_000  # it closed then, later than its last message
-    later = [*sent, Message(1, 9, "A", 19, 19)]
-    state, _, _ = OpenCases.none().add(batch(later), RULE, 0).close(20, RULE, 0)
-    assert until(state, 1) == 19 + 1_000
 
 
 def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:

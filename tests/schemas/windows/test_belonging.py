@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -199,32 +198,3 @@ def test_a_case_is_in_one_window_whether_the_lake_is_read_or_the_span(rule: Sche
         assert np.array_equal(own.activities, whole.activities)
     assert set(told.values()) == {1} and len(told) == EVERY.n_cases
     assert {case for case, n in again.items() if n != 1} <= went_on
-
-
-def test_a_case_that_is_silent_for_longer_than_its_lifetime_counts_again():
-    """What the book of counted units is for: belonging alone does not tell."""
-    for by in ("close", "first_event"):
-        rule = schedule(HOURS, by=by, max_lifetime_us=2 * HOUR_US)
-        lake = batch({"a": [("A", 0), ("A", 12)]})
-        numbers = [
-            window.number
-            for window in rule.windows()
-            if members(span(lake, window), rule, window).n_cases
-        ]
-        assert len(numbers) == 2
-        whole = [w.number for w in rule.windows() if members(lake, rule, w).n_cases]
-        assert whole == numbers[:1]
-
-
-@pytest.mark.parametrize("cut", [1, 2])
-def test_a_shorter_span_would_not_do(cut: int):
-    """The reading span is as long as it must be: without its first hours there are false cases."""
-    rule = schedule(HOURS, gap_us=None, end_activities=(), period="hour", horizon=30)
-    found = set()
-    for window in rule.windows():
-        shorter = replace(window, reads_from_us=window.reads_from_us + cut * 4 * HOUR_US)
-        others = EVERY.take(np.flatnonzero(longest_silences(EVERY) <= rule.max_lifetime_us))
-        own = members(span(others, shorter), rule, window)
-        whole = members(others, rule, window)
-        found |= set(own.case_ids.to_pylist()) ^ set(whole.case_ids.to_pylist())
-    assert found

@@ -15,7 +15,6 @@ from apache_beam.testing.util import assert_that, equal_to
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
-from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -271,14 +270,6 @@ def test_a_release_on_an_object_store_has_its_manifest_last(
     monkeypatch.setattr(FileSystems, "create", staticmethod(lambda path, **_: Written()))
     ReleaseFolder("gs://b", "r").commit({"outputs": [{"path": "dfg.json"}]})
     assert steps == ["rename ['gs://b/run_id=r/dfg.json']", "manifest"]
-
-
-def test_decisions_are_decoded_without_copying_and_sent_on_as_they_came() -> None:
-    whole = group_into_traces(events(20), 1)[0]
-    data = encode(VariantHistogram.from_traces(whole))
-    value = decode(data)
-    assert encode(value) is data
-    assert not value.counts.flags.writeable
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:

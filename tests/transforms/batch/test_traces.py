@@ -54,18 +54,3 @@ def test_the_shuffle_keeps_every_individual_whole(shards: int) -> None:
 
     with beam.Pipeline("FnApiRunner") as pipeline:
         assert_that(grouped_of(pipeline, batches(), shards), same_cases)
-
-
-@pytest.mark.parametrize("individuals", [["i", None], None])
-def test_an_event_without_individual_fails_the_pipeline(
-    individuals: list[str | None] | None,
-) -> None:
-    events = event_batch([("canary", "A", 1), ("canary", "B", 2)], individuals=individuals)
-    with (
-        pytest.raises(
-            Exception, match=r"individual_id.*map a column that every event has"
-        ) as caught,
-        beam.Pipeline("FnApiRunner") as pipeline,
-    ):
-        grouped_of(pipeline, [event_batch([]), events] if individuals is None else [events], 2)
-    assert "canary" not in str(caught.value)

@@ -181,27 +181,6 @@ def test_types(name: str) -> None:
         assert column.to_pylist() == (expected or values), alone
 
 
-def test_schemas_evolve() -> None:
-    """One reader call serves files of three generations."""
-    first = avro_of({"c": "int", "t": long("timestamp-millis")}, [{"c": 1, "t": 1}])
-    second = avro_of(
-        {"a": ["null", "string"], "c": "string", "t": long("timestamp-micros")},
-        [{"a": "A", "c": "2", "t": 2}],
-    )
-    third = avro_of(
-        {
-            "new": {"type": "map", "values": "string"},
-            "t": long("timestamp-micros"),
-            "c": ["null", "string"],
-        },
-        [{"new": {"k": "v"}, "t": 3, "c": "3"}],
-    )
-    tables = [read(data) for data in (first, second, third)]
-    assert [table.column_names for table in tables] == [["c", "t"], ["c", "a", "t"], ["c", "t"]]
-    assert [str(table["c"][0]) for table in tables] == ["1", "2", "3"]
-    assert [table["t"].cast(pa.int64())[0].as_py() for table in tables] == [1000, 2, 3]
-
-
 def test_type_within_a_type() -> None:
     """Some writers wrap a type once more, which fastavro takes for a mistake."""
     header = fastavro.schemaless_reader(source := io.BytesIO(avro_of(FIELDS, ROWS)), avro._HEADER)
@@ -314,14 +293,6 @@ def test_cut_off_anywhere_but_between_blocks(codec: str) -> None:
                 read(data[:cut])
 
 
-def test_endless_records_of_no_bytes() -> None:
-    sync = b"0123456789abcdef"
-    count = b"\xff" * 8 + b"\x7e"
-    data = avro_of({"c": "null"}, [], sync_marker=sync) + count + b"\0" + sync
-    with pytest.raises(InputSchemaError, match="damaged"):
-        next(AvroReader().read(io.BytesIO(data), ["c"], ["c"], 10))
-
-
 def test_damage_is_reported_without_the_data() -> None:
     data = avro_of({"c": "string"}, [{"c": "secret"}])
     for broken in (
@@ -365,24 +336,6 @@ def test_errors_of_the_stream_pass() -> None:
 
 def written(*batches: pa.RecordBatch) -> bytes:
     return written_by(AvroWriter, *batches)
-
-
-def test_written_file() -> None:
-    data = written(rows_of(("1", "A", 0), ("2", "é", US_LATE)))
-    reader = fastavro.reader(io.BytesIO(data))
-    assert reader.writer_schema["name"] == "tracecloak.Event"
-    optional = dict.fromkeys(["event_id", "resource", "lifecycle", "individual_id"])
-    assert list(reader) == [
-        {
-            "case_id": "1",
-            "activity": "A",
-            "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
-            **optional,
-        },
-        {"case_id": "2", "activity": "é", "timestamp": LATE, **optional},
-    ]
-    assert reader.metadata["avro.codec"] == "deflate" and data.endswith(b"tracecloak-event")
-    assert list(fastavro.reader(io.BytesIO(written()))) == []
 
 
 STAMPS = st.integers(-(2**63), 2**63 - 1)

@@ -192,39 +192,6 @@ def test_worked_example(name: str) -> None:
             )
 
 
-FIELD = st.text(
-    st.sampled_from(["a", "é", "😀", ",", '"', "\n", "\r", " ", "\0", "\ufdd0", "0"]), max_size=9
-)
-RECORDS = st.lists(
-    st.tuples(st.lists(FIELD, min_size=3, max_size=3), st.sampled_from([0, 0, 0, 1, -1])),
-    max_size=40,
-)
-
-
-@given(RECORDS, st.sampled_from([64, 100, 1 << 20]), st.integers(1, 7), st.integers(1, 9))
-def test_records_are_numbered_whatever_the_blocks(
-    made: list[tuple[list[str], int]], block: int, batch_rows: int, chunk: int
-) -> None:
-    lines, expected, numbers, bad = [], [], [], []
-    for number, (fields, change) in enumerate(made):
-        fields = [*fields, "x"] if change > 0 else fields[:2] if change < 0 else fields
-        quoted = ['"' + field.replace('"', '""') + '"' for field in fields]
-        lines.append(",".join(quoted) + ("\r\n" if number % 2 else "\n\n"))
-        if change:
-            bad.append(number)
-        else:
-            expected.append(tuple(fields))
-            numbers.append(number)
-    data = HEADER + "".join(lines).encode()
-    with (
-        mock.patch.object(
-            csv_format, "BLOCK_BYTES", max(block, 1 + max(map(len, lines), default=0) * 4)
-        ),
-        mock.patch.object(csv_format, "_CHUNK_BYTES", chunk),
-    ):
-        assert read(data, batch_rows=batch_rows) == (expected, numbers, bad)
-
-
 TEXT = "case_id,activity\nJosé,é\nKøb,ø\n"
 
 

@@ -273,30 +273,6 @@ def test_what_cannot_be_read_names_the_flag(
         list(CsvReader(**options).read(io.BytesIO(data), ("a",), ("a",), 9))
 
 
-def test_a_column_that_is_read_and_named_twice_is_an_error_before_a_value_is_read() -> None:
-    reader = CsvReader()
-    names = reader.column_names(io.BytesIO(b"case_id,note,note\n")) or []
-    reader.check(names, ("case_id",))
-    with pytest.raises(InputSchemaError, match=r"two columns are called 'note'.*--header"):
-        reader.check(names, ("note",))
-    assert read(b"a,b,b\n1,2,3\n", ("a", "b")) == {0: ("1",)}  # whoever looks at all columns
-
-
-@pytest.mark.parametrize(
-    ("long", "options"),
-    [
-        (b"\\" * 40_001 + b"\n,B,y", BACKSLASH),
-        (b'"' + b"x" * 40_000 + b',"B,y"', {"quote_char": "none"}),
-        (b"'" + b"\n" * 40_000 + b"',B,y", {"quote_char": "'"}),
-    ],
-)
-def test_a_record_that_is_too_long_is_passed_over(long: bytes, options: dict[str, Any]) -> None:
-    data = HEADER.encode() + b"1,A,x\n2," + long + b"\n3,C,z\n"
-    with mock.patch.multiple(csv_format, _CHUNK_BYTES=100, BLOCK_BYTES=300, RECORD_BYTES=1000):
-        found = read(data, goes_on=True, **options)
-    assert found == {0: ("1", "A", "x"), 1: None, 2: ("3", "C", "z")}
-
-
 @given(
     st.lists(st.binary(max_size=4) | SIGNS.map(str.encode), max_size=30).map(b"".join),
     st.sampled_from([None, "\\"]),

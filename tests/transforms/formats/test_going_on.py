@@ -5,11 +5,9 @@ Where a release promises a true epsilon, no case may decide by its text whether 
 
 from __future__ import annotations
 
-import csv
 import io
 import logging
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, BinaryIO, cast
 
 import fastavro
@@ -139,55 +137,6 @@ def test_bytes_of_no_character_cost_the_trace_that_has_them(encoding: str) -> No
 
 
 @pytest.mark.usefixtures("small_bounds")
-def test_whatever_stands_in_one_trace_the_others_are_read() -> None:
-    """Mutations of a trace that neither begin nor end one: its own events alone may be lost."""
-    around = [trace("a", "A", "B"), trace("z", "C")]
-    expected = [("a", "A"), ("a", "B"), ("z", "C")]
-    pieces = [
-        b"<", b">", b"&", b'"', b"/", b"\xff", b"\0", b"<event>", b"</event>", b"</log>", b"-->",
-    ]  # fmt: skip
-    draw = random.Random(5)
-    changed = 0
-    for _ in range(400):
-        inner = bytearray(trace("m", "M", "N").encode())[len("<trace>") : -len("</trace>")]
-        for _ in range(draw.randrange(1, 4)):
-            place = draw.randrange(len(inner))
-            inner[place : place + draw.randrange(3)] = draw.choice(pieces)
-        data = f"<log>{around[0]}<trace>".encode() + inner + f"</trace>{around[1]}</log>".encode()
-        rows, _, malformed = read(XesReader(True), data, KEYS, draw.choice([3, 50, 1 << 20]))
-        assert [row for row in rows if row[0] in ("a", "z")] == expected
-        changed += bool(malformed)
-    assert changed > 100
-
-
-def test_a_value_of_200_mb_is_passed_over_without_being_held() -> None:
-    import tracemalloc
-
-    def pieces() -> Iterator[bytes]:
-        yield f'<log>{trace("a", "A")}<trace><event><string key="concept:name" value="'.encode()
-        yield from (b"x" * (1 << 20) for _ in range(200))
-        yield f'"/></event></trace>{trace("b", "B")}</log>'.encode()
-
-    class Stream:
-        def __init__(self) -> None:
-            self.pieces, self.rest = pieces(), b""
-
-        def read(self, size: int) -> bytes:
-            self.rest = self.rest or next(self.pieces, b"")
-            data, self.rest = self.rest[:size], self.rest[size:]
-            return data
-
-    tracemalloc.start()
-    try:
-        found = list(XesReader(True).read(cast(BinaryIO, Stream()), KEYS, (), 100))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert [a for batch in found for a in batch.columns[1].to_pylist()] == ["A", "B"]
-    assert peak < 80 << 20
-
-
-@pytest.mark.usefixtures("small_bounds")
 @pytest.mark.parametrize("size", [1, 97, 1 << 20])
 @pytest.mark.parametrize("prefix", ["", "x:"])
 def test_names_and_length_of_a_trace_count_for_that_trace_alone(size: int, prefix: str) -> None:
@@ -265,26 +214,6 @@ def test_a_quote_that_is_never_closed_takes_the_rest_and_that_is_told(
     found = read(CsvReader(goes_on=True), "\n".join(lines).encode(), FIELDS)
     assert found == ([(f"c{i}", "s") for i in range(50)], list(range(50)), [50])
     assert "a quote is never closed" in caplog.text
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_records_that_are_short_enough_are_those_that_python_reads() -> None:
-    draw = random.Random(3)
-    n_long = 0
-    for _ in range(15):
-        fields = [
-            "".join(draw.choices('a"\n,\0é', k=draw.choice([0, 1, 5, 40, 600])))
-            for _ in range(2 * draw.randrange(1, 40))
-        ]
-        rows = list(zip(fields[::2], fields[1::2], strict=True))
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator=draw.choice(["\n", "\r\n"])).writerows([FIELDS, *rows])
-        found, records, malformed = read(CsvReader(goes_on=True), text.getvalue().encode(), FIELDS)
-        assert found == [rows[record] for record in records]
-        assert sorted([*records, *malformed]) == list(range(len(rows)))
-        assert all(sum(map(len, rows[record])) > 300 for record in malformed)
-        n_long += len(malformed)
-    assert n_long > 5
 
 
 @pytest.mark.parametrize(

@@ -179,45 +179,6 @@ def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, k
     ]  # fmt: skip
 
 
-def test_what_is_no_number_in_a_number_of_xes_is_text(tmp_path: Path) -> None:
-    values = [
-        ("int", "x7"),
-        ("int", " +007 "),
-        ("float", "1e3"),
-        ("float", "7,5"),
-        ("float", "NaN"),
-    ]
-    traces = "".join(
-        f'<trace><{tag} key="concept:name" value="{value}"/><event>'
-        f'<string key="concept:name" value="A"/><date key="time:timestamp" value="{STAMP}"/>'
-        "</event></trace>"
-        for tag, value in values
-    )
-    mapping = {"individual_id": None, "attributes": ()}
-    found = in_order(source_of(tmp_path, {"a.xes": f"<log>{traces}</log>".encode()}, **mapping))
-    assert [event[0] for event in found] == ["x7", "7", "1000", "7,5", "no case id"]
-
-
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "avro", "xes", "parquet"])
-def test_text_is_taken_for_a_whole_number_only_where_that_is_declared(
-    tmp_path: Path, kind: str
-) -> None:
-    records = [record("5.0", "5.0", "5.0", "5.0"), record("5", "5.1", "x.0", "-0.0")]
-    data = parquet(records) if kind == "parquet" else WRITERS[kind](records)
-    given = {f"log.{kind}": data}
-
-    def read(*columns: str) -> list[list[str | None]]:
-        source = source_of(tmp_path, given, whole_numbers=columns)
-        return [[event[i] for i in (0, 1, 3, 4)] for event in in_order(source)]
-
-    assert read() == [["5.0", "5.0", "5.0", "5.0"], ["5", "5.1", "x.0", "-0.0"]]
-    assert read("case_id") == [["5", "5.0", "5.0", "5.0"], ["5", "5.1", "x.0", "-0.0"]]
-    everything = ("case_id", "activity", "individual_id", "kind")
-    assert read(*everything) == [["5", "5", "5", "5"], ["5", "5.1", "x.0", "0"]]
-    theirs = ("case:concept:name", "case:who") if kind == "xes" else ("case", "who")
-    assert read(*theirs) == read("case_id", "individual_id")
-
-
 def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:
     for name in ("stamp", "timestamp", "resource", "x"):
         with pytest.raises(UsageError, match=f"whole_numbers names '{name}'"):

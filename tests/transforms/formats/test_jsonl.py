@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -110,55 +109,6 @@ def test_worked_example(name: str) -> None:
         got = [(r["c"], r["a"]) if "a" in r else r["c"] for r in rows]
         assert (got, bad) == (expected, malformed), batch_rows
         assert sorted([*records, *bad]) == list(range(len(expected) + len(malformed))), batch_rows
-
-
-@pytest.mark.parametrize(
-    ("values", "expected", "fractional"),
-    [
-        (["a", None], ["a", None], []),
-        ([1, -(2**63), None], ["1", str(-(2**63)), None], []),
-        ([1.5, None], ["1.5", None], [0]),
-        ([True, None], ["true", None], []),
-        ([None, None], [None, None], []),
-        ([7, "7", None], ["7", "7", None], []),
-        ([1, 2.5], ["1", "2.5"], [1]),
-        ([2**62 + 1, 2.5], ["4611686018427387905", "2.5"], [1]),
-        ([True, "x", 1, None], ["true", "x", "1", None], []),
-        ([7.0, "x", 1e20, "7.0"], ["7", "x", "1" + "0" * 20, "7.0"], [2]),
-    ],
-)
-def test_a_column_is_the_text_of_each_value(
-    values: list[Any], expected: list[Any], fractional: list[int]
-) -> None:
-    data = "".join(json.dumps({"c": value}) + "\n" for value in values).encode()
-    (batch,) = JsonLinesReader().read(io.BytesIO(data), ["c"], ["c"], 1000)
-    assert batch.columns["c"].type == pa.string()
-    assert batch.columns["c"].to_pylist() == expected
-    assert np.flatnonzero(batch.fractional["c"]).tolist() == fractional
-
-
-INNER = {"b": {"c": 2}}
-NESTED: dict[str, tuple[Any, list[Any], list[int]]] = {
-    "objects in objects": ([{"a": {"b": {"c": 1}}}, {"a": {"b": {"c": "x"}}}], ["1", "x"], []),
-    "nothing there": ([{}, {"a": None}, {"a": {"b": None}}, {"a": {"b": {}}}], [None] * 4, []),
-    "a key with the dots wins": ([{"a.b.c": 1, "a": INNER}, {"a": INNER}], ["1", "2"], []),
-    "even if it is null": ([{"a.b.c": None, "a": INNER}, {"a.b.c": 1}], [None, "1"], []),
-    "so it does within": ([{"a": {"b.c": 1, **INNER}}, {"a": {"b.c": None}}], ["1", None], []),
-    "not one before the last dot": ([{"a.b": {"c": 1}}], [None], []),
-    "no object on the way": ([{"a": 1}, {"a": {"b": "x"}}, {"a": [INNER]}, {}], [None], [0, 1, 2]),
-    "no scalar at its end": (
-        [{"a": {"b": {"c": {}}}}, {"a": {"b": {"c": [1]}}}, {"a": INNER}], ["2"], [0, 1],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NESTED)
-def test_a_path_leads_into_objects(name: str) -> None:
-    rows, expected, malformed = NESTED[name]
-    for batch_rows in [1, 1000]:
-        data = "".join(json.dumps({"x": 1, **row}) + "\n" for row in rows).encode()
-        got, _, bad = read(data, ["a.b.c", "x"], [], batch_rows)
-        assert ([row.get("a.b.c") for row in got], bad) == (expected, malformed)
 
 
 def test_no_value_of_an_order_makes_a_record_malformed() -> None:
@@ -286,20 +236,6 @@ def test_a_document_that_is_cut_off_is_an_error_unless_reading_goes_on(
     )
     assert read_document(deep[0] + b"}]" * 200_000 + b'}, {"v":"2"}]') == (["2"], [0])
     assert read_document(deep[1]) == (["2"], [0])
-
-
-def test_required_column_that_no_record_has() -> None:
-    keys = [f"key {n}" for n in range(30)]
-    data = b'{"x":"secret"}\n' + json.dumps(dict.fromkeys(keys, "secret")).encode() + b"\n"
-    with pytest.raises(InputSchemaError, match="no column 'c'; its columns are 'x', 'key 0'") as e:
-        read(data, batch_rows=1)
-    assert "'key 18'" in str(e.value) and "key 19" not in str(e.value)
-    assert "more" not in str(e.value)  # for more are not held
-    assert "secret" not in str(e.value) and "--case_id" in str(e.value)
-    with pytest.raises(InputSchemaError, match="no columns 'c', 't'"):
-        read(data, required=("t", "x", "c"), wanted=("x", "c", "t"))
-    with pytest.raises(InputSchemaError, match="no record of the input is a JSON object"):
-        read(b"case_id,activity\n1,A\n")
 
 
 def test_long_lines_are_malformed_and_not_held() -> None:

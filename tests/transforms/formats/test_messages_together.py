@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.kafka_double import BY_SENDER, STAMPED, Record
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.transforms.formats import jsonl_regular, messages
+from tracecloak.transforms.formats import messages
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_reader import KafkaMessages
@@ -135,16 +135,6 @@ def test_all_but_the_odd_ones_are_read_together(monkeypatch: pytest.MonkeyPatch)
         "1" if n == 1_000 else f"c{n}" for n in range(4_096) if n != 2_000
     ]
     assert [row["publish_time"] for row in rejects] == [2_000]
-
-
-def test_long_lines_are_parsed_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl_regular, "_MOST_BYTES", 1_000)
-    monkeypatch.setattr(jsonl_regular, "_LINES_BYTES", 10_000)
-    line = json.dumps({"a": "x" * 900}).encode()
-    parts = list(parsed([line] * 40 + [b'{"a": "' + b"x" * 1_000 + b'"}'], ["a"]))
-    assert len(parts) > 2
-    assert np.concatenate([rows for rows, _ in parts]).tolist() == list(range(40))
-    assert all(len(read["a"][1]) == len(rows) for rows, read in parts)
 
 
 def test_columns_of_kafka_are_its_messages() -> None:

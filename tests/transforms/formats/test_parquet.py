@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Sequence
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -20,12 +19,10 @@ from hypothesis import strategies as st
 
 from tests.support.format_streams import rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import parquet_writer
 from tracecloak.transforms.formats.parquet import ParquetReader
-from tracecloak.transforms.formats.parquet import reader as reader_of
 from tracecloak.transforms.formats.parquet_writer import ParquetWriter
-from tracecloak.transforms.formats.registry import SourceFormat
 
 
 def parquet_of(table: pa.Table, **options: Any) -> bytes:
@@ -50,34 +47,6 @@ def read(
         rows += len(batch.records)
         batches.append(batch.columns)
     return pa.Table.from_batches(batches) if batches else pa.table({})
-
-
-def test_int96_is_an_instant_unless_it_is_said_to_be_local() -> None:
-    """Spark writes instants so, and Impala local times; other types say what they are."""
-    stamps = pa.array([datetime(2024, 7, 1, 10), None], pa.timestamp("us"))
-    names = ["case_id", "activity", "timestamp"]
-    texts = pa.array(["c", None]), pa.array(["A", None])
-    data = parquet_of(pa.table([*texts, stamps], names), use_deprecated_int96_timestamps=True)
-    local = parquet_of(pa.table([*texts, stamps], names))
-    instant, naive = pa.timestamp("us", "UTC"), pa.timestamp("us")
-    within = pa.table([pa.StructArray.from_arrays([stamps], ["timestamp"])], ["s"])
-    nested = parquet_of(within, use_deprecated_int96_timestamps=True)
-    (batch,) = reader_of(SourceFormat(), "a.parquet").read(
-        io.BytesIO(nested), ["s.timestamp"], (), 10
-    )
-    assert batch.columns.schema.types == [instant]
-    for how, file, kind in (
-        (SourceFormat(), data, instant),
-        (SourceFormat(int96_timestamps="local"), data, naive),
-        (SourceFormat(), local, naive),
-    ):
-        reader = reader_of(how, "a.parquet")
-        empty = reader.empty(io.BytesIO(file), names)
-        (batch,) = reader.read(io.BytesIO(file), names, names, 10)
-        assert empty.schema.field("timestamp").type == kind
-        assert batch.columns.schema == empty.schema
-        got = batch.columns["timestamp"].cast(pa.int64()).to_pylist()
-        assert got == stamps.cast(pa.int64()).to_pylist()
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="this pyarrow has no such types")
@@ -122,17 +91,6 @@ def test_a_path_leads_into_structs_unless_a_column_has_its_name() -> None:
     assert outside[0].columns.schema.names == ["a"]
 
 
-def test_text_within_structs_that_is_no_utf_8_costs_its_record() -> None:
-    raw = pa.StringArray.from_buffers(
-        3, pa.py_buffer(np.array([0, 1, 2, 3], np.int32)), pa.py_buffer(b"a\xffc")
-    )
-    data = parquet_of(pa.table({"s": pa.StructArray.from_arrays([raw, raw], ["x", "y"])}))
-    with pytest.raises(InputSchemaError, match="damaged"):
-        read(data, ["s.x"], ["s.x"])
-    (batch,) = ParquetReader(True).read(io.BytesIO(data), ["s.x"], ["s.x"], 9)
-    assert batch.columns["s.x"].to_pylist() == ["a", "c"] and batch.malformed.tolist() == [1]
-
-
 @pytest.mark.parametrize(("name", "kind"), [("s", "struct"), ("l", "list")])
 def test_nested_columns_cannot_be_asked_for(name: str, kind: str) -> None:
     with pytest.raises(InputSchemaError, match=f"'{name}' is nested.*{kind}"):
@@ -144,15 +102,6 @@ def test_duplicate_names_are_refused() -> None:
     for reading in (read, lambda data: ParquetReader().column_names(io.BytesIO(data))):
         with pytest.raises(InputSchemaError, match="2 columns 'case_id'"):
             reading(parquet_of(table))
-
-
-def test_batches_and_row_groups() -> None:
-    table = pa.table({"case_id": [str(n) for n in range(2500)]})
-    data = parquet_of(table, row_group_size=700)
-    for batch_rows in (1, 700, 999, 10_000):
-        assert read(data, batch_rows=batch_rows)["case_id"].to_pylist() == [
-            str(n) for n in range(2500)
-        ]
 
 
 def test_checksums_of_pages_are_verified() -> None:
@@ -194,26 +143,6 @@ def test_written_file() -> None:
     assert written(b := rows_of(("1", "A", 5)), unit="case", a="b") == written(
         b, a="b", unit="case"
     )
-
-
-def test_attributes_are_typed_columns_that_may_lack_values() -> None:
-    kinds = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
-    schema = released_schema(kinds)
-    row = {"case_id": "1", "activity": "A", "timestamp": 0}
-    rows = [{**row, "org:resource": "R", "case:age": 4}, {**row, "amount": 0.1}]
-    batch = pa.RecordBatch.from_pylist(rows, schema)
-    found = []
-    for batches in ([batch], [batch.slice(0, 1), batch.slice(1)]):
-        stream = io.BytesIO()
-        writer = ParquetWriter(stream, {}, schema)
-        for part in batches:
-            writer.write(part)
-        writer.close()
-        found.append(stream.getvalue())
-    assert found[0] == found[1]
-    table = pq.read_table(io.BytesIO(found[0]))
-    assert table.schema.equals(schema)
-    assert table.equals(pa.Table.from_batches([batch]))
 
 
 def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:

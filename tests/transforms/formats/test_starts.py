@@ -145,13 +145,6 @@ IN_COLUMN = [
 
 
 @pytest.mark.parametrize("ending", WRITERS)
-def test_a_column_of_starts(tmp_path: Path, ending: str) -> None:
-    traces, tally = read(tmp_path, ending, IN_COLUMN, start_timestamp="begun")
-    assert seen(traces) == {"c1": [("A", 3, 1), ("B", 5, None)], "c2": [("A", 3, 3)]}
-    assert tally.n_events == 3 and not tally.found()
-
-
-@pytest.mark.parametrize("ending", WRITERS)
 def test_a_start_that_cannot_be_is_rejected_for_that(tmp_path: Path, ending: str) -> None:
     late = ("c1", "B", at(5), at(6), None)
     broken = ("c1", "B", at(5), "soon", None)
@@ -167,16 +160,6 @@ ONE_TIME = [
     ("c1", "B", at(11), None, None),  # another event, which ends no other
     ("c1", "C", at(12), at(11), None),
 ]
-
-
-@pytest.mark.parametrize("ending", WRITERS)
-def test_an_event_needs_one_time(tmp_path: Path, ending: str) -> None:
-    """What has a start and no end is an event at its start; what has neither is none."""
-    neither = ("c1", "D", None, None, None)
-    traces, tally = read(tmp_path, ending, [*ONE_TIME, neither], start_timestamp="begun")
-    assert seen(traces)["c1"] == [("A", 10, 9), ("B", 10, OPEN), ("B", 11, None), ("C", 12, 11)]
-    assert {f.what: f.n_records for f in tally.found()} == {EMPTY_TIME: 1}
-    assert (tally.n_used, tally.n_lost, tally.share) == (4, 1, 0.8)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -222,17 +205,6 @@ def test_a_transition_is_not_both_ends() -> None:
             ColumnMapping(lifecycle="phase", **declared)
     with pytest.raises(UsageError, match="need a lifecycle column"):
         ColumnMapping(start_transitions=("begun",))
-
-
-def test_a_completion_without_a_time_ends_no_start(tmp_path: Path) -> None:
-    """With both columns, a start record is never joined with an end that was made up."""
-    rows = [
-        ("c1", "A", None, at(9), "start"),  # its time is in the other column
-        ("c1", "A", None, at(10), "complete"),
-        ("c1", "A", at(11), None, "complete"),
-    ]
-    traces, _ = read(tmp_path, "csv", rows, lifecycle="phase", start_timestamp="begun")
-    assert seen(traces)["c1"] == [("A", 10, OPEN), ("A", 11, 9)]
 
 
 IN_RECORDS = [

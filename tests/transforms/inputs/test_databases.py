@@ -44,20 +44,6 @@ def test_no_address_with_a_secret_is_taken_or_shown(
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "postgresql://user@host:5432/db?sslmode=require&application_name=ward",
-        "postgresql:///db?host=/run/postgresql", "postgresql://user@[::1]:5432,b:2/db",
-        "snowflake://user@account/db/schema?warehouse=w&ROLE=r",
-        "sqlite:////lake/day=2026-11-27/at 10:00/token.db", "duckdb:///a%20b.duckdb",
-        "env:WAREHOUSE", "file:/run/secrets/token=x", "command:pass show me:x@warehouse",
-    ],
-)  # fmt: skip
-def test_an_address_without_a_secret_is_taken(uri: str) -> None:
-    check_database(uri)
-
-
 def test_what_leads_to_no_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAREHOUSE", f"sqlite://[{SECRET}")
     with pytest.raises(UsageError, match="it is not shown") as raised:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import enum
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -29,10 +28,6 @@ from tracecloak.transforms.inputs.python_rows import RowReader
 US = 1_000_000
 
 
-class Step(str, enum.Enum):  # noqa: UP042  # whose str() is another text
-    CHECK = "Check"
-
-
 def read(
     rows: list[Mapping[str, Any]], mapping: ColumnMapping | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -50,19 +45,6 @@ def read(
 
 def row(**changes: Any) -> dict[str, Any]:
     return {"case_id": "c", "activity": "A", "timestamp": 5, **changes}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("007", "007"), (7, "7"), (7.0, "7"), (Decimal("7.00"), "7"), (np.int16(7), "7"),
-        (np.float32(7), "7"), (np.float64(7), "7"), (True, "true"), (np.True_, "true"),
-        (b"7", "7"), (Step.CHECK, "Check"), (10**30, str(10**30)),
-        (datetime.date(2026, 1, 1), "2026-01-01T00:00:00"), (Timestamp(5), "1970-01-01T00:00:05Z"),
-    ],
-)  # fmt: skip
-def test_a_scalar_is_its_text(value: Any, text: str) -> None:
-    assert read([row(case_id=value)])[0][0]["case_id"] == text
 
 
 @pytest.mark.parametrize(
@@ -119,18 +101,6 @@ def test_a_time_is_a_moment_a_wall_clock_a_number_or_a_text(value: Any, time_s: 
 )
 def test_what_is_no_time_is_malformed(value: Any) -> None:
     assert read([row(timestamp=value), row()])[1] == [NO_TIME]
-
-
-def test_a_number_needs_a_unit_and_a_time_needs_no_format() -> None:
-    mapping = ColumnMapping(timestamp_format="%d.%m.%Y %H:%M")
-    stamps = ["01.02.1970 00:00", Timestamp(5), 5]
-    events, reasons = read([row(timestamp=stamp) for stamp in stamps], mapping)
-    assert sorted(event["timestamp"] for event in events) == [5 * US, 31 * 86_400 * US]
-    assert reasons == [NO_TIME]
-    years = [
-        read([row(timestamp=one)], ColumnMapping(timestamp_format="%Y")) for one in ("1971", 1971)
-    ]
-    assert [(len(events), reasons) for events, reasons in years] == [(1, []), (0, [NO_TIME])]
 
 
 def test_a_date_and_a_time_of_day_of_rows_are_one_time() -> None:

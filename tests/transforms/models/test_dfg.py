@@ -282,18 +282,6 @@ def test_doubtful_edges_are_dashed_and_named_below():
     assert "doubtful" not in write_svg(ORDERS, "Orders", "", is_doubtful=doubtful & False)
 
 
-def test_title_and_caption_stand_in_the_picture():
-    sentence = "No case changes what is published by more than a factor of e. " * 6
-    drawing = read_svg(write_svg(ORDERS, "Orders & <returns>", sentence))
-    assert drawing.words[0] == "Orders & <returns>"
-    below = " ".join(drawing.words[1:])
-    assert below.startswith(sentence.strip())
-    assert "Drawn: 9 of 9 edges, 4 of 4 activities." in below
-    assert drawing.root.find(f"{SVG}title").text == "Orders & <returns>"
-    assert sentence.strip() in drawing.root.find(f"{SVG}desc").text
-    assert all(text_width(word, 11) <= drawing.width for word in drawing.words[1:])
-
-
 @pytest.mark.parametrize("max_edges", [1, 10, 60, 150])
 def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
     graph = random_graph(40, 900)

@@ -177,11 +177,6 @@ def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> Non
     assert ReleasedTree.from_json(product.to_json()).tree == tree
 
 
-def test_no_activity_gets_the_name_of_one_that_the_tree_lacks() -> None:
-    product = ReleasedTree(pa.array(["it\u2019s", "it's"]), str(leaf("it's")), True, None)
-    assert forms_of_tree(product, "t", "p")["tree"].decode() == "'it\u2019s 2'\n"
-
-
 # --- pictures -------------------------------------------------------------------------------------
 
 
