@@ -92,19 +92,18 @@ def run(given: Given) -> int:
     balance = None
     if ledger is not None and _has_any(days):
         balance = ledger.balance(config.account)
-    spent = None if balance is None else _text(balance.spent_epsilon)
-    remaining = None if balance is None else _text(balance.remaining_epsilon)
+    sums = {
+        name: None if balance is None else _text(getattr(balance, name))
+        for name in ("spent_epsilon", "spent_delta", "remaining_epsilon", "remaining_delta")
+    }
     data: dict[str, Any] = {
         "dataset": schedule.dataset,
         "account": config.account,
         "windows": [day.to_json() for day in shown],
         "counts": dict(Counter(day.status for day in days)),
-        "spent_epsilon": spent,
-        "spent_delta": None if balance is None else _text(balance.spent_delta),
-        "remaining_epsilon": remaining,
-        "remaining_delta": None if balance is None else _text(balance.remaining_delta),
+        **sums,
     }
-    rows = list(_rows(config, days, spent, remaining))
+    rows = list(_rows(config, days, sums["spent_epsilon"], sums["remaining_epsilon"]))
     if is_verified:
         data["verified_files"] = n_files
         files = "1 file is" if n_files == 1 else f"{n_files:,} files are"

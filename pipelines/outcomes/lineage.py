@@ -47,6 +47,8 @@ _JOB_TYPE = "https://openlineage.io/spec/facets/2-0-4/JobTypeJobFacet.json"
 _RUNS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:tracecloak:runs")
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://([^/]*)/?(.*)", re.DOTALL)
 _PUBSUB = "pubsub"
+PROMISED = ("kind", "unit", "adjacency", "epsilon", "delta", "sentence")
+"""What is told of a guarantee."""
 _WILDCARD = re.compile(r"[*?\[]")
 
 
@@ -102,18 +104,10 @@ def event_of(run: LineageRun, kind: Kind, at_us: int, exit_code: int | None = No
         exit_code: Which one the try ended with; None: it has begun.
         folder: Where the release lies, once it does.
     """
-    promised = run.guarantee
     release: dict[str, Any] = {
         "release_id": run.release_id,
         "method": run.method,
-        "guarantee": {
-            "kind": promised.kind,
-            "unit": promised.unit,
-            "adjacency": promised.adjacency,
-            "epsilon": promised.epsilon,
-            "delta": promised.delta,
-            "sentence": promised.sentence,
-        },
+        "guarantee": {name: getattr(run.guarantee, name) for name in PROMISED},
     }
     if run.window:
         release["window"] = run.window

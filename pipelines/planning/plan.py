@@ -314,7 +314,6 @@ def _number(error: FigureError) -> str:
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _YEAR_DAYS = 365.25
 # From when on days are hard to picture.
 _MANY_DAYS = 60
@@ -380,22 +379,13 @@ def composition_lines(
 
 def _spoken(micros: int) -> str:
     """A duration, and about what it is where it has many days."""
-    days = micros / DAY_US
-    text = duration_text(micros)
+    text, days = duration_text(micros), micros / DAY_US
     if days < _MANY_DAYS:
         return text
-    halves = round(2 * days / _YEAR_DAYS)
-    if halves < 2:
-        return f"{text} (about {_NUMBERS[round(12 * days / _YEAR_DAYS)]} months)"
-    return f"{text} (about {_years(halves)})"
-
-
-def _years(halves: int) -> str:
-    n, half = divmod(halves, 2)
-    number = _NUMBERS[n] if n < len(_NUMBERS) else str(n)
-    if half:
-        return f"{number} and a half years"
-    return "a year" if n == 1 else f"{number} years"
+    years = round(2 * days / _YEAR_DAYS) / 2
+    if years < 1:
+        return f"{text} (about {12 * days / _YEAR_DAYS:.0f} months)"
+    return f"{text} (about {years:g} year{'s' if years > 1 else ''})"
 
 
 def _at(time_us: int, schedule: Schedule) -> str:

@@ -172,8 +172,9 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
     A scheduler may keep it where others read it, so it does not say how many records were left out.
     """
     from tracecloak.anonymizers.accounting.composition import decimal_text
+    from tracecloak.pipelines.outcomes.lineage import PROMISED
 
-    guarantee, balance = config.guarantee, outcome.balance
+    balance = outcome.balance
     epsilon, delta = spent(config)
     folder = outcome.folder.final
 
@@ -187,14 +188,7 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
         "manifest": f"{folder}/manifest.json",
         "open_first": f"{folder}/{open_first(outcome.outputs)}",
         "method": config.method,
-        "guarantee": {
-            "kind": guarantee.kind,
-            "unit": guarantee.unit,
-            "adjacency": guarantee.adjacency,
-            "epsilon": guarantee.epsilon,
-            "delta": guarantee.delta,
-            "sentence": guarantee.sentence,
-        },
+        "guarantee": {name: getattr(config.guarantee, name) for name in PROMISED},
         "came_out": outcome.came_out.to_json(),
         "usability": outcome.came_out.usability,
         "operator_folder": outcome.dead_letter,

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 from tracecloak.pipelines.verification.findings import (
     Finding,
     NotApplicable,
-    State,
     Unsure,
     Wrong,
     is_of_machine,
@@ -32,21 +32,6 @@ from tracecloak.transforms.publish.names import STATEMENT_NAME
 from tracecloak.transforms.publish.promise import caution
 from tracecloak.transforms.publish.report import facts_of
 from tracecloak.transforms.publish.statement import printable, shortened
-
-_OF_MANIFEST = (
-    "files",
-    "leftovers",
-    "statement",
-    "copies",
-    "method",
-    "budget",
-    "data",
-    "forms",
-    "numbers",
-    "property",
-    "pictures",
-    "page",
-)
 
 Verdict = Literal["ok", "failed", "unsure"]
 
@@ -107,38 +92,37 @@ def verify(path: str, key: str | None = None) -> Verification:
     """
     trusted = None if key is None else PublicKey.given(key)
     folder = ReceivedFolder.at(path)
-    findings: list[Finding] = []
+    release: Received | None = None
 
-    def look(check: str, does: Callable[[], str]) -> State:
-        finding = _finding(check, does)
-        findings.append(finding)
-        return finding.state
-
-    received: list[Received] = []
-
-    def manifest() -> str:
-        received.append(Received.of(folder))
+    def check_manifest() -> str:
+        nonlocal release
+        release = Received.of(folder)
         return f"{MANIFEST_NAME} is as its schema asks."
 
-    look("manifest", manifest)
-    look("signature", lambda: check_signature(folder, trusted))
-    if not received:
+    findings = [
+        _finding("manifest", check_manifest),
+        _finding("signature", lambda: check_signature(folder, trusted)),
+    ]
+    if release is None:
         reason = f"{MANIFEST_NAME} cannot be relied on."
         findings += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
         return Verification(folder.path, tuple(findings), None)
-    release = received[0]
-    files = look("files", release.check_files)
-    look("leftovers", lambda: check_leftovers(release))
-    of_files = _checks_of_files(release)
-    for check, does in of_files.items():
-        if files == "failed" and check not in ("method", "budget"):
-            findings.append(
-                Finding(check, "not applicable", "The files are not those that were released.")
-            )
+    files = _finding("files", release.check_files)
+    findings += [files, _finding("leftovers", partial(check_leftovers, release))]
+    changed = "The files are not those that were released."
+    for check, does in _checks_of_files(release).items():
+        if files.state == "failed" and check not in ("method", "budget"):
+            findings.append(Finding(check, "not applicable", changed))
         else:
-            look(check, does)
+            findings.append(_finding(check, does))
     sentence = release.body["guarantee"]["sentence"]
     return Verification(folder.path, tuple(findings), sentence, _caution(release), release)
+
+
+_OF_MANIFEST = (
+    *("files", "leftovers", "statement", "copies", "method", "budget"),
+    *("data", "forms", "numbers", "property", "pictures", "page"),
+)
 
 
 def _caution(release: Received) -> str:
@@ -155,13 +139,13 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification.steps import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
-        "statement": lambda: promise.check_statement(release),
-        "copies": lambda: promise.check_copies(release),
-        "method": lambda: promise.check_method(release),
-        "budget": lambda: promise.check_budget(release),
+        "statement": partial(promise.check_statement, release),
+        "copies": partial(promise.check_copies, release),
+        "method": partial(promise.check_method, release),
+        "budget": partial(promise.check_budget, release),
     }
     if release.is_stream:
-        return {**of_promise, "data": lambda: check_steps(release)}
+        return {**of_promise, "data": partial(check_steps, release)}
     contents = Contents(release)
     return {
         **of_promise,
@@ -169,8 +153,8 @@ def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
         "forms": contents.check_forms,
         "numbers": contents.check_numbers,
         "property": contents.check_property,
-        "pictures": lambda: check_pictures(contents),
-        "page": lambda: check_page(contents),
+        "pictures": partial(check_pictures, contents),
+        "page": partial(check_page, contents),
     }
 
 

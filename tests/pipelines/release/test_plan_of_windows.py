@@ -56,7 +56,7 @@ def test_it_shows_one_window_and_when_it_is_due(tmp_path: Path) -> None:
         "It reads the events from 2025-07-05 01:00+02:00 until 2026-02-01 00:00+01:00, and is due "
         "at 2026-02-02 00:00+01:00.",
         "Files are opened whose day is within 3 days of that, and no others.",
-        "due at most 32 days 1 hour after it is over, and it is over at most 90 days (about three "
+        "due at most 32 days 1 hour after it is over, and it is over at most 90 days (about 3 "
         "months) after it begins.",
         "What a window holds depends on the order of releases",
         "all 24 windows together cost what the dearest one costs, epsilon 1, delta 0.000001, if",
@@ -68,10 +68,10 @@ def test_it_shows_one_window_and_when_it_is_due(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"by": "first_event"}, "COME 901 DAYS (ABOUT TWO AND A HALF YEARS) LATE: a window is due"),
-        ({"by": "close"}, "COME 901 DAYS (ABOUT TWO AND A HALF YEARS) LATE, OR LATER: neither"),
-        ({"by": "first_event", "max_lifetime": "729d"}, "730 DAYS (ABOUT TWO YEARS) LATE"),
-        ({"by": "first_event", "max_lifetime": "365d"}, "366 DAYS (ABOUT A YEAR) LATE"),
+        ({"by": "first_event"}, "COME 901 DAYS (ABOUT 2.5 YEARS) LATE: a window is due"),
+        ({"by": "close"}, "COME 901 DAYS (ABOUT 2.5 YEARS) LATE, OR LATER: neither"),
+        ({"by": "first_event", "max_lifetime": "729d"}, "730 DAYS (ABOUT 2 YEARS) LATE"),
+        ({"by": "first_event", "max_lifetime": "365d"}, "366 DAYS (ABOUT 1 YEAR) LATE"),
         ({"by": "first_event", "max_lifetime": "6h"}, "1 DAY 6 HOURS LATE"),
     ],
 )
