@@ -213,24 +213,25 @@ _N_BOUNDS = 4
 
 @dataclass(frozen=True)
 class AuditedEpsilon:
-    """A lower bound of epsilon and the event that proves it.
+    """A lower bound and the event that proves it.
 
     Attributes:
-        epsilon: The mechanism has no smaller epsilon; 0 if nothing told the logs apart.
-        confidence: Probability at least that the bound is right, over the mechanism's randomness.
-        n_releases: Releases of each of the two logs, those that the event was chosen on included.
+        bound: What the event proves; of no meaning below 0.
         event: Which event of which feature was measured, such as "cases of a,b ≥ 3".
         p_with: Clopper-Pearson interval of the event's probability with the unit in the log.
         p_without: The same without the unit. Each end of both is missed with probability at most
-            (1 - confidence) / 4; epsilon uses the lower end of one and the upper of the other.
+            (1 - confidence) / 4; the bound uses the lower end of one and the upper of the other.
     """
 
-    epsilon: float
-    confidence: float
-    n_releases: int
+    bound: float
     event: str
     p_with: tuple[float, float]
     p_without: tuple[float, float]
+
+    @property
+    def epsilon(self) -> float:
+        """The bound, or 0."""
+        return max(0.0, self.bound)
 
 
 def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -300,25 +301,7 @@ def epsilon_lower_bound(
         # behind all others, in their own order.
         return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
 
-    finding = best_finding(with_unit, without_unit, confidence, names, log_ratio)
-    return AuditedEpsilon(
-        epsilon=max(0.0, finding.bound),
-        confidence=confidence,
-        n_releases=len(with_unit),
-        event=finding.event,
-        p_with=finding.p_with,
-        p_without=finding.p_without,
-    )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What the event proves that was chosen, and how often it was seen."""
-
-    bound: float
-    event: str
-    p_with: tuple[float, float]
-    p_without: tuple[float, float]
+    return best_finding(with_unit, without_unit, confidence, names, log_ratio)
 
 
 def best_finding(
@@ -327,7 +310,7 @@ def best_finding(
     confidence: float,
     names: Sequence[str] | None,
     objective: Objective,
-) -> Finding:
+) -> AuditedEpsilon:
     """Learns on the first quarter, chooses on the second, measures on the second half."""
     with_unit, without_unit = np.asarray(with_unit, float), np.asarray(without_unit, float)
     names = _checked_names(with_unit, without_unit, confidence, names)
@@ -348,7 +331,7 @@ def best_finding(
         p_without = clopper_pearson(event.count(without_unit[measure]), n_measured, alpha)
         likelier, other = (p_with, p_without) if is_likelier_with else (p_without, p_with)
         bound = float(objective(np.array(likelier[0]), np.array(other[1])))
-        findings.append(Finding(bound, str(event), p_with, p_without))
+        findings.append(AuditedEpsilon(bound, str(event), p_with, p_without))
     return max(findings, key=lambda finding: finding.bound)
 
 

@@ -201,7 +201,7 @@ def state(
             f"{newest.n_steps_left} of {horizon} steps are left. All of them together cost "
             f"epsilon {newest.epsilon} and delta {newest.delta}."
         ),
-        **_figures(_Drawn(view, tuple(views[view]))),
+        **_figures(newest, views[view]),
         "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
         "errors": None if manifest is None else _errors(manifest, newest),
     }
@@ -289,26 +289,10 @@ def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-class _Drawn:
-    """Releases to draw, which are the same if the newest is."""
-
-    def __init__(self, view: str, releases: tuple[StepRelease, ...]) -> None:
-        self.releases = releases
-        self._key = (view, len(releases), releases[-1].key, releases[-1].to_json())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Drawn) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
-@functools.lru_cache(maxsize=2 * len(VIEWS))
-def _figures(drawn: _Drawn) -> dict[str, Any]:
-    newest = drawn.releases[-1]
+def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, Any]:
     assert newest.figures is not None
     drawn_map, most_hidden = map_of(newest)
-    totals = [(release.step, total_of(release)) for release in drawn.releases]
+    totals = [(release.step, total_of(release)) for release in releases]
     figures = figures_data(newest.figures)
     return {
         "map": drawn_map,
@@ -318,7 +302,7 @@ def _figures(drawn: _Drawn) -> dict[str, Any]:
         ),
         "figures": [asdict(figure) for figure in figures["totals"] + figures["activities"]],
         # The course of totals is the chart of totals.
-        "course": [] if newest.view == "total" else course_of(totals, drawn.releases),
+        "course": [] if newest.view == "total" else course_of(totals, releases),
     }
 
 

@@ -14,6 +14,7 @@ which is good whatever it gets.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,9 +38,10 @@ from tracecloak.examination.measure.next_activity import (
     fifth_of,
     next_activity_accuracy,
 )
+from tracecloak.examination.measure.quality import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
-from tracecloak.examination.measure.tree_quality import PatientJudge, share_that_fits
+from tracecloak.examination.measure.tree_quality import TreeJudge, share_that_fits
 from tracecloak.examination.measure.utility import CaseTimes, service_errors
 from tracecloak.pipelines.planning.worth import percent
 from tracecloak.pipelines.verification.data import Contents
@@ -47,7 +49,7 @@ from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import ProcessTree, parse_tree
+from tracecloak.schemas.models.process_tree import parse_tree
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.indicators import ReleasedIndicators
 from tracecloak.schemas.published.manifest import has_starts, has_times
@@ -411,18 +413,13 @@ def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
     note = None
     try:
         require_pm4py()
-        of_release |= _by_replay(PatientJudge(variants, vocabulary, _TREE_SECONDS), tree)
+        judge_of_tree = PatientMiner(variants, vocabulary, _TREE_SECONDS, TreeJudge)
+        with contextlib.closing(judge_of_tree):
+            quality = judge_of_tree.mined(tree)
+        of_release |= {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}
     except (UsageError, TimeoutError, RuntimeError) as error:
         note = f"tree_share alone was computed: {error}"
     return {**_lined(checked(of_release), {}, {}), "tree_note": note}
-
-
-def _by_replay(judge: PatientJudge, tree: ProcessTree) -> Figures:
-    try:
-        quality = judge.judged(tree)
-    finally:
-        judge.close()
-    return {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}
 
 
 def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:

@@ -19,7 +19,7 @@ from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell, Paper, Released
 from tracecloak.examination.measure.quality import MinedQuality, PatientMiner
-from tracecloak.examination.measure.tree_quality import BASELINES, PatientJudge
+from tracecloak.examination.measure.tree_quality import BASELINES, TreeJudge
 
 _NO_NOISE = "no noise"
 # What stands for no noise: the paper's epsilon, and the largest that `process-tree` takes.
@@ -65,7 +65,7 @@ class DpimPaper(Paper):
 
     def miner(self, log: Log, patience: float) -> PatientMiner:
         """Returns what judges trees."""
-        return PatientJudge(log.variants, log.vocabulary, patience)
+        return PatientMiner(log.variants, log.vocabulary, patience, TreeJudge)
 
     def mined(self, miner: PatientMiner, released: Released, cell: Cell) -> MinedQuality | None:
         """Returns the quality of a released tree, or of a model of the log itself.
@@ -74,11 +74,9 @@ class DpimPaper(Paper):
             TimeoutError: It took too long.
             RuntimeError: Judging failed.
         """
-        assert isinstance(miner, PatientJudge)
         if released.tree is not None:
-            return miner.judged(released.tree.tree)
-        [baseline] = [name for name in BASELINES if name == cell.arm]
-        return miner.judged(baseline)
+            return miner.mined(released.tree.tree)
+        return miner.mined(cell.arm)
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns whether a tree was found, its size, and what the release says of its fitness."""

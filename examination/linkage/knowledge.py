@@ -19,7 +19,7 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.examination.audit.bounds import clopper_pearson
-from tracecloak.examination.linkage.matching import PADDING, Matches, MatchIndex
+from tracecloak.examination.linkage.matching import PADDING, MatchIndex
 from tracecloak.examination.measure.perspectives import Elements, has_resources
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -188,20 +188,17 @@ class Target:
             is_element = drawn.pieces != PADDING
             items = self.item_of[np.where(is_element, drawn.pieces, 0)]
             pieces = np.where(is_element, items, PADDING)
-        matches = self.index.match(pieces, borders, drawn.labels)
+        sizes, largest, own = self.index.match(pieces, borders, drawn.labels)
         if len(pieces) < n:
-            sizes, largest = matches.sizes.repeat(n), matches.largest.repeat(n, axis=0)
-            matches = Matches(sizes, largest, matches.own)
-        none = matches.sizes == 0
-        among = np.where(none, self.n_cases, matches.sizes)
-        largest, of_victims = matches.largest.copy(), matches.own.copy()
+            sizes, largest = sizes.repeat(n), largest.repeat(n, axis=0)
+        none = sizes == 0
         for k, totals in enumerate(self.totals):
             largest[none, k] = totals[1:].max(initial=0)
             sought = drawn.labels[:, k]
             known = (sought > 0) & (sought < len(totals))
             fallback = np.where(known, totals[np.where(known, sought, 0)], 0)
-            of_victims[:, k] = np.where(none[drawn.piece], fallback, of_victims[:, k])
-        return Found(matches.sizes, among, largest, of_victims)
+            own[:, k] = np.where(none[drawn.piece], fallback, own[:, k])
+        return Found(sizes, np.where(none, self.n_cases, sizes), largest, own)
 
 
 @dataclass(frozen=True, eq=False)

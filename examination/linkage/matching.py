@@ -7,8 +7,6 @@ their numbers of cases, so a log is as large here as it has variants. Exact coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tracecloak.schemas.statistics.background_knowledge import CaseTable
@@ -17,23 +15,6 @@ from tracecloak.schemas.statistics.subsequences import stable_order
 # Of a common item the next place is kept for every position, as long as all of them fit so much.
 _MAX_TABLE_BYTES = 1 << 28
 _COMMON = 8  # an item is common if one of so many rows has it
-
-
-@dataclass(frozen=True, eq=False)
-class Matches:
-    """What matches some pieces of knowledge.
-
-    Attributes:
-        sizes: int64[n], cases that match each piece.
-        largest: int64[n, m], of each sensitive attribute the cases with its most frequent value
-            among them.
-        own: int64[k, m], of each victim the cases with the victim's own value among those that
-            match the victim's piece; 0 for one without a value.
-    """
-
-    sizes: np.ndarray
-    largest: np.ndarray
-    own: np.ndarray
 
 
 class MatchIndex:
@@ -107,7 +88,9 @@ class MatchIndex:
             table = self._next[item] = np.repeat(filled, np.append(gaps, rest))
         return table[position]
 
-    def match(self, pieces: np.ndarray, borders: np.ndarray, victims: np.ndarray) -> Matches:
+    def match(
+        self, pieces: np.ndarray, borders: np.ndarray, victims: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Counts the cases that match each piece, and their sensitive values.
 
         Args:
@@ -115,6 +98,11 @@ class MatchIndex:
             borders: int64[n+1], the victims of each piece.
             victims: int64[k, m], labels of the victims, those of one piece after the other; 0 for
                 none, and one that no row has is allowed.
+
+        Returns:
+            int64[n], cases that match each piece; int64[n, m], of each sensitive attribute the
+            cases with its most frequent value among them; and int64[k, m], of each victim the cases
+            with the victim's own value among them, 0 for one without a value.
         """
         n, n_attributes = len(pieces), self._labels.shape[1]
         sizes = np.zeros(n, np.int64)
@@ -135,7 +123,7 @@ class MatchIndex:
                 sought = victims[borders[i] : borders[i + 1], k]
                 known = np.where(sought < width, sought, 0)
                 of_victims[borders[i] : borders[i + 1], k] = totals[known]
-        return Matches(sizes, largest, of_victims)
+        return sizes, largest, of_victims
 
 
 # Fills a piece that is shorter than others.

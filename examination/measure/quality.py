@@ -21,7 +21,7 @@ import os
 import threading
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -75,13 +75,6 @@ class JudgedProcess(MinedProcess):
         """
         return self.mined(question, vocabulary)
 
-    @property
-    def of_log(self) -> MinedQuality:
-        """The quality of the model of the original itself."""
-        quality = self.of_original
-        assert isinstance(quality, MinedQuality)
-        return quality
-
     def _judge(self, tree: Any) -> MinedQuality:
         quality = super()._judge(tree)
         converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
@@ -102,31 +95,24 @@ class PatientMiner:
         original: The log's variants, at least one.
         vocabulary: What their codes mean.
         patience: Seconds that one model may take.
+        kind: What answers in the other process.
     """
 
-    # What answers in the other process.
-    kind: ClassVar[type[JudgedProcess]] = JudgedProcess
-
     def __init__(
-        self, original: VariantHistogram, vocabulary: ActivityVocabulary, patience: float
+        self,
+        original: VariantHistogram,
+        vocabulary: ActivityVocabulary,
+        patience: float,
+        kind: type[JudgedProcess] = JudgedProcess,
     ) -> None:
-        self._log = original, vocabulary
-        self._patience = patience
+        self._log, self._patience, self._kind = (original, vocabulary), patience, kind
         self._worker: tuple[Any, Connection] | None = None
 
-    def mined(self, released: VariantHistogram) -> MinedQuality | None:
+    def mined(self, question: object) -> MinedQuality | None:
         """Returns the quality of the model of a released log; None if it has no case.
 
-        Raises:
-            TimeoutError: It took too long.
-            RuntimeError: The process ended, or mining failed there.
-        """
-        quality = self.answered(released)
-        assert quality is None or isinstance(quality, MinedQuality)
-        return quality
-
-    def answered(self, question: object) -> object:
-        """Returns what the other process answers (`JudgedProcess.answer`).
+        Args:
+            question: The variants of the log; or what else `kind` answers.
 
         Raises:
             TimeoutError: It took too long.
@@ -147,6 +133,7 @@ class PatientMiner:
             raise TimeoutError(f"mining took longer than {self._patience:g} s")
         if isinstance(answer, Exception):
             raise RuntimeError(f"mining failed with {answer}")
+        assert answer is None or isinstance(answer, MinedQuality)
         return answer
 
     def interrupt(self) -> None:
@@ -167,7 +154,7 @@ class PatientMiner:
         context = multiprocessing.get_context("spawn")
         our_end, their_end = context.Pipe()
         process = context.Process(
-            target=_mine_all, args=(their_end, self.kind, *self._log), daemon=True
+            target=_mine_all, args=(their_end, self._kind, *self._log), daemon=True
         )
         process.start()
         their_end.close()

@@ -16,11 +16,11 @@ Every figure is exact about private data: for the operator, not for publication.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.examination.measure.mining import inductive_tree, pm4py_module
-from tracecloak.examination.measure.quality import JudgedProcess, MinedQuality, PatientMiner
+from tracecloak.examination.measure.quality import JudgedProcess, MinedQuality
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.models.process_tree import SIGNS, ProcessTree, flower
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -78,7 +78,7 @@ class TreeJudge(JudgedProcess):
         return self._known[tree]
 
     def answer(self, question: Any, vocabulary: ActivityVocabulary) -> TreeQuality:
-        """Returns the quality of the tree or the model that a `PatientJudge` is asked for."""
+        """Returns the quality of the tree or the model that a `PatientMiner` is asked for."""
         return self.judged(question)
 
     def baseline(self, name: Baseline) -> ProcessTree:
@@ -135,26 +135,3 @@ def pm4py_tree(tree: ProcessTree) -> Any:
         child.parent = node
         node.children.append(child)
     return node
-
-
-class PatientJudge(PatientMiner):
-    """Judges trees in a process of its own, which is ended when one takes too long.
-
-    Args:
-        original: The log's variants, at least one.
-        vocabulary: What their codes mean.
-        patience: Seconds that one tree may take.
-    """
-
-    kind: ClassVar[type[JudgedProcess]] = TreeJudge
-
-    def judged(self, asked: ProcessTree | Baseline) -> TreeQuality:
-        """Returns what `TreeJudge.judged` does.
-
-        Raises:
-            TimeoutError: It took too long.
-            RuntimeError: The process ended, or judging failed there.
-        """
-        quality = self.answered(asked)
-        assert isinstance(quality, TreeQuality)
-        return quality

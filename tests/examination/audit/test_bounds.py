@@ -65,7 +65,7 @@ def test_the_bound_is_that_of_the_intervals_of_the_half_that_was_not_looked_at()
     assert audited.epsilon == pytest.approx(math.log(p_with[0] / p_without[1]))
     assert audited.p_with == pytest.approx(p_with)
     assert audited.p_without == pytest.approx(p_without)
-    assert (audited.event, audited.n_releases, audited.confidence) == ("bit ≥ 1", 400, 0.96)
+    assert audited.event == "bit ≥ 1"
 
 
 def test_delta_is_taken_off_the_likelier_side() -> None:

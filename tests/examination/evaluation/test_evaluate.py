@@ -15,8 +15,8 @@ from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.evaluation import evaluate
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.measure import mining
+from tracecloak.examination.measure.quality import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.examination.measure.tree_quality import PatientJudge
 from tracecloak.examination.report import internal
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
@@ -142,7 +142,7 @@ def test_a_tree_is_judged_on_the_log(
         raise TimeoutError("mining took longer than 600 s")
 
     with monkeypatch.context() as patch:
-        patch.setattr(PatientJudge, "judged", slow)
+        patch.setattr(PatientMiner, "mined", slow)
         patch.setattr(evaluate, "require_pm4py", lambda: None)
         late = evaluated(place, release)
     assert 0.8 < late["tree_share"] <= 1 and "tree_fitness" not in late

@@ -368,16 +368,16 @@ def test_rows_are_matched_as_by_a_search_of_each(
     for i, piece in enumerate(pieces):
         padded[i, : len(piece)] = piece
     victims = np.tile([[1], [2], [7]], (len(pieces), 1))
-    found = index.match(padded, np.arange(0, 3 * len(pieces) + 1, 3), victims)
+    sizes, largest, own = index.match(padded, np.arange(0, 3 * len(pieces) + 1, 3), victims)
     for i, piece in enumerate(pieces):
         expected = matching(offsets, items, np.array(piece, np.int64))
         assert (
             index.rows_with(np.array(piece, np.int64)).tolist() == np.flatnonzero(expected).tolist()
         )
         by_label = [int(counts[expected & (labels[:, 0] == v)].sum()) for v in (1, 2, 7)]
-        assert found.sizes[i] == counts[expected].sum()
-        assert found.largest[i, 0] == max(by_label[:2])
-        assert found.own[3 * i : 3 * i + 3, 0].tolist() == by_label
+        assert sizes[i] == counts[expected].sum()
+        assert largest[i, 0] == max(by_label[:2])
+        assert own[3 * i : 3 * i + 3, 0].tolist() == by_label
 
 
 # --- Logs -----------------------------------------------------------------------------------------

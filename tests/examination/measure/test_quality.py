@@ -157,10 +157,10 @@ def test_generalisation_is_what_the_front_door_gives() -> None:
     original = histogram(PROCESS, "ABCD")
     process = JudgedProcess(original, NAMES)
     tree = mining.pm4py_module("pm4py.objects.process_tree.utils.generic").parse(
-        str(process.of_log.tree)
+        str(process.of_original.tree)
     )
     net = pm4py.convert_to_petri_net(tree)
-    assert process.of_log.generalization == pytest.approx(
+    assert process.of_original.generalization == pytest.approx(
         pm4py.generalization_tbr(process._log, *net)
     )
 

@@ -15,9 +15,9 @@ from tests.support.logs import Variant, histogram
 from tests.support.trees import trees
 from tracecloak.examination.measure import tree_quality
 from tracecloak.examination.measure.mining import own_tree
+from tracecloak.examination.measure.quality import PatientMiner
 from tracecloak.examination.measure.tree_quality import (
     BASELINES,
-    PatientJudge,
     TreeJudge,
     TreeQuality,
     pm4py_tree,
@@ -143,18 +143,18 @@ def test_a_tree_with_an_activity_that_the_vocabulary_lacks_is_refused() -> None:
 
 
 def test_in_a_process_of_its_own_a_tree_is_judged_the_same_until_patience_ends() -> None:
-    miner = PatientJudge(histogram(PROCESS, "ABCD"), NAMES, patience=100)
+    miner = PatientMiner(histogram(PROCESS, "ABCD"), NAMES, 100, TreeJudge)
     try:
         for asked in (sequence(A, B, C), *BASELINES):
-            assert miner.judged(asked) == judge(PROCESS).judged(asked)
+            assert miner.mined(asked) == judge(PROCESS).judged(asked)
         with pytest.raises(RuntimeError, match="failed with ValueError"):
-            miner.judged(sequence(A, A))
+            miner.mined(sequence(A, A))
         worker, _ = miner._worker or (None, None)
         assert worker is not None
         os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
         miner._patience = 0.0
         with pytest.raises(TimeoutError, match="longer than 0 s"):
-            miner.judged(sequence(A, C, B))
+            miner.mined(sequence(A, C, B))
         assert not worker.is_alive()
     finally:
         miner.close()
