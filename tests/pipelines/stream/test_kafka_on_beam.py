@@ -80,6 +80,7 @@ def test_topics_of_kafka_are_looked_for_before_they_are_used(
 @pytest.mark.parametrize(
     ("changes", "flags", "said"),
     [
+        ({"runner": "PrismRunner"}, [], "no other runs a stream"),
         ({"runner": "FlinkRunner"}, [CHECKPOINTS], "FlinkRunner reads no Pub/Sub: use Local or Da"),
         (
             {

@@ -10,7 +10,6 @@ from itertools import pairwise
 import pytest
 
 from tests.transforms.publish.test_report import made_up
-from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.charts import indicators_part as part_module
 from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing
@@ -55,42 +54,11 @@ def pictures(text: str) -> list[ET.Element]:
     return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
 
 
-def tables(text: str) -> list[list[list[str]]]:
-    """The cells of the bodies of all tables of the part, with plain hyphens."""
-    text = text.replace("\u2013", "-").partition('<h2 id="promise">')[0]
-    bodies = re.findall(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
-    without = [re.sub(r"<svg.*?</svg>", "", body, flags=re.DOTALL) for body in bodies]
-    return [
-        [re.findall(r"<td[^>]*>\s*(.*?)</td>", line, re.DOTALL) for line in body.split("<tr")[1:]]
-        for body in without
-    ]
-
-
 def shapes(drawing: Drawing, kind: str) -> list[dict[str, str]]:
     return [
         dict(shape.attributes)
         for shape in drawing.shapes
         if shape.attributes["class"].split()[0] == kind
-    ]
-
-
-def test_the_page_has_each_number_once_in_a_table_with_its_interval() -> None:
-    assert tables(page(EVERY_FORM)) == [
-        [
-            ["cases", "100 cases", "90-110", "good"],
-            ["in time", "50.0 %", "45.0-55.0 %", "good"],
-            ["on time", "50.0 %", "10.0-90.0 %", "noise"],
-        ],
-        [["Admission", "40 cases", "30-50", "rough"], ["CRP", "80 cases", "70-90", "good"]],
-        [["2026-01", "60 cases", "50-70", "good"], ["2026-02", "0 cases", "0-10", "noise"]],
-        [
-            ["0 seconds to 1 hour", "30 cases", "20-40", "rough"],
-            ["1 hour to 2 hours", "60 cases", "50-70", "good"],
-        ],
-        [
-            ["0.5", "1 h", "50 min to 1 h 7 min", "good"],
-            ["0.9", "2 h", "1 h 57 min to 2 h 5 min", "good"],
-        ],
     ]
 
 
@@ -123,16 +91,6 @@ def test_bars_are_as_long_as_their_numbers_and_whiskers_as_their_intervals() -> 
     assert heights[1] == pytest.approx(2 * heights[0], rel=1e-3)
     dots = [float(dot["cx"]) for dot in shapes(panels[3].drawing, "dot")]
     assert dots[1] - 14 == pytest.approx(2 * (dots[0] - 14), rel=1e-3)
-
-
-def test_each_mark_has_the_class_of_its_grade_and_the_legend_is_there() -> None:
-    context = part_of(EVERY_FORM).context
-    marked = shapes(context["panels"][1].drawing, "extent")
-    assert [column["class"] for column in marked] == ["extent good", "extent noise"]
-    assert LEGEND in page(EVERY_FORM)
-    assert "ends in an arrow" not in page(EVERY_FORM)
-    cut = [row("by month", "2026-01", 60, 50, 70), row("by month", "2026-02", 1, 0, 9_000)]
-    assert "ends in an arrow" in page(cut)
 
 
 def test_the_page_says_what_was_asked_for_and_by_whose_clock() -> None:

@@ -13,8 +13,6 @@ from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
-from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
@@ -24,8 +22,6 @@ from tracecloak.transforms.publish import variants_data as variants_module
 from tracecloak.transforms.publish.figures_data import (
     figures_data,
     folded_map,
-    graph_of_log,
-    graph_of_variants,
     map_data,
     medians_of,
 )
@@ -51,36 +47,6 @@ def graph(*rows: tuple[str, str, int, int, int]) -> ReleasedGraph:
     return ReleasedGraph.of_edges([dict(zip(keys, row, strict=True)) for row in rows])
 
 
-def test_the_map_of_a_log_has_its_counts_and_its_medians() -> None:
-    traces = log(("AB", 0), ("AB", 1), ("AAB", 2))
-    times = LogTimes.from_traces(traces)
-    shown = map_data(
-        graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary), times.medians_s()
-    )
-    names = [node["name"] for node in shown["nodes"]]
-    assert names[shown["start"]] == "▶"
-    assert names[shown["end"]] == "■"
-    edges = {(names[e["source"]], names[e["target"]]): e for e in shown["edges"]}
-    assert {pair: e["count"] for pair, e in edges.items()} == {
-        ("▶", "A"): 3, ("A", "B"): 3, ("A", "A"): 1, ("B", "■"): 3,
-    }  # fmt: skip
-    assert edges["A", "B"]["median_s"] == pytest.approx(3600, rel=0.05)
-    assert edges["▶", "A"]["median_s"] is None
-    # A log's numbers have no intervals, so nothing of it is doubtful.
-    assert {(e["low"], e["high"], e["doubtful"]) for e in edges.values()} == {(None, None, False)}
-    assert dict(zip(names, (n["count"] for n in shown["nodes"]), strict=True)) == {
-        "▶": 3, "A": 4, "B": 3, "■": 3,
-    }  # fmt: skip
-
-
-def test_a_path_is_doubtful_if_its_interval_reaches_nought() -> None:
-    shown = map_data(graph(("▶", "A", 9, 5, 13), ("A", "■", 3, 0, 7)), {})
-    assert [(e["low"], e["high"], e["doubtful"]) for e in shown["edges"]] == [
-        (5, 13, False),
-        (0, 7, True),
-    ]
-
-
 def test_rare_paths_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(map_module, "MAX_PATHS", 2)
     shown = map_data(
@@ -98,19 +64,6 @@ def test_names_in_a_page_are_plain() -> None:
     assert {node["name"] for node in shown["nodes"]} == {"▶", "A\ufffdB C", "■"}
 
 
-def test_variants_have_the_codes_of_the_map() -> None:
-    traces = log(("AB", 0), ("AB", 0), ("B", 0))
-    shown = variants_data(
-        variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary), ["", "B", ""]
-    )
-    assert shown["names"] == ["", "B", "", "A"]
-    assert shown["rows"] == [
-        {"codes": [3, 1], "n_events": 2, "count": 2, "low": None, "high": None},
-        {"codes": [1], "n_events": 1, "count": 1, "low": None, "high": None},
-    ]
-    assert shown["n_cases"] == 3
-
-
 def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants_module, "MAX_VARIANTS", 1)
     monkeypatch.setattr(variants_module, "_MAX_EVENTS", 3)
@@ -118,19 +71,6 @@ def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None
     variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
     [row] = variants_data(variants, [])["rows"]
     assert (row["codes"], row["n_events"], row["count"]) == ([0, 1, 0], 6, 2)
-
-
-def test_the_graph_of_variants_is_that_of_their_cases() -> None:
-    variants = ReleasedVariants(
-        pa.array(["A", "B"]), np.array([0, 2, 3]), np.array([0, 1, 0]), np.array([5, 2]), None, None
-    )
-    made = graph_of_variants(variants)
-    labels = made.labels
-    found = {
-        (labels[a], labels[b]): n
-        for a, b, n in zip(made.sources, made.targets, made.counts, strict=True)
-    }
-    assert found == {("▶", "A"): 7, ("A", "B"): 5, ("A", "■"): 2, ("B", "■"): 5}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import re
-import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,6 @@ COLUMNS = {
         "high": INT, "kind": TEXT, "usable": pa.bool_(), "grade": TEXT,
     },
 }  # fmt: skip
-# Where the rows of a product are in its JSON.
-ROWS = {"variants": "variants", "dfg": "edges", "durations": "durations"}
 
 # Names as people write them: what must be escaped in XML, DOT or CSV, and no ASCII.
 NAMES = ("Ärztin <ruft> & fragt", 'says "yes, no"', "C;D", "D\\n")
@@ -97,16 +93,6 @@ def test_the_parquet_has_the_documented_columns_and_types(product: tuple[str, Pa
     assert (frame["count"] <= frame["high"]).all()
 
 
-def test_json_and_parquet_say_the_same(product: tuple[str, Path]) -> None:
-    """Catches one form that is cut, rounded or ordered otherwise than the other."""
-    name, folder = product
-    read = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    rows = read[ROWS[name]]
-    assert rows == pq.read_table(folder / f"{name}.parquet").to_pylist()
-    frame = pd.read_json(folder / f"{name}.json", typ="series", encoding="utf-8")
-    assert frame[ROWS[name]] == rows
-
-
 def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Path]) -> None:
     """Catches a file that is passed on without its promise."""
     name, folder = product
@@ -117,50 +103,6 @@ def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Pat
     assert block["params"].items() <= said["params"].items() and "epsilon" in block["params"]
     assert block["guarantee"]["kind"] == "rigorous"
     assert block["randomness"]["exact"] is True
-
-
-def test_the_graph_is_a_flow_and_its_durations_add_up(graph: Path) -> None:
-    """Up to what one path has at most that is not shown. Catches rows lost on their way to disk.
-
-    Of 60 keys the largest differences are two fifths and half of that.
-    """
-    edges = pd.read_parquet(graph / "dfg.parquet").replace({"target": {END: START}})
-    figures = json.loads((graph / "figures.json").read_text())["figures"]
-    [hidden] = [row["high"] for row in figures if row["figure"] == "path_not_shown"]
-    into, out_of = edges.groupby("target")["count"].sum(), edges.groupby("source")["count"].sum()
-    assert out_of[START] > 3 * hidden
-    assert into.sub(out_of, fill_value=0).abs().max() < hidden
-    names = set(json.loads((graph / "dfg.json").read_text())["activities"])
-    assert names == {*NAMES[:3], "never seen", "__other__"}
-    durations = pd.read_parquet(graph / "durations.parquet")
-    inner = edges[(edges["source"] != START) & (edges["target"] != START)]
-    expected = inner.set_index(["source", "target"])["count"]
-    summed = durations.groupby(["source", "target"])["count"].sum()
-    assert set(summed.index) == set(expected.index)
-    assert summed.sub(expected).abs().max() < hidden
-    borders = durations[["from_us", "to_us"]].drop_duplicates()
-    assert (borders["from_us"] < borders["to_us"].fillna(float("inf"))).all()
-    # Steps are two hours apart, up to noise: most of each count is in the bin that holds them.
-    most = durations.loc[durations.groupby(["source", "target"])["count"].idxmax()]
-    heavy = most[most["count"] > 50]
-    two_hours = 7_200_000_000
-    assert len(heavy) >= 2
-    assert ((heavy["from_us"] <= two_hours) & (two_hours < heavy["to_us"])).all()
-
-
-def test_the_pictures_show_every_edge_with_its_count(graph: Path) -> None:
-    """Catches a name that breaks the grammar of SVG or DOT, or an edge that is left out."""
-    edges = json.loads((graph / "dfg.json").read_text())["edges"]
-    svg = ET.fromstring((graph / "dfg.svg").read_text(encoding="utf-8"))
-    shown = " ".join(svg.itertext())
-    dot = (graph / "dfg.dot").read_text(encoding="utf-8")
-    arrows = re.findall(r"^  \w+ -> \w+ \[(.*)\];$", dot, flags=re.M)
-    in_dot = Counter(re.search(r'label="([\d,]+)', arrow)[1] for arrow in arrows)  # type: ignore[index]
-    assert in_dot == Counter(f"{edge['count']:,}" for edge in edges)
-    for edge in edges:
-        assert f"{edge['count']:,}" in shown
-    for name in NAMES[:3]:
-        assert name in shown
 
 
 # --- The log of a histogram -----------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.examples import examples_of
 from tests.support.releasing import csv_log, tracecloak
 from tests.transforms.publish.test_report import made_up
 from tracecloak.anonymizers.accounting.composition import noise_of
@@ -91,34 +90,6 @@ def manifest_with(name: str, example: dict[str, Any]) -> ReleaseManifest:
         guarantee=method.guarantee(params),
         spends=tuple(json.loads(json.dumps(part.to_json())) for part in method.spends(params)),
     )
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_says_in_plain_words_what_a_guess_can_rise_to_or_that_nothing_bounds_it(
-    name: str,
-) -> None:
-    for example in examples_of(METHODS[name]):
-        manifest = manifest_with(name, example)
-        promise, said = manifest.guarantee, in_words(manifest)
-        has_bound = promise.epsilon is not None and promise.kind != "syntactic"
-        assert ("scope" in said and "formula" in said) == has_bound
-        if has_bound:
-            rise = r"50 % before, this release can raise that to (?:more than )?([\d.]+) %(.*)\.$"
-            [(most, limit)] = re.findall(rise, said["headline"])
-            bound = 100 / (1 + math.exp(-float(promise.epsilon or 0)))
-            is_certain = limit == ": they can be all but certain"
-            assert is_certain or limit == " at most"
-            assert bound > float(most) == 99.9 if is_certain else 0 <= float(most) - bound < 0.1
-            assert ("delta" in said) == bool(promise.delta)
-        else:
-            assert said["headline"].endswith("nothing bounds what they can find out.")
-        assert ("beside" in said) == (promise.kind != "rigorous")
-        assert ("only repeats what a paper published" in said.get("beside", "")) == (
-            promise.kind == "published"
-        )
-        why = {"change", "noise", "nothing_else", "proof"}
-        assert said.keys() & why == (why if promise.kind == "rigorous" else set())
-        assert all(text.count(".") and text.endswith(".") for text in said.values())
 
 
 def test_the_unit_and_the_change_are_those_of_the_promise() -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from tests.golden.releases import data_of
 from tests.support.releasing import csv_log, fix_key, manifest, tracecloak
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
@@ -29,7 +27,6 @@ ABOUT = {
     "contact": "privacy@example.org",
     "purpose": "research & teaching",
 }
-MAX_BYTES = 3_000_000
 
 
 def release(folder: Path, name: str, *flags: object) -> Path:
@@ -54,44 +51,6 @@ def made_up(**changes: Any) -> ReleaseManifest:
         True, False, None,
     )  # fmt: skip
     return dataclasses.replace(base, **changes)
-
-
-# Of each kind of release one; golden/ has the data of the pages of all methods.
-@pytest.mark.parametrize(
-    "name", ["private-log", "private-dfg", "process-tree", "variant-histogram", "tlkc", "sapa"]
-)
-def test_a_release_has_a_small_page_of_its_numbers(tmp_path: Path, name: str) -> None:
-    """Catches a release without a page, a large one, or one of other numbers."""
-    (tmp_path / "names.txt").write_text("A\nB\nC\n")
-    method = METHODS[name]
-    example = dict(method.examples[0])
-    example.pop("attributes", None)
-    known = method.Params.model_fields
-    if "vocabulary" in known:
-        example["vocabulary"] = tmp_path / "names.txt"
-    flags = [part for key, value in example.items() for part in (f"--{key}", flag(value))]
-    folder = release(tmp_path, "r", "--method", name, *flags)
-    page = (folder / "report.html").read_bytes()
-    assert len(page) < MAX_BYTES
-    text = page.decode()
-    for said in ("Orders &lt;of&gt; a shop", "customers", "research &amp; teaching"):
-        assert said in text
-    data = json.loads(data_of(page))
-    graph = next(folder.glob("*dfg*.json"), None)
-    if graph is None:
-        assert data["tree"] or not (folder / "log").exists()
-        return
-    edges = json.loads(graph.read_text())["edges"]
-    if not edges:
-        assert data["map"] is None
-        return
-    names = [node["name"] for node in data["map"]["nodes"]]
-    shown = {(names[e["source"]], names[e["target"]], e["count"]) for e in data["map"]["edges"]}
-    assert shown == {(e["source"], e["target"], e["count"]) for e in edges}
-
-
-def flag(value: Any) -> str:
-    return str(value) if isinstance(value, str | int | float | Path) else json.dumps(value)
 
 
 def test_a_release_is_the_same_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,16 +78,6 @@ def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> No
     assert "case-" not in text
     assert str(tmp_path) not in text
     assert "log.csv" not in text
-
-
-def test_guesses_are_those_of_the_promise() -> None:
-    text = told(made_up())
-    rows = re.findall(r'<td class="number">([\d.]+ %)</td><td class="number">([\d.]+ %)</td>', text)
-    # p e / (p e + 1 - p) for e = 2.718…, rounded up
-    assert rows == [("1 %", "2.7 %"), ("10 %", "23.2 %"), ("50 %", "73.2 %"), ("90 %", "96.1 %")]
-    assert "1 in 1,000,000" in text
-    curve = json.loads(data_of(text.encode()))["guess"]
-    assert curve[50] == {"prior": 0.5, "posterior": 0.7311}
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1000.0, 1e6])

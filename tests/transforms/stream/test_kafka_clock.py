@@ -25,13 +25,10 @@ from tracecloak.transforms.services import kafka_clock, kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
     Bounds,
-    KnownLog,
     LogNow,
-    Place,
     TopicIdentity,
     check_history,
 )
-from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.sources import Pulled
@@ -237,25 +234,6 @@ def test_brokers_that_do_not_answer_tell_no_time(
 
 
 # --- The source -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("behind", [True, False])
-def test_a_watermark_is_less_than_what_clocks_of_brokers_may_differ(
-    behind: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a new leader whose clock is behind: its messages would be late."""
-    monkeypatch.setattr(PartitionReader, "_assign", lambda _: None)
-    end = 8 if behind else 4
-    bounds = LogNow(TopicIdentity(), {0: Bounds(0, end, end)})
-    monkeypatch.setattr(PartitionReader, "look", lambda *_: bounds)
-    monkeypatch.setattr(confluent_kafka, "Consumer", lambda _: None)
-    reader = PartitionReader(TOPIC, "g", KnownLog({0: Place(4)}))
-    assert reader.watermark_us(0, 100 * S) == (-(1 << 63) if behind else 98 * S)
-    reader._read_until_us[0] = 90 * S
-    assert reader.watermark_us(0, 100 * S) == (88 if behind else 98) * S
-    # A stamp of the future, as of a broker whose clock was wrong, only delays.
-    reader._read_until_us[0] = 900 * S
-    assert reader.watermark_us(0, 100 * S) == 98 * S
 
 
 @pytest.mark.parametrize(
