@@ -15,7 +15,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
-from tests.support.kafka_double import BY_SENDER, TopicDouble
+from tests.support.kafka_double import BY_SENDER, Record, TopicDouble
 from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.services.kafka_identity import (
@@ -27,7 +27,7 @@ from tracecloak.transforms.services.kafka_identity import (
     log_since,
     look_at,
 )
-from tracecloak.transforms.services.kafka_reader import KafkaMessage
+from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream import read_kafka
@@ -36,76 +36,67 @@ from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder, LogRange
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NOW = 1_000_000.0
+S = 1_000_000
 END_US = 20_000_000 * 1_000_000  # of the stream
 
 
-class Broker:
-    """Messages of partition 3 by offset, and what readers of it did."""
+class Clock:
+    """The clock of the brokers, which a test moves."""
 
-    def __init__(self) -> None:
-        self.offsets: list[int] = []
-        self.is_away = False
-        self.opened: list[int] = []
-        self.closed = 0
-        self.committed: list[dict[int, int]] = []
-        self.passed_us = int(NOW * 1e6)
-        self.differs = False
-        self.looked_back: list[int] = []
-
-
-class FakeClock:
-    """The clock of that broker."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    now_us = int(NOW * 1e6)
+    differs = False
 
     def passed_us(self) -> int:
-        if self._broker.differs:
+        if self.differs:
             raise RetryLater("clocks differ")
-        return self._broker.passed_us
-
-
-class FakeReader:
-    """A `PartitionReader` of that broker: an offset is stamped with as many seconds."""
-
-    def __init__(self, broker: Broker, known: KnownLog) -> None:
-        self._broker = broker
-        self.known = known
-        broker.opened.append(known.places[3].next)
-
-    def poll(self, max_messages: int, timeout_seconds: float) -> list[KafkaMessage]:
-        begin = self.known.places[3].next
-        ahead = [at for at in self._broker.offsets if at >= begin][:max_messages]
-        if ahead:
-            self.known = KnownLog({3: Place(ahead[-1] + 1)})
-        return [message(at) for at in ahead]
-
-    def watermark_us(self, partition: int, passed_us: int) -> int:
-        if self._broker.is_away:
-            raise RetryLater("nobody answers")
-        return min(passed_us, (self.known.places[partition].next - 1) * 1_000_000)
-
-    def commit(self, positions: dict[int, int]) -> None:
-        assert self._broker.closed == 0
-        self._broker.committed.append(positions)
-
-    def close(self) -> None:
-        self._broker.closed += 1
-
-
-def message(offset: int) -> KafkaMessage:
-    return KafkaMessage(b"{}", {"a": "ä"}, str(offset), 3, offset, offset * 1_000_000)
+        return self.now_us
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made = Broker()
-    monkeypatch.setattr(read_kafka, "PartitionReader", lambda _, __, at, ___: FakeReader(made, at))
-    monkeypatch.setattr(read_kafka, "check_log", lambda _, __, known: (known, None))
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
     monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
-    monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: FakeClock(made))
-    monkeypatch.setattr(read_kafka, "check_history", lambda _, us: made.looked_back.append(us))
+    monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: made)
     return made
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> TopicDouble:
+    """Five messages in partition 3 of four."""
+    made = TopicDouble(epoch=2)
+    for number in range(4):
+        made.add(number)
+    made.add(3, *(b"%d" % n for n in range(5)), millis=int(NOW * 1e3))
+    made.used_by(monkeypatch)
+    return made
+
+
+@pytest.fixture
+def empty(topic: TopicDouble) -> TopicDouble:
+    topic.records[3].clear()
+    topic.ends[3] = 0
+    return topic
+
+
+def put(topic: TopicDouble, *offsets: int) -> None:
+    """Messages of partition 3 that are stamped with as many seconds."""
+    for at in offsets:
+        topic.records[3].append(Record(3, at, b"{}", at * 1_000, epoch=topic.epoch))
+        topic.ends[3] = at + 1
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets at which readers of partition 3 begin."""
+    begun: list[int] = []
+    plain = read_kafka.PartitionReader
+
+    def noted(topic: KafkaTopic, group: str, known: KnownLog, key: bytes) -> Any:
+        begun.append(known.places[3].next)
+        return plain(topic, group, known, key)
+
+    monkeypatch.setattr(read_kafka, "PartitionReader", noted)
+    return begun
 
 
 class Turn:
@@ -167,34 +158,34 @@ def whole(start: int = 0) -> LogRange:
     return read_kafka._FromOffset().initial_restriction((3, start))
 
 
-def test_turns_give_every_message_once_and_the_watermark_follows(broker: Broker) -> None:
-    broker.offsets = [5, 6, 9]  # offsets may be missing
+def test_turns_give_every_message_once_and_the_watermark_follows(
+    empty: TopicDouble, clock: Clock, opened: list[int]
+) -> None:
+    put(empty, 5, 6, 9)  # offsets may be missing
     fn = reader_fn()
     first = Turn(whole(5)).of(fn, (3, 5))
     assert offsets(first) == [5, 6, 9]
-    assert first.watermark.current_watermark() == Timestamp(9)
-    broker.offsets += [10, 11]
-    second = Turn(first.rest, first.watermark.current_watermark()).of(fn, (3, 5))
-    assert offsets(second) == [10, 11]
-    assert second.watermark.current_watermark() == Timestamp(11)
-    assert broker.opened == [5]  # the same reader goes on
+    assert first.watermark.current_watermark().micros == clock.now_us - CLOCK_SKEW_US
+    put(empty, 10, 11)
+    clock.now_us += S
+    assert offsets(Turn(first.rest).of(fn, (3, 5))) == [10, 11]
+    assert opened == [5]  # the same reader goes on
     fn.teardown()
-    assert broker.closed == 1
 
 
 @pytest.mark.parametrize("until", [1, 2, 4])
 def test_a_cut_by_the_runner_loses_no_message_and_gives_none_twice(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, until: int
+    empty: TopicDouble, monkeypatch: pytest.MonkeyPatch, until: int
 ) -> None:
     """It comes behind what was fetched together."""
     monkeypatch.setattr(read_kafka, "_POLL_MESSAGES", 3)
-    broker.offsets = [0, 1, 2, 3]
+    put(empty, 0, 1, 2, 3)
     fn = reader_fn()
     first = Turn(whole()).of(fn, (3, 0), until=until)
     primary, residual = first.cut
     n_given = 3 if until <= 3 else 4
     assert (primary.stop, residual.start) == (n_given, n_given)
-    assert residual.log.places == {3: Place(n_given)}
+    assert residual.log.places[3].next == n_given
     assert offsets(first) == list(range(n_given))
     assert first.watermark.current_watermark() == MIN_TIMESTAMP or until == 4
     second = Turn(residual).of(fn, (3, 0))
@@ -211,45 +202,54 @@ def test_no_cut_is_made_where_no_offset_can_be_yet() -> None:
 
 @pytest.mark.parametrize("end", [9, 10])
 def test_a_partition_ends_once_it_is_read_to_the_end_of_the_last_step(
-    broker: Broker, end: int
+    empty: TopicDouble, clock: Clock, end: int
 ) -> None:
     """Catches a job that never ends, and one that ends while messages of a step may come."""
-    broker.offsets = [5, 9]
+    put(empty, 5, 9)
+    clock.now_us = 9 * S + CLOCK_SKEW_US
     turn = Turn(whole(5)).of(reader_fn(end * 1_000_000), (3, 5))
     assert offsets(turn) == [5, 9]
-    is_over = end == 9  # the watermark is that of the last message
+    is_over = end == 9
     assert (turn.tracker.deferred_status() is None) == is_over
     if is_over:
         turn.tracker.check_done()
         return
-    broker.offsets.append(10)
+    put(empty, 10)
+    clock.now_us += S
     again = Turn(turn.rest, turn.watermark.current_watermark()).of(reader_fn(10_000_000), (3, 5))
     assert (offsets(again), again.tracker.deferred_status()) == ([10], None)
 
 
 def test_no_partition_is_looked_for_after_the_end_of_the_last_step(
-    monkeypatch: pytest.MonkeyPatch, broker: Broker
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     found(monkeypatch, {0: 0})
-    end_us = broker.passed_us - CLOCK_SKEW_US
+    end_us = clock.now_us - CLOCK_SKEW_US
     assert Turn(begin()).of(finder(end_us + 1), b"").rest.start == 1
     last = Turn(begin()).of(finder(end_us), b"")
     assert (last.given, last.tracker.deferred_status()) == ([(0, 0)], None)
     last.tracker.check_done()
 
 
-def test_a_restored_checkpoint_reads_on_at_its_offset(broker: Broker) -> None:
-    broker.offsets = [0, 1, 2, 3]
+def test_a_restored_checkpoint_reads_on_at_its_offset(
+    empty: TopicDouble, opened: list[int]
+) -> None:
+    put(empty, 0, 1, 2, 3)
     fn = reader_fn()
     Turn(whole()).of(fn, (3, 0))
     again = Turn(whole(2), Timestamp(1)).of(fn, (3, 0))
     assert offsets(again) == [2, 3]
-    assert broker.opened == [0, 2]
-    assert broker.closed == 1  # the one that was ahead
+    assert opened == [0, 2]
 
 
-def test_brokers_that_are_away_hold_the_watermark_and_the_stream_waits(broker: Broker) -> None:
-    broker.offsets, broker.is_away = [0], True
+def test_brokers_that_are_away_hold_the_watermark_and_the_stream_waits(
+    empty: TopicDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> int:
+        raise RetryLater("nobody answers")
+
+    monkeypatch.setattr(PartitionReader, "watermark_us", away)
+    put(empty, 0)
     turn = Turn(whole()).of(reader_fn(), (3, 0))
     assert offsets(turn) == [0]
     assert turn.watermark.current_watermark() == MIN_TIMESTAMP
@@ -258,10 +258,11 @@ def test_brokers_that_are_away_hold_the_watermark_and_the_stream_waits(broker: B
 
 
 def test_clocks_that_differ_hold_the_watermarks_of_reading_and_of_finding(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    empty: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a step of Flink that is decided early by a wrong clock."""
-    broker.offsets, broker.differs = [0], True
+    clock.differs = True
+    put(empty, 0)
     found(monkeypatch, {0: 0, 1: 0})
     reading = Turn(whole()).of(reader_fn(), (3, 0))
     finding = Turn(begin()).of(finder(), b"")
@@ -269,26 +270,27 @@ def test_clocks_that_differ_hold_the_watermarks_of_reading_and_of_finding(
     for turn in (reading, finding):
         assert turn.watermark.current_watermark() == MIN_TIMESTAMP
         assert 3 < turn.delay_seconds < 4
-    broker.differs, broker.passed_us = False, -5_000_000  # a stamp is no proof that it is over
+    clock.differs, clock.now_us = False, -5 * S  # a stamp is no proof that it is over
     reading = Turn(reading.rest).of(reader_fn(), (3, 0))
-    assert reading.watermark.current_watermark() == Timestamp(-5)
+    assert reading.watermark.current_watermark().micros == -5 * S - CLOCK_SKEW_US
 
 
 def test_positions_are_committed_when_a_checkpoint_has_them(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    empty: TopicDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.offsets = [0, 1]
+    put(empty, 0, 1)
     monkeypatch.setattr(read_kafka, "_COMMIT_SECONDS", 0.0)
     fn = reader_fn()
     turn = Turn(whole()).of(fn, (3, 0))
-    assert broker.committed == []
+    assert empty.committed == {}
     for callback in turn.callbacks:
         callback()
-    assert broker.committed == [{3: 2}]
+    assert empty.committed == {3: 2}
     fn.teardown()
+    empty.committed.clear()
     for callback in turn.callbacks:  # a reader that is closed commits nothing
         callback()
-    assert broker.committed == [{3: 2}]
+    assert empty.committed == {}
 
 
 # --- Partitions -------------------------------------------------------------------------------
@@ -298,7 +300,9 @@ def found(
     monkeypatch: pytest.MonkeyPatch,
     partitions: dict[int, int] | Exception,
     topic_id: str = "topic",
-) -> None:
+) -> list[int]:
+    """What a look finds from now on; returns to when the past was looked at."""
+
     def looked(_: KafkaTopic) -> LogNow:
         if isinstance(partitions, Exception):
             raise partitions
@@ -307,7 +311,10 @@ def found(
             {n: Bounds(at, 50, 50, 2) for n, at in partitions.items()},
         )
 
+    looked_back: list[int] = []
     monkeypatch.setattr(read_kafka, "look_at", looked)
+    monkeypatch.setattr(read_kafka, "check_history", lambda _, us: looked_back.append(us))
+    return looked_back
 
 
 def finder(end_us: int = END_US, logs: KeptLogs | None = None) -> read_kafka._FindPartitions:
@@ -320,23 +327,23 @@ def begin() -> LogRange:
 
 def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
     monkeypatch: pytest.MonkeyPatch,
-    broker: Broker,
+    clock: Clock,
 ) -> None:
-    found(monkeypatch, {0: 40, 1: 0})
+    looked_back = found(monkeypatch, {0: 40, 1: 0})
     first = Turn(begin()).of(finder(), b"")
     assert first.given == [(0, 40), (1, 0)]
     # What is made after the look is newer than it, less what clocks differ.
     moment = Timestamp(micros=int(NOW * 1e6) - CLOCK_SKEW_US)
     assert first.watermark.current_watermark() == moment
-    found(monkeypatch, {0: 41, 1: 0, 2: 9})
+    again = found(monkeypatch, {0: 41, 1: 0, 2: 9})
     second = Turn(first.rest, moment).of(finder(), b"")
     assert second.given == [(2, 0)]  # and where messages of it are gone, its reader says so
     assert second.rest.start == 3
-    assert broker.looked_back == [7]  # only before anything is read
+    assert (looked_back, again) == ([7], [])  # only before anything is read
 
 
 def test_without_brokers_no_partition_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, broker: Broker
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     for nothing in (RetryLater("nobody answers"), {}):
         found(monkeypatch, nothing)  # a topic that is not there now may have been made just now
@@ -347,7 +354,7 @@ def test_without_brokers_no_partition_is_passed_over(
 
 
 def test_a_topic_that_was_made_anew_ends_the_stream(
-    monkeypatch: pytest.MonkeyPatch, broker: Broker
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     found(monkeypatch, {0: 0})
     with pytest.raises(SourceChanged, match="1 of its partitions are gone"):
@@ -359,20 +366,6 @@ def test_a_topic_that_was_made_anew_ends_the_stream(
 
 
 # --- The log, by the double of a topic --------------------------------------------------------
-
-
-@pytest.fixture
-def topic(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> TopicDouble:
-    """Five messages in partition 3 of four; readers and checks are the real ones."""
-    monkeypatch.undo()
-    made = TopicDouble(epoch=2)
-    for number in range(4):
-        made.add(number)
-    made.add(3, *(b"%d" % n for n in range(5)), millis=int(NOW * 1e3))
-    made.used_by(monkeypatch)
-    monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
-    monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: FakeClock(broker))
-    return made
 
 
 @pytest.fixture
@@ -507,7 +500,7 @@ def test_a_message_travels_whole_and_small() -> None:
 
 
 def test_the_form_of_a_message_has_a_version() -> None:
-    encoded = KafkaMessageCoder().encode(message(1))
+    encoded = KafkaMessageCoder().encode(KafkaMessage(b"{}", {"a": "ä"}, "1", 3, 1, S))
     assert encoded.hex() == "010301c0843d" + "027b7d" + "00000001" + "0161" + "02c3a4"
     with pytest.raises(TracecloakError, match="form 4, of a later version"):
         KafkaMessageCoder().decode(b"\x04" + encoded[1:])
