@@ -30,7 +30,6 @@ from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 FIRST, SECOND, NOISE = b"1" * 32, b"2" * 32, b"k" * 32
-SIGNED = ("--by", "the officer", "--reason", "its input is gone")
 
 
 class Hospital:
@@ -197,31 +196,6 @@ def test_a_wrapped_store_without_its_key_releases_nothing(
     assert found == before
     assert hospital.release("r", hospital.first) == 0
     assert [e.action for e in ledger_entries(hospital.keys)[3:]] == ["reserve", "draw", "commit"]
-
-
-def test_what_waits_is_listed_with_the_key_and_given_up_without(
-    hospital: Hospital, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hospital.cut_off("r", hospital.first)
-    assert hospital.ledger("list-unfinished") == 2
-    assert "is encrypted; name the key" in told(capsys)
-    assert hospital.ledger("list-unfinished", key=hospital.first) == 0
-    assert "finishes it with the same noise" in capsys.readouterr().out
-    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", hospital.first)
-    for action in ("list-unfinished", "show", "verify"):
-        assert hospital.ledger(action) == 0
-    # A key that is lost keeps nobody from saying so.
-    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", "env:NOBODY_HAS_IT")
-    place = ("--output", hospital.folder / "out", *SIGNED, "--release_id")
-    assert hospital.ledger("forfeit", *place, "r") == 0
-    assert [e.action for e in ledger_entries(hospital.keys)] == ["reserve", "draw", "forfeit"]
-    assert key_files(hospital.keys) == []
-    assert hospital.release("s") == 2
-    assert "(KeyError)" in told(capsys)
-    monkeypatch.setenv("TRACECLOAK_KEY_ENCRYPTION_KEY", hospital.first)
-    assert hospital.release("s") == 0
-    monkeypatch.delenv("TRACECLOAK_KEY_ENCRYPTION_KEY")
-    assert hospital.ledger("withdraw", *place, "s") == 0
 
 
 def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(

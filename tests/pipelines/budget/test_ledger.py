@@ -382,42 +382,6 @@ def test_who_comes_second_decides_again(
     assert n_reads == [0, 1]
 
 
-def test_what_a_killed_process_reserved_is_there_and_the_chain_whole(path: Path) -> None:
-    url = f"sqlite:///{path}"
-    Ledger(url, new=True)
-    gate, opener = os.pipe()
-    # Children report each reservation that went through, until they are killed at any moment.
-    code = (
-        "import sys\nfrom tests.support.ledgers import *\n"
-        f"ledger = Ledger({url!r}, new=True)\n"
-        "for number in range(10**6):\n"
-        "    ledger.reserve(reservation(number, output='/' + sys.argv[1]))\n"
-        "    os.write(int(sys.argv[2]), f'{sys.argv[1]}:{number}\\n'.encode())\n"
-    )
-    children = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(name), str(opener)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-            pass_fds=[opener],
-        )
-        for name in range(2)
-    ]
-    os.close(opener)
-    told = b""
-    while told.count(b"\n") < 20:
-        told += os.read(gate, 4096)
-    for child in children:
-        child.kill()
-        child.wait()
-    while more := os.read(gate, 4096):
-        told += more
-    os.close(gate)
-    ledger = Ledger(url, new=True)
-    assert ledger.verify() == []
-    kept = {f"{entry.output[1:]}:{entry.release_id[1:]}" for entry in ledger.entries()}
-    assert set(told.decode().split()) <= kept
-
-
 # What can be wrong with the database
 
 

@@ -92,15 +92,6 @@ def test_a_copy_is_recognised_whatever_its_file(place: Place) -> None:
         assert str(superset) not in told and "case-" not in told
 
 
-def test_the_order_of_events_of_one_time_is_of_no_account(place: Place) -> None:
-    """Catches a log of dates whose copy is not recognised, as its rows are sorted otherwise."""
-    dated = [(case, activity, stamp[:10]) for case, activity, stamp in ROWS]
-    place.release(csv_log(place.folder / "dated.csv", dated), "d1", "research")
-    for number, rows in enumerate((dated[::-1], sorted(dated, key=lambda row: row[1]))):
-        log = csv_log(place.folder / f"dated{number}.csv", rows)
-        assert "nearly all with release d1" in place.release(log, f"e{number}", "care")
-
-
 def of_others(n_cases: int) -> Rows:
     """A log of other people whose cases are numbered as those of ROWS, from another year."""
     rows = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]

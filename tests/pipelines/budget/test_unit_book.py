@@ -23,7 +23,7 @@ from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.units import unit_book
-from tracecloak.pipelines.units.unit_book import BookError, UnitBook, scope_of, units_to_count
+from tracecloak.pipelines.units.unit_book import BookError, UnitBook, units_to_count
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "its input is gone")
@@ -254,61 +254,6 @@ def test_a_book_that_cannot_be_written_claims_nothing(
 
 
 LABELS = ("w0", "w1", "w2")
-Claims = tuple[tuple[str, CountedUnits], ...]
-
-
-@pytest.mark.parametrize(
-    ("cases", "max_cases"),
-    [(("c1", "c2", "c3"), None), (("p1", "p2", "q1"), 1), (("p1", "p2", "p3", "q1"), 2)],
-    ids=["cases", "individuals, one case", "individuals, two cases"],
-)
-def test_no_unit_counts_in_two_windows_whatever_the_lake_does(
-    cases: tuple[str, ...], max_cases: int | None
-) -> None:
-    """Every sequence of four releases: of any window, over any lake, ended in any way.
-
-    At each release every case may lie in the release's window or not, whatever was before. What
-    counts is only which cases each window has by then, so sequences that agree in that are one.
-    """
-    make = units if max_cases is None else individuals
-    lakes = [
-        make(*([some] if max_cases is None else some))
-        for n in range(len(cases) + 1)
-        for some in itertools.combinations(cases, n)
-    ]
-    of_case = {case: rows(make([case]) if max_cases is None else make(case)) for case in cases}
-    reached: dict[Any, Claims] = {frozenset(): ()}
-    seen = dict(reached)
-    n_left_out = 0
-    for _ in range(4):
-        found: dict[Any, Claims] = {}
-        for claims in reached.values():
-            for label, lake in itertools.product(LABELS, lakes):
-                kept = units_to_count(lake, label, claims, max_cases)
-                assert rows(kept) <= rows(lake)
-                n_left_out += lake.weight - kept.weight
-                after = (*claims, (label, kept))  # or voided: as before
-                by_window = {
-                    name: set().union(*(rows(some) for at, some in after if at == name))
-                    for name in LABELS
-                }
-                for one, other in itertools.combinations(LABELS, 2):
-                    assert not by_window[one] & by_window[other]
-                if max_cases is not None:
-                    counted = set().union(*by_window.values())
-                    for whose in "pq":
-                        own = [case for case in cases if case[0] == whose]
-                        assert sum(of_case[case] <= counted for case in own) <= max_cases
-                else:
-                    # Nothing is left out without need.
-                    elsewhere = set().union(*(by_window[name] for name in LABELS if name != label))
-                    assert rows(kept) == rows(lake) - elsewhere
-                state = frozenset((name, row) for name in LABELS for row in by_window[name])
-                found.setdefault(state, after)
-        reached = {state: claims for state, claims in found.items() if state not in seen}
-        seen |= found
-    assert n_left_out > 0
-    assert len(seen) == {None: 4**3, 1: 7 * 4, 2: 37 * 4}[max_cases]
 
 
 ENDINGS = ("claim", "void", "draw", "commit", "forfeit", "withdraw")
@@ -585,21 +530,6 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
     after = f"file:{tmp_path}/kek2"
     assert rewrap(wrapped, f"file:{tmp_path}/kek", after) == 3
     assert KeyStore(tmp_path / "keys", None, after).book_key().resolve().hex() == key.hex()
-
-
-def test_a_scope_is_another_for_whatever_makes_units_others() -> None:
-    changes: list[dict[str, Any]] = [
-        {}, {"schedule_digest": "1" * 32}, {"dataset": "others"}, {"unit": "individual"},
-        {"unit_columns": ["case"]}, {"unit_columns": ["case_id", "x"]},
-        {"max_cases_per_individual": 2}, {"book_key_fingerprint": "0" * 16},
-    ]  # fmt: skip
-    scopes = [scope(**change) for change in changes]
-    assert len(set(scopes)) == len(changes)
-    assert scopes[0] == scope() and scopes[0].endswith(f"-{KEY.fingerprint}")
-    joined = [
-        scope_of("s", "d", "case", columns, None, "0" * 16) for columns in (["a", "b"], ["ab"])
-    ]
-    assert joined[0] != joined[1]
 
 
 def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:

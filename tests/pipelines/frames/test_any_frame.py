@@ -96,15 +96,6 @@ def test_categories_of_polars_are_times_and_order_events(kind: Any) -> None:
     assert column.times(wall, None, None).to_pylist() == [1_704_153_600_000_000, *[None] * 3]
 
 
-def test_an_odd_value_takes_no_duration_its_place() -> None:
-    """Catches a column of durations that one text turns into objects, none of which orders."""
-    lasted = [pd.Timedelta(hours=3), datetime.timedelta(-1), pd.NaT, [1]]
-    frame = pd.DataFrame({"c": pd.Series([*lasted, "x"], dtype=object)})
-    columns, unread = AnyFrame.of(frame).columns(["c"], order="c")
-    texts = SourceColumn("c", columns.column("c")).order_text().to_pylist()
-    assert texts == ["10800000000", "-86400000000", None, None, "x"] and not unread.any()
-
-
 def test_no_value_ends_the_reading_of_the_others() -> None:
     """Catches what one record of a frame could refuse a whole release with."""
     uuid_text = "12345678-1234-5678-1234-567812345678"

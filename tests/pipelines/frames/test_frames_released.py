@@ -234,24 +234,6 @@ def test_keys_of_files_are_refused_by_name() -> None:
         tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 
 
-def test_a_parameter_may_have_the_name_of_a_key_of_files() -> None:
-    """Catches a `query` of a method that is taken for SQL."""
-    sacofa = {"epsilon": 1, "max_prefix_length": 5, "p_harmful": 2, "query": "sacofa"}
-    plan = tracecloak.plan(events(), method="pripel", **sacofa)
-    assert "query = sacofa" in "\n".join(plan.details)
-
-
-def test_an_evaluation_reads_the_frame_as_the_release_did() -> None:
-    """Catches a comparison with another reading of the frame, and one without its warning."""
-    renamed = events().rename(columns={"concept:name": "step"})
-    released = tracecloak.release(renamed, **GRAPH, activity="step", new_ledger=True)
-    evaluation = tracecloak.evaluate(renamed, released)
-    assert evaluation.figures["publishable"] is False
-    assert evaluation.figures["origin"].startswith("by the ledger it read nearly all")
-    assert "edge_relative_error" in evaluation.figures
-    assert "measure" in repr(evaluation)
-
-
 def test_all_of_it_is_without_beam() -> None:
     """Catches a module on the way that loads it: a notebook waits for Beam for seconds."""
     program = (

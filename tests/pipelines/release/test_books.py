@@ -20,7 +20,6 @@ from tests.support.releasing import (
     visible,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -93,24 +92,6 @@ def test_another_spelling_of_the_output_is_the_same_release(
     assert commands.resume(first).code == 0
     assert "already released" in commands.run(*common, "--output", tmp_path / "link").text
     assert actions(keys) == ["reserve", "draw", "commit"]
-
-
-def test_of_two_ledgers_at_one_output_both_are_charged_and_one_release_is_whole(
-    commands: Commands, common: list[object], tmp_path: Path, out: Path, keys: Path
-) -> None:
-    """Catches a charge given back although files of its draw may lie in the other's release."""
-    first = commands.run(*common, at="stop before commit", secret=b"1" * 32)
-    second = commands.run(*common, "--key_store", tmp_path / "keys2", secret=b"2" * 32)
-    assert second.code == 0
-    ended = commands.resume(first)
-    assert ended.code == 75
-    assert "another run, with another key store, released" in ended.text
-    assert "What this one reserved stays spent" in " ".join(ended.text.split())
-    said = manifest(out / "run_id=r")
-    assert digests(out / "run_id=r") == {o["path"]: o["sha256"] for o in said["outputs"]}
-    assert [len(counting_charges(tmp_path / name)) for name in ("keys", "keys2")] == [1, 1]
-    again = commands.run(*common, secret=b"3" * 32)  # which a scheduler does at such a code
-    assert again.code == 2 and "was made with another key store" in again.text
 
 
 @pytest.mark.parametrize(
@@ -239,22 +220,6 @@ def test_a_key_that_belongs_to_no_receipt_is_replaced(tmp_path: Path) -> None:
     assert receipt is not None
     assert receipt.key_fingerprint == new.fingerprint not in (old.fingerprint, "ab" * 32)
     assert store.key_state(receipt) == "there"
-
-
-def test_an_error_of_the_stores_disk_says_the_mend_and_where_not_what(tmp_path: Path) -> None:
-    """Catches an error of the system that leaves the command as a traceback."""
-    (tmp_path / "file").write_text("")
-    store = KeyStore(tmp_path / "file")
-    for use in (
-        lambda: store.digest("x"),
-        store.make_ledger_file,
-        lambda: store.reserve("o", "r", "i", "c"),
-        lambda: store.alone("o", "r").__enter__(),
-    ):
-        with pytest.raises(KeyStoreError, match=r"Not a directory|File exists") as raised:
-            use()
-        assert raised.value.exit_code == 6
-        assert "mend its disk or its permissions" in str(raised.value)
 
 
 # --- Where files are moved one by one -------------------------------------------------------------

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.releasing import (
     as_typed,
     csv_log,
-    digests,
     key_files,
     ledger_entries,
     manifest,
@@ -229,25 +226,6 @@ def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable
 # --- Two key stores -------------------------------------------------------------------------------
 
 
-def test_two_key_stores_do_not_build_in_one_folder(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a run that is refused, and clears what another one builds."""
-    commit, ends = ReleaseFolder.commit, []
-
-    def at_the_same_time(self: ReleaseFolder, *given: Any) -> None:
-        ends.append(place.run(keys="other keys"))
-        commit(self, *given)
-
-    monkeypatch.setattr(ReleaseFolder, "commit", at_the_same_time)
-    assert place.run("--formats", "csv") == 0
-    assert ends == [75]
-    said = {o["path"]: o["sha256"] for o in manifest(place.release_folder)["outputs"]}
-    assert digests(place.release_folder) == said
-    assert place.actions == ["reserve", "draw", "commit"]
-    assert not list(place.folder.glob("_incomplete-*"))
-
-
 def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
     place: Place, cut_off: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,21 +240,6 @@ def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
     assert place.officer("forfeit") == 0
     assert built(place) == []
     assert place.actions.count("forfeit") == 2
-
-
-def test_a_release_of_another_key_store_is_not_taken_for_ones_own(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut_off(ReleaseFolder, "commit")
-    assert place.officer("forfeit") == 0
-    other = csv_log(place.folder / "other.csv", list(small_rows(20)))
-    assert place.run("--epsilon", 3, keys="other keys", log=other) == 0
-    assert place.run() == 2
-    assert "was made with another key store" in capsys.readouterr().err
-    ends = [(e.epsilon, e.action) for e in ledger_entries(place.folder / "keys")]
-    assert ("1", "commit") not in ends and ("3", "commit") in ends
-    assert not list((place.folder / "keys").glob("operator/r-*/statement.md"))
-    assert manifest(place.release_folder)["guarantee"]["epsilon"] == 3.0
 
 
 def test_what_is_visible_is_noted_whatever_became_of_its_input(
@@ -317,13 +280,3 @@ def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> No
     with pytest.raises(TracecloakError, match="files of the release vanished"):
         folder.commit({"outputs": [{"path": "dfg.json"}]})
     assert folder.committed() is None
-
-
-def test_runs_elsewhere_build_apart(tmp_path: Path) -> None:
-    first = ReleaseFolder(str(tmp_path / "out"), "r", attempt="a")
-    second = replace(first, attempt="b")
-    first.prepare()
-    first.write("dfg.json", lambda stream: None)
-    second.discard()
-    first.commit({"outputs": [{"path": "dfg.json"}]})
-    assert second.committed() is not None

@@ -18,7 +18,6 @@ from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, manifest, tracecloak
-from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -372,22 +371,6 @@ def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -
             del defaults[name]  # as they are dumped nobody can write them
         assert len(defaults) > 10
         assert kind(**{**body, **defaults}).digest == kind(**body).digest
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({}, {"profile": "reference"}),
-        ({"profile": "paper"}, {"profile": "paper", "compression": None}),
-        ({"guessing_advantage": 0.25}, {"guessing_advantage": 2.5e-1}),
-    ],
-)
-def test_what_a_profile_decides_may_be_given(one: dict[str, Any], other: dict[str, Any]) -> None:
-    kind = Amun.Params
-    for name, value in vars(kind(**other).choices).items():
-        assert kind(**{**other, name: value}).given() == kind(**one).given(), name
-    assert kind(**other).given() == kind(**one).given()
-    assert kind(profile="paper").given() != kind().given()
 
 
 _OF_LOG: dict[str, Any] = {

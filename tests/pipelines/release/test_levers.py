@@ -19,7 +19,6 @@ from tracecloak.schemas.published.yields import Yield
 
 NAMES = tuple(f"step {i}" for i in range(25))
 GRAPH: Any = METHODS["private-dfg"]
-FIGURES: Any = METHODS["private-indicators"]
 
 
 def params(**given: Any) -> Any:
@@ -102,36 +101,10 @@ def test_the_least_epsilon_is_that_of_a_scan(method: str, goal: str, bound: floa
     assert least.to_json()["epsilon"] == [low, high]
 
 
-def test_the_epsilon_of_a_tree_follows_from_public_numbers() -> None:
-    tree: Any = METHODS["process-tree"]
-    least = least_epsilon(tree, tree.Params(epsilon="1", vocabulary=NAMES), 500, "tree within 5 %")
-    [epsilon] = set(least.epsilons)
-    assert epsilon is not None and f": epsilon {epsilon} at least, by public " in least.sentence
-    place = EPSILONS.index(epsilon)
-    shares = [
-        shortfall_at(tree, tree.Params(epsilon=one, vocabulary=NAMES), 500, "tree")
-        for one in EPSILONS[place - 1 : place + 1]
-    ]
-    assert shares[1] <= 0.05 < shares[0]
-
-
 def test_a_goal_that_is_out_of_reach_says_so_with_the_best() -> None:
     least = least_epsilon(GRAPH, params(), 100, "graph within 1 %")
     assert least.epsilons == (None, None) and least.best > 0.01
     assert "not reached up to epsilon 16, whose best is counts off by " in least.sentence
-
-
-def test_all_figures_are_of_use_from_the_least_epsilon_on() -> None:
-    given = FIGURES.examples[0]
-    ours = FIGURES.Params(**given)
-    least = least_epsilon(FIGURES, ours, 1_000, "figures")
-    [epsilon] = set(least.epsilons)
-    assert epsilon is not None
-    place = EPSILONS.index(epsilon)
-    for epsilon, is_reached in ((EPSILONS[place], True), (EPSILONS[place - 1], False)):
-        one = FIGURES.Params(**{**given, "epsilon": epsilon})
-        errors = FIGURES.figure_errors(one, 1_000)
-        assert all(error.grade != "noise" for error in errors) == is_reached
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -162,22 +135,3 @@ def test_a_plan_says_the_verdict_what_helps_and_the_cost_first(
     assert json.loads(capsys.readouterr().out)["least"]["for"] == "graph within 0.1 %"
     assert tracecloak("plan", *flags, "--for", "graph") == 2
     assert "--for is 'graph', and must be" in capsys.readouterr().err
-
-
-def test_a_plan_says_what_its_account_has_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And goes on where it cannot be told."""
-    keys = ["--key_store", tmp_path / "keys"]
-    flags = [
-        "--log", csv_log(tmp_path / "log.csv", list(small_rows())), "--output", tmp_path / "out",
-        "--method", "process-tree", "--epsilon", "1", "--buy_vocabulary", "--expected_cases", "500",
-    ]  # fmt: skip
-    assert tracecloak("ledger", "begin", *keys) == 0
-    caps = ["--epsilon", "3", "--delta", "none", "--unit", "case", "--by", "me", "--reason", "x"]
-    assert tracecloak("ledger", "declare", "default", *caps, *keys) == 0
-    capsys.readouterr()
-    assert tracecloak("plan", *flags, *keys) == 0
-    assert "; left before it: epsilon 3 " in capsys.readouterr().out.splitlines()[2]
-    assert tracecloak("plan", *flags, *keys, "--ledger", f"sqlite:///{tmp_path}/none.db") == 0
-    assert "what is left is not known, as " in capsys.readouterr().out.splitlines()[2]

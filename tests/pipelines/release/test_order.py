@@ -40,7 +40,6 @@ STEPS = ["Create order", "Approve", "Receive goods", "Pay"]
 NAMES = ["_CASE_KEY", "ACTIVITY_EN", "EVENTTIME", "_SORTING"]
 COLUMNS = dict(zip(("case_id", "activity", "timestamp"), NAMES, strict=False))
 ORDER = {**COLUMNS, "order": "_SORTING"}
-BY_NAME = "Watch out: 100 % of the first events are tied"
 
 
 def rows(n_cases: int = 60) -> list[tuple[Any, ...]]:
@@ -227,46 +226,6 @@ def test_the_rows_of_a_query_count_only_where_they_are_said_to() -> None:
     text = Path("log.csv").read_text().replace("_SORTING", "rows")
     Path("log.csv").write_text(text)
     assert variants(of_files("log.csv", **COLUMNS, order="rows")) == {tuple(STEPS)}
-
-
-@pytest.mark.parametrize("kind", ["csv", "frame"])
-def test_a_plan_and_a_profile_say_what_orders_tied_events(
-    kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def planned(records: list[tuple[Any, ...]], **columns: str) -> tuple[str, str]:
-        if kind == "frame":
-            plan = tracecloak.plan(pd.DataFrame(records, columns=NAMES), **GRAPH, **columns)
-        else:
-            log = {
-                "log": write("log.csv", records),
-                "release_id": "r",
-                "output": "o",
-                **GRAPH,
-                **columns,
-            }
-            plan = plan_of(load(None, log))
-        return plan.first[0], "\n".join(plan.lines)
-
-    first, whole = planned(SHUFFLED, **COLUMNS)
-    assert BY_NAME in first and "the rows of the source order them" in first
-    assert ("--order" if kind == "csv" else "with order=") in first
-    assert "240 of 240 events are tied" in whole
-    first, whole = planned(SHUFFLED, **ORDER)
-    assert "tied" not in first and "the values of column '_SORTING' order them" in whole
-    apart = [(case, step, f"{day}T{n // 10:02}:00", n) for case, step, day, n in ROWS]
-    few = apart[:192] + ROWS[192:204]  # 12 of 204 events, which are 5.9 %
-    assert "6 % of the first events" in planned(few, **COLUMNS)[0]
-    fewer = apart[:204] + ROWS[204:212]
-    first, whole = planned(fewer, **COLUMNS)
-    assert "tied" not in first and "8 of 212 events are tied" in whole
-    if kind == "csv":
-        capsys.readouterr()
-        write("log.csv", ROWS)
-        flags = [text for name, value in COLUMNS.items() for text in (f"--{name}", value)]
-        assert command("profile", "--log", "log.csv", *flags) == 0
-        out = " ".join(capsys.readouterr().out.split())
-        assert "100.0 % of the events have case and timestamp in common" in out
-        assert "the rows of the source order them" in out
 
 
 def test_a_stream_has_an_order_of_its_own() -> None:

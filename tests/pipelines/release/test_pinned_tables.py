@@ -200,11 +200,3 @@ def test_windows_read_the_partitions_that_they_need_each_at_its_version(
     read = {one.release_id: [f.path for f in one.origin.files] for one in receipts(tmp_path)}
     assert len(read["r-2026-11-02"]) == 1 and "day=2026-11-03" in read["r-2026-11-02"][0]
     assert len(read["r-2026-11-09"]) == 2
-
-
-def test_a_folder_of_a_table_is_refused_and_the_mend_names_the_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "t", ROWS)
-    assert release(tmp_path, tmp_path / "t") == 3
-    assert f"delta:{tmp_path / 't'}" in capsys.readouterr().err

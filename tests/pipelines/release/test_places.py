@@ -26,7 +26,6 @@ from tracecloak.pipelines.budget.gate import Gate
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -110,18 +109,6 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     (left,) = area.iterdir()
     mine = KeyStore(places.keys).identity()
     assert str(left) == ReleaseFolder(str(one), "b", str(area), store=mine).workplace
-
-
-def test_a_workplace_is_never_called_as_a_release() -> None:
-    """Catches the removal of a release by a run whose staging area is its output."""
-    names = [
-        Path(ReleaseFolder(output, release_id, "/area", store=store).workplace).name
-        for output in ("/o1", "/o2", "gs://b/o")
-        for release_id in ("a", "b")
-        for store in ("0123456789abcdef", "fedcba9876543210")
-    ]
-    assert len(set(names)) == 12
-    assert not any(name.startswith("run_id=") for name in names)
 
 
 def test_a_staging_area_among_releases_is_refused(
@@ -304,23 +291,6 @@ def keys_end_alone(store: KeyStore, output: str, release_id: str) -> None:
 
 
 # --- The ledger -----------------------------------------------------------------------------------
-
-
-def test_a_ledger_that_fails_does_not_hide_what_ended_the_run(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-
-        def broken(*_: object) -> None:
-            patch.setattr(Ledger, "past", locked)
-            raise GuaranteeError("the reason of its own")
-
-        patch.setattr(ReleaseFolder, "commit", broken)
-        assert places.release("out") == 5
-    told = capsys.readouterr().err
-    assert "the reason of its own" in told
-    assert "which cases release a read was not noted: the ledger is locked" in told
-    assert places.release("out") == 0
 
 
 def locked(_: Ledger) -> None:

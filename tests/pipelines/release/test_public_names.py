@@ -76,21 +76,6 @@ def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
     assert read_vocabulary(shown.encode()) == ("A", "B", "C", "Visit of Dr Odd")
 
 
-def test_a_name_with_a_line_break_cannot_be_listed_and_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "odd.jsonl"
-    events = [
-        {"case_id": "1", "activity": name, "timestamp": "2026-01-01T00:00:00Z"}
-        for name in ("A\nB", "C")
-    ]
-    path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    assert tracecloak("vocabulary", "--log", path) == 0
-    told = capsys.readouterr()
-    assert "\nC\n" in told.out and "B" not in told.out.partition("\n\n")[2]
-    assert "# 1 names hold a line break" in told.out and not told.err
-
-
 def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

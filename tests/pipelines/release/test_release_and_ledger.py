@@ -173,21 +173,6 @@ def test_a_refusal_after_an_unfinished_run_leaves_that_runs_key(
     check_finished(out, keys)
 
 
-def test_another_ledger_than_that_of_the_run_says_which_to_use(
-    common: list[object], out: Path, keys: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a mend that mends nothing: "run again" with a ledger that never knew the release."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "commit", _raising(lambda: LedgerError("does not answer")))
-        assert tracecloak(*common) == 7
-    capsys.readouterr()
-    other = ["--ledger", f"sqlite:///{tmp_path / 'other.db'}"]
-    assert tracecloak(*common, *other) == 7
-    assert "use the ledger and the key_store of that run" in capsys.readouterr().err
-    assert tracecloak(*common) == 0
-    check_finished(out, keys)
-
-
 def test_an_unreachable_server_ends_the_run_with_75_and_its_password_is_not_shown(
     common: list[object],
     out: Path,
@@ -321,37 +306,6 @@ def test_the_cap_on_delta_holds_as_well(
         assert tracecloak(*capped, "--release_id", f"d{number}") == 0
     told = "delta cap 0.00003, spent 0.00003, asked 0.00001, remaining 0"
     refused([*capped, "--release_id", "s"], 4, told, out, keys, capsys)
-
-
-@pytest.mark.parametrize(
-    ("flags", "told"),
-    [
-        (["--account", "nobody"], "account 'nobody' is not in"),
-        ([], "account 'default' is not in"),
-        (["--account", "a", "--method", "amun"], "no finite epsilon holds"),
-        (
-            ["--account", "a", "--individual_id", "case_id"],
-            "has caps per case, and the release's epsilon is per individual; use an account per "
-            "individual",
-        ),
-        (["--account", "people"], "has caps per individual, and the release's epsilon is per case"),
-    ],
-)
-def test_what_an_account_cannot_pay_for_is_refused_before_anything_is_read(
-    common: list[object],
-    accounts: Path,
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-    flags: list[str],
-    told: str,
-) -> None:
-    """Catches spending in the wrong unit, without epsilon, or to nobody's account."""
-    command = [*common, "--accounts", accounts, *flags]
-    if "amun" in flags:
-        cut = command.index("--epsilon")
-        command = [*command[:cut], *command[cut + 4 :]]
-    refused([*command, "--release_id", "s"], 2, told, out, keys, capsys)
 
 
 def test_a_method_without_epsilon_is_recorded_where_there_is_no_cap(

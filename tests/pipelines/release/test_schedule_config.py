@@ -75,26 +75,6 @@ partition_spread: 3d
 
 
 @pytest.mark.parametrize(
-    "written",
-    [
-        "2026-01-01T06:00Z",
-        "'2026-01-01T06:00Z'",
-        "2026-01-01T06:00:00Z",
-        "2026-01-01 07:00:00+01:00",
-    ],
-)
-def test_an_hour_of_the_origin_may_stand_without_quotes(written: str, tmp_path: Path) -> None:
-    text = f"origin: {written}\nperiod: 6h\nmax_lifetime: 1d\nhorizon: 8\n"
-    assert made(loaded(tmp_path, text)).numbered(0).label == "2026-01-01T06Z"
-
-
-def test_the_data_set_is_named_at_either_place(tmp_path: Path) -> None:
-    inside = loaded(tmp_path, {**LEAST, "dataset": "visits"}, dataset=None)
-    assert made(inside) == made(loaded(tmp_path, LEAST))
-    assert made(loaded(tmp_path, {**LEAST, "dataset": "visits"})) == made(inside)
-
-
-@pytest.mark.parametrize(
     ("changes", "keys", "said"),
     [
         ({}, {"dataset": None}, r"schedule\.dataset: required; name the data set"),

@@ -203,14 +203,3 @@ def test_programs_are_not_asked_and_see_no_difference(
             assert tracecloak("release", *given, "--json", "--release_id", "s") == 0
         assert "[y/N]" not in shown.err + capsys.readouterr().err
     assert said[0] == said[1]
-
-
-def test_a_good_log_is_not_asked_about(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer(monkeypatch, "n\n")
-    assert tracecloak("release", *flags(tmp_path, rows_of(900, 450)), *of_release(tmp_path)) == 0
-    shown = capsys.readouterr()
-    assert "[y/N]" not in shown.err and "records 450 of 900 records are used" in " ".join(
-        shown.out.split()
-    )

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.signing import SignatureConcern
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 SIGNED = ("manifest.json.pub", "manifest.json.sig")
 
@@ -109,14 +107,3 @@ def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, k
     with pytest.raises(UsageError, match="sign names a file of this machine"):
         SignatureConcern().open(run(str(key)))
     SignatureConcern().open(run(f"command:cat {key}"))
-
-
-def test_in_an_object_store_the_signature_is_there_before_the_manifest(
-    tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ObjectStore, "root", tmp_path)
-    monkeypatch.setattr(ObjectStore, "fail_at", "create objects://o/out/run_id=a/manifest.json")
-    folder = ReleaseFolder("objects://o/out", "a")
-    with pytest.raises(Exception, match="manifest"):
-        folder.commit({"outputs": []}, SigningReference.given(str(key)).sign)
-    assert sorted(p.name for p in (tmp_path / "o/out/run_id=a").iterdir()) == list(SIGNED)

@@ -8,12 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load, load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.formats.messages import MessageFormat
 
 
 def times(log: Path, **keys: Any) -> list[str]:
@@ -61,8 +58,3 @@ def test_one_format_is_the_same_release_however_it_is_given() -> None:
     assert config(timestamp_format=["%Y"]).digest == config(timestamp_format="%Y").digest
     several = [config(timestamp_format=given).digest for given in (["%Y", "%y"], ["%y", "%Y"])]
     assert len({*several, config(timestamp_format="%Y").digest}) == 3
-
-
-def test_a_stream_takes_a_time_from_one_field() -> None:
-    with pytest.raises(UsageError, match="a stream takes each time from one field"):
-        MessageFormat(config(timestamp="a,b").mapping)

@@ -13,7 +13,6 @@ from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.advice import may_be_noise
 from tracecloak.pipelines.planning.verdict import (
-    advice_on,
     grade_of,
     judged_at,
     mends_of,
@@ -122,19 +121,3 @@ def test_no_verdict_depends_on_the_input(
         ) == 0  # fmt: skip
         said.append(capsys.readouterr().out.splitlines()[:3])
     assert said[0] == said[1] and ", with 50 cases: " in said[0][0]
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "n_cases", "share"),
-    [("0.01", 1_000, "most"), ("0.1", 400, "m"), ("1", 1_000, ""), ("0.01", 10**6, "")],
-)
-def test_a_release_that_is_mostly_noise_is_called_so(
-    epsilon: str, n_cases: int, share: str
-) -> None:
-    method = METHODS["private-dfg"]
-    told = advice_on(method, method.Params(epsilon=epsilon, vocabulary=NAMES), n_cases)
-    if not share:
-        assert told == ""
-        return
-    assert told.startswith(share) and " noise. On synthetic logs of as many cases, the " in told
-    assert told.endswith(" `tracecloak plan` tries what would help most.")

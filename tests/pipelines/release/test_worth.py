@@ -65,16 +65,6 @@ def test_a_synthetic_log_has_about_as_many_variants_as_are_declared(
         assert variants.n_variants == len(counts)
 
 
-def test_cases_are_the_more_alike_the_fewer_variants_there_are() -> None:
-    of_most = []
-    for n_variants in (49, 158, 687):
-        log = synthetic_log(NAMES, 20, 1000, False, processes(n_variants, 1000)[0])
-        counts = np.sort(VariantHistogram.from_traces(log).counts)[::-1]
-        of_most.append(int(np.searchsorted(np.cumsum(counts), 800)) + 1)
-    # Variants that four fifths of the cases follow; by the exponents, 3 and 15.
-    assert of_most[:2] == [3, 15] and of_most[2] > 300
-
-
 @pytest.mark.parametrize("method", ["private-dfg", "markov-log", "private-log", "process-tree"])
 def test_much_is_worth_more_than_little(method: str) -> None:
     def of(epsilon: str, n_cases: int) -> tuple[bool, float | None]:

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.windows.test_releases_of_windows import Lake
-from tests.support.object_store import ObjectStore
 from tests.support.releasing import as_typed, digests, fix_key, ledger_entries, manifest
 from tracecloak.pipelines.release import opening
 from tracecloak.transforms.sources import EventSource
@@ -123,17 +122,6 @@ def test_after_the_claim_nothing_is_decided_any_more(
     assert lake.spent == "3"
 
 
-def test_a_file_that_is_mended_later_is_one_that_came_late(lake: Damaged) -> None:
-    assert lake.quarantine("2026-02") == 0
-    assert lake.release("2026-02") == 0
-    before = digests(lake.released("2026-02"))
-    lake.file.write_bytes(lake.whole)
-    assert lake.release("2026-02") == 0  # it stays as it was, and is not made again
-    assert digests(lake.released("2026-02")) == before
-    assert lake.release("2026-01") == lake.release("2026-03") == 0
-    assert lake.spent == "3"
-
-
 def test_what_can_be_read_is_not_left_out(
     lake: Damaged, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,22 +199,3 @@ def test_a_run_that_had_looked_before_the_decision_does_not_pay(
     assert not ledger_entries(lake.folder / "keys")
     assert lake.release("2026-02") == 0
     assert "left out" in manifest(lake.released("2026-02"))["window"]["sentence"]
-
-
-def test_files_of_an_object_store_are_left_out_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fix_key(monkeypatch)
-    monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
-    monkeypatch.setattr(ObjectStore, "checksum", ObjectStore.size)
-    here, there = Damaged(tmp_path / "here"), Damaged(tmp_path / "there")
-    (there.folder / "lake").rename(tmp_path / "objects")
-    (tmp_path / "objects").rename(tmp_path / "lake")
-    (tmp_path / "objects").mkdir()
-    (tmp_path / "lake").rename(tmp_path / "objects" / "lake")
-    there.configure(log="objects://lake/*.csv")
-    assert there.release("2026-02") == 3
-    assert there.quarantine("2026-02", file="objects://lake/month-2.csv") == 0
-    assert here.quarantine("2026-02") == 0
-    assert there.release("2026-02") == here.release("2026-02") == 0
-    assert digests(there.released("2026-02")) == digests(here.released("2026-02"))

@@ -294,15 +294,6 @@ def test_a_case_is_the_same_in_a_file_that_holds_its_id_as_a_float(
     assert lake.spent == "3"
 
 
-def test_cases_that_are_read_by_another_rule_are_another_population(lake: Lake) -> None:
-    """The book does not know them again, so both are paid for."""
-    assert lake.release("2026-01") == 0
-    assert lake.release("2026-02", "--whole_numbers", "activity") == 0
-    assert lake.spent == "3"
-    assert lake.release("2026-03", "--whole_numbers", "case_id,activity") == 0
-    assert lake.spent == "6"
-
-
 def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,18 +316,6 @@ def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
     assert lake.spent == "6"
 
 
-def test_a_window_that_was_released_under_another_name_is_released(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lake.release("2026-01", "--release_id", "trial") == 0
-    capsys.readouterr()
-    assert lake.release("due", "--json") == 0
-    first, *_ = json.loads(capsys.readouterr().out)["windows"]
-    assert first["status"] == "already_released"
-    assert first["folder"].endswith("run_id=trial-2026-01")
-    assert lake.spent == "3"
-
-
 def test_a_ledger_that_is_older_than_the_windows_stops_all_of_them(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -354,18 +333,6 @@ def test_a_ledger_that_is_older_than_the_windows_stops_all_of_them(
     assert as_typed("doctor", lake.config) == 6
     looked = capsys.readouterr().out
     assert "older than what is released" in looked and "choose another release_id" not in looked
-
-
-def test_a_window_whose_files_are_gone_says_so_by_its_name(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lake.release("2026-01..2026-02") == 0
-    shutil.rmtree(lake.released("2026-01"))
-    assert lake.release("2026-02") == 0
-    capsys.readouterr()
-    assert lake.release("2026-01") == 2
-    assert "ledger withdraw" in capsys.readouterr().err
-    assert lake.spent == "3"
 
 
 def test_the_ledger_does_not_tell_whether_anybody_counted(lake: Lake) -> None:
@@ -425,18 +392,6 @@ def test_a_window_without_a_case_is_released_with_noise(lake: Lake, by: str) -> 
     lake.configure(schedule=schedule)
     assert lake.release("2026-04") == 0
     assert manifest(lake.released("2026-04"))["guarantee"]["epsilon"] == 3
-
-
-def test_a_calendar_makes_nothing(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
-    keys = lake.folder / "keys"
-    lake.configure(new_ledger=True)
-    assert as_typed("windows", lake.config, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"late": 4}
-    assert not keys.exists()
-    assert lake.release("2026-01") == 0
-    before = sorted(keys.rglob("*"))
-    assert lake.calendar(capsys)["2026-01"] == "released"
-    assert sorted(keys.rglob("*")) == before
 
 
 def test_of_two_key_stores_one_pays_for_a_window(
