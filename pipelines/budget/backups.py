@@ -23,9 +23,9 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError, is_there
 from tracecloak.pipelines.ledger.declarations import (
+    NO_COLUMNS,
     awaited_stores,
     awaited_text,
-    nothing_columns,
 )
 from tracecloak.pipelines.ledger.entries import Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -114,9 +114,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
         for entry in entries
         if entry.action == "reserve" and "store" in entry.facts
     )
-    mark = Entry.after(
-        entries[-1], "restore", nothing_columns(), {**details, "awaits": sorted(known)}
-    )
+    mark = Entry.after(entries[-1], "restore", NO_COLUMNS, {**details, "awaits": sorted(known)})
     rows = [asdict(entry) for entry in (*entries, mark)]
 
     def make(connection: sa.Connection) -> None:

@@ -38,7 +38,11 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
         KeyStoreError: The key store cannot be read.
     """
     entries = ledger.entries()
-    keys = {receipt.key_fingerprint for receipt in store.all_unfinished()}
+    keys = {
+        receipt.key_fingerprint
+        for receipt in store.with_key_files()
+        if store.key_state(receipt) == "there"
+    }
     waiting = [_unfinished_text(e, e.key_fingerprint in keys) for e in _unfinished(entries)]
     waiting += map(_result_text, _lone_results(store, entries))
     if not waiting:

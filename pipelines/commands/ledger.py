@@ -148,8 +148,8 @@ def _said(text: str, **data: Any) -> Result:
 def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import verify
 
-    verified = verify(_opened(flags))
-    return _said(verified.text, is_sound=verified.is_sound)
+    text, is_sound = verify(_opened(flags))
+    return _said(text, is_sound=is_sound)
 
 
 def _export(flags: Flags) -> Result:

@@ -166,14 +166,10 @@ def claim(
             raise
     if not run.driver.is_local:
         return Claim(job, None, None)
-    settling = _settling_of(job)
-    return Claim(job, settling, NotedRows.of(run, settling.gate.key_fingerprint))
-
-
-def _settling_of(job: Job) -> Settling:
     draws: Any = job.target.spec.draws
     assert isinstance(draws, KeptDraws) and isinstance(draws.before, Gate)  # as of a local run
-    return Settling(draws.before, replace(job.target.folder, attempt=""))
+    settling = Settling(draws.before, replace(job.target.folder, attempt=""))
+    return Claim(job, settling, NotedRows.of(run, draws.before.key_fingerprint))
 
 
 def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None:

@@ -19,7 +19,14 @@ from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, opened, wrappe
 
 
 class KeptSecrets:
-    """The secrets in the folder of one key store."""
+    """The secrets in the folder of one key store.
+
+    Attributes:
+        own: The file of the store's own secret.
+        of_deployment: That of the key of the sketches of cases.
+        of_book: That of the key of the book of counted units.
+        reference: To the key that wraps what is written; empty: it is written in clear.
+    """
 
     def __init__(
         self,
@@ -40,6 +47,9 @@ class KeptSecrets:
         """
         if key_encryption_key is not None:
             check_reference(key_encryption_key, name)
+        self.own = folder / "store.secret"
+        self.of_deployment = folder / "deployment.secret"
+        self.of_book = folder / "book.secret"
         self._folder = folder
         self._name = name
         self.reference = key_encryption_key or ""
@@ -47,21 +57,6 @@ class KeptSecrets:
     @functools.cached_property
     def _key(self) -> KeyEncryptionKey | None:
         return KeyEncryptionKey.at(self.reference) if self.reference else None
-
-    @property
-    def own(self) -> Path:
-        """The file of the store's own secret."""
-        return self._folder / "store.secret"
-
-    @property
-    def of_deployment(self) -> Path:
-        """The file of the key of the sketches of cases."""
-        return self._folder / "deployment.secret"
-
-    @property
-    def of_book(self) -> Path:
-        """The file of the key of the book of counted units."""
-        return self._folder / "book.secret"
 
     def paths(self) -> list[Path]:
         """Returns the files that are there."""

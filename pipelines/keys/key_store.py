@@ -165,16 +165,6 @@ class KeyStore(StoreFolder):
         return self._own_key(self.secrets.of_book)
 
     @property
-    def has_book_key(self) -> bool:
-        """Whether that key was made here."""
-        return self.secrets.of_book.exists()
-
-    @property
-    def has_deployment_key(self) -> bool:
-        """Whether that of the sketches was made here."""
-        return self.secrets.of_deployment.exists()
-
-    @property
     def book_folder(self) -> str:
         """Where the book of counted units is, of runs on this machine."""
         return str(self.path.absolute() / "book")
@@ -230,10 +220,6 @@ class KeyStore(StoreFolder):
         """Returns where this store keeps the key of an unfinished release; writes nothing."""
         path = self._path(receipt.output, receipt.release_id, ".key")
         return KeyReference(f"file:{path}", receipt.key_fingerprint, self.secrets.reference)
-
-    def all_unfinished(self) -> list[Receipt]:
-        """Returns the receipts whose keys are there."""
-        return [one for one in self.with_key_files() if self.key_state(one) == "there"]
 
     def with_key_files(self) -> list[Receipt]:
         """Returns the receipts beside which a key lies, which is not read and may be wrapped."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import Spent, balance_of, counting_window, total_of
 from tracecloak.pipelines.ledger.declarations import check_dataset, check_declared
-from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.past import Past
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
@@ -73,19 +72,25 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     if account.epsilon_cap is None and account.delta_cap is None:
         return
     balance = balance_of(spent, account.name, account)
-    asked = (reservation.epsilon or Fraction(0), reservation.delta or Fraction(0))
-    caps = (account.epsilon_cap, account.delta_cap)
-    sums = (balance.spent_epsilon, balance.spent_delta)
-    still_open = (balance.open_epsilon, balance.open_delta)
-    left = (balance.remaining_epsilon, balance.remaining_delta)
-    short = [
-        _Shortage(*one).text(counting_window(reservation.window))
-        for one in zip(
-            ("epsilon", "delta"), caps, sums, still_open, asked,
-            added_by(spent, reservation), left, strict=True,
+    window, added = counting_window(reservation.window), added_by(spent, reservation)
+    short = []
+    for name, more in zip(("epsilon", "delta"), added, strict=True):
+        cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
+        if cap is None or total is None or more is None or total + more <= cap:
+            continue
+        still_open = getattr(balance, f"open_{name}")
+        opened = f" (of it {decimal_text(still_open)} not committed)" if still_open else ""
+        of_window = ""
+        if window is not None:
+            of_window = (
+                f" for window {window.label} (which adds {decimal_text(more)} to the dearest "
+                "window of its schedule; one that stays within that adds nothing)"
+            )
+        asked = decimal_text(getattr(reservation, name) or Fraction(0))
+        short.append(
+            f"{name} cap {decimal_text(cap)}, spent {decimal_text(total)}{opened}, asked "
+            f"{asked}{of_window}, remaining {_text(getattr(balance, f'remaining_{name}'))}"
         )
-        if _Shortage(*one).is_one
-    ]  # fmt: skip
     if balance.spent_epsilon is None:
         short = ["no finite epsilon holds for a release that it paid for already"]
     if short:
@@ -125,42 +130,6 @@ def _check_adds_up(spent: Spent, reservation: Reservation, account: Account) -> 
                     f"{where} holds releases with {name} {past}, and their epsilons do not add up "
                     f"with one of {name} {now}; use another account"
                 )
-
-
-@dataclass(frozen=True)
-class _Shortage:
-    """How one number of a release compares with its cap."""
-
-    name: str
-    cap: Fraction | None
-    spent: Fraction | None
-    still_open: Fraction | None
-    asked: Fraction
-    added: Fraction | None
-    remaining: Fraction | None
-
-    @property
-    def is_one(self) -> bool:
-        """Whether the cap does not leave enough."""
-        if self.cap is None or self.spent is None or self.added is None:
-            return False
-        return self.spent + self.added > self.cap
-
-    def text(self, window: WindowCharge | None) -> str:
-        """Returns the numbers for people."""
-        opened = (
-            f" (of it {decimal_text(self.still_open)} not committed)" if self.still_open else ""
-        )
-        more = ""
-        if window is not None:
-            more = (
-                f" for window {window.label} (which adds {_text(self.added)} to the dearest window "
-                "of its schedule; one that stays within that adds nothing)"
-            )
-        return (
-            f"{self.name} cap {_text(self.cap)}, spent {_text(self.spent)}{opened}, "
-            f"asked {_text(self.asked)}{more}, remaining {_text(self.remaining)}"
-        )
 
 
 def _text(value: Fraction | None) -> str:

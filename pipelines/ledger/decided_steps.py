@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracecloak.pipelines.ledger.declarations import step_columns
+from tracecloak.pipelines.ledger.declarations import NO_COLUMNS
 from tracecloak.pipelines.ledger.entries import OfKey, Step
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.past import Past
@@ -39,7 +39,9 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
                 "was read: publishing the step now would be a second release of its cases. End one "
                 "of the two runs, or begin another epoch, which is another spend"
             )
-        columns = step_columns(live[-1].last.account, of_key)
+        # Whose it is, and nothing that could be added up.
+        named = zip(("output", "release_id", "key_fingerprint"), of_key, strict=True)
+        columns = {**NO_COLUMNS, "account": live[-1].last.account, **dict(named)}
         details = {"step": step, "sha256": sha256}
         return [("step", columns, details)] if noted is None else []
 

@@ -16,14 +16,14 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import charge_states
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.entries import Entry, OfKey, require_text
+from tracecloak.pipelines.ledger.entries import Entry, require_text
 from tracecloak.schemas.errors import UsageError
 
 # Stands for whichever key store accepts a restored ledger that knows of none.
 ANY_STORE = "any"
 
-# Columns that stay empty in a declaration.
-_NOTHING: Mapping[str, Any] = {
+# The columns of an entry, which stay empty in a declaration but for those that it is about.
+NO_COLUMNS: Mapping[str, Any] = {
     "account": "", "release_id": "", "output": "", "epsilon": None, "delta": None, "unit": "",
     "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
 }  # fmt: skip
@@ -43,7 +43,7 @@ def account_columns(account: Account) -> tuple[dict[str, Any], dict[str, Any]]:
     if account.note:
         require_text("note", account.note)
         details["note"] = account.note
-    return {**_NOTHING, **columns, "account": account.name, "unit": account.unit}, details
+    return {**NO_COLUMNS, **columns, "account": account.name, "unit": account.unit}, details
 
 
 def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
@@ -72,7 +72,7 @@ def dataset_columns(dataset: str, account: str) -> tuple[dict[str, Any], dict[st
     """
     require_text("dataset", dataset)
     require_text("account", account)
-    return {**_NOTHING, "account": account}, {"dataset": dataset}
+    return {**NO_COLUMNS, "account": account}, {"dataset": dataset}
 
 
 def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
@@ -123,11 +123,6 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     )
 
 
-def nothing_columns() -> dict[str, Any]:
-    """Returns the columns of an entry about no account: `accept`, `erase` and `restore`."""
-    return dict(_NOTHING)
-
-
 def awaited_stores(entries: Sequence[Entry]) -> list[str]:
     """Returns the key stores that have to say what they paid since a backup of a ledger was made.
 
@@ -168,18 +163,6 @@ def check_answered(entries: Sequence[Entry], place: str) -> None:
     """
     if awaited := awaited_stores(entries):
         raise LedgerError(awaited_text(place, awaited))
-
-
-def step_columns(account: str, of_key: OfKey) -> dict[str, Any]:
-    """Returns the columns of an entry `step`: whose it is, and nothing that could be added up."""
-    output, release_id, key_fingerprint = of_key
-    return {
-        **_NOTHING,
-        "account": account,
-        "output": output,
-        "release_id": release_id,
-        "key_fingerprint": key_fingerprint,
-    }
 
 
 def both_bounds(declared: Account | None, in_file: Account | None) -> Account | None:

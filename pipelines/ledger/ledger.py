@@ -118,16 +118,11 @@ class Ledger:
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
         self.memory = None if store is None else LedgerMemory(store, self.place)
-        try:
-            is_there = not self._database.is_missing and self._database.transact(
+        with _told_as_usage():
+            self.is_new = self._database.is_missing or not self._database.transact(
                 self._is_there, writes=False
             )
-        except LedgerUnavailable:
-            raise
-        except LedgerError as error:
-            raise UsageError(str(error)) from None
-        self.is_new = not is_there
-        if is_there:
+        if not self.is_new:
             return
         seen = None if self.memory is None else self.memory.head()
         if seen is not None and not after_loss:
@@ -148,12 +143,8 @@ class Ledger:
                 "ledger that this key store paid with: their caps would not hold in a fresh one. "
                 "Correct ledger, or have the privacy officer begin it: `tracecloak ledger begin`"
             )
-        try:
+        with _told_as_usage():
             self._make()
-        except LedgerUnavailable:
-            raise
-        except LedgerError as error:
-            raise UsageError(str(error)) from None
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"
@@ -385,17 +376,13 @@ class Ledger:
         with self.past() as past:
             return past.of_release(output, release_id)
 
-    def entries(self, account: str | None = None) -> list[Entry]:
+    def entries(self) -> list[Entry]:
         """Reads all entries, however many, and returns them in their order.
-
-        Args:
-            account: The one whose entries are returned; None: all.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        entries = self._database.transact(read_entries, writes=False)
-        return [entry for entry in entries if account is None or entry.account == account]
+        return self._database.transact(read_entries, writes=False)
 
     def balance(self, account: str) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
@@ -516,12 +503,23 @@ class Ledger:
             if not self._database.transact(self._is_there, writes=False):
                 raise
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
-        if self.memory is not None and self.memory.knows_others():
+        if self.memory and any(copy.name != self.memory.file for copy in self.memory.copies()):
             _LOG.warning(
                 "this key store paid with another ledger before, and %s knows nothing of what was "
                 "spent there",
                 self.place,
             )
+
+
+@contextlib.contextmanager
+def _told_as_usage() -> Iterator[None]:
+    """Has a ledger that cannot be used at all, and will not be, be a mistake of who named it."""
+    try:
+        yield
+    except LedgerUnavailable:
+        raise
+    except LedgerError as error:
+        raise UsageError(str(error)) from None
 
 
 def _declares(entries: Sequence[Entry]) -> bool:

@@ -69,7 +69,7 @@ class LedgerMemory:
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        return self._opened(self.file) if self.file in self._names() else None
+        return self.opened(self.file) if self.file in self._names() else None
 
     def begun(self) -> Past:
         """Opens the copy, which is made where there is none; whoever calls closes it.
@@ -79,7 +79,7 @@ class LedgerMemory:
         """
         with self.store.in_use():
             os.close(self.store.descriptor(self.file))
-        return self._opened(self.file)
+        return self.opened(self.file)
 
     def head(self) -> Entry | None:
         """Returns the last entry that this key store saw; None: it saw none.
@@ -97,19 +97,11 @@ class LedgerMemory:
         """
         copies = []
         for name in self._names():
-            with contextlib.closing(self._opened(name)) as past:
+            with contextlib.closing(self.opened(name)) as past:
                 first, head = past.at(1), past.head
                 if first is not None and head is not None:
                     copies.append(Copy(name, first.hash, head))
         return copies
-
-    def knows_others(self) -> bool:
-        """Returns whether this key store paid with other ledgers.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        return any(copy.name != self.file for copy in self.copies())
 
     def knows_others_with_caps(self) -> bool:
         """Returns whether accounts are declared in other ledgers of this key store.
@@ -118,13 +110,13 @@ class LedgerMemory:
             KeyStoreError: The key store cannot be read.
         """
         for name in self._names():
-            with contextlib.closing(self._opened(name)) as past:
+            with contextlib.closing(self.opened(name)) as past:
                 if name != self.file and any(e.action == "account" for e in past.declarations()):
                     return True
         return False
 
     def accept(self, entries: Sequence[Entry]) -> None:
-        """Makes the copy what a ledger says, whatever the copy has.
+        """Makes the copy what a ledger says, whatever the copy has, and counts on from there.
 
         Args:
             entries: All entries of the ledger.
@@ -134,6 +126,7 @@ class LedgerMemory:
         """
         with contextlib.closing(self.begun()) as past:
             past.replace(entries)
+            self.store.next_generation(at_least=self.noted(past))
 
     def differs_from(self, entries: Sequence[Entry]) -> bool:
         """Returns whether the copy, and what follows from it, is anything but what a ledger says.
@@ -226,17 +219,13 @@ class LedgerMemory:
         ]
         return sorted(lost, key=lambda copy: copy.head.seq)
 
-    def entries_in(self, name: str) -> list[Entry]:
-        """Returns the entries of a copy, by the name of its file."""
-        with contextlib.closing(self._opened(name)) as past:
-            return past.entries()
-
     def noted(self, past: Past) -> int:
         """Returns the number of this key store's last reservation in the ledger; 0: it has none."""
         identity = self.store.identity(makes=False)
         return past.reserved_by(identity) if identity else 0
 
-    def _opened(self, name: str) -> Past:
+    def opened(self, name: str) -> Past:
+        """Opens a copy by the name of its file; whoever calls closes it."""
         return Past(self.store.path / name)
 
     def _names(self) -> list[str]:

@@ -17,11 +17,11 @@ from tracecloak.pipelines.ledger.balance import charge_states, charges, charges_
 from tracecloak.pipelines.ledger.chain import may_follow, problems
 from tracecloak.pipelines.ledger.declarations import (
     ANY_STORE,
+    NO_COLUMNS,
     account_columns,
     awaited_stores,
     check_declared,
     dataset_columns,
-    nothing_columns,
 )
 from tracecloak.pipelines.ledger.entries import (
     Action,
@@ -181,7 +181,7 @@ class OfficersLedger(Ledger):
             UsageError: Nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        self._declare("erase", nothing_columns(), {**what, **signed(by, reason)})
+        self._declare("erase", NO_COLUMNS, {**what, **signed(by, reason)})
 
     def note_positions(self, output: str, release_id: str, by: str, reason: str) -> None:
         """Notes that somebody sets the positions of a stream, before they are; not where to.
@@ -196,7 +196,7 @@ class OfficersLedger(Ledger):
             UsageError: Nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        columns = {**nothing_columns(), "output": output, "release_id": release_id}
+        columns = {**NO_COLUMNS, "output": output, "release_id": release_id}
         self._declare("positions", columns, signed(by, reason))
 
     def accept(self, by: str, reason: str, lost_stores: Sequence[str] = ()) -> Accepted:
@@ -231,20 +231,21 @@ class OfficersLedger(Ledger):
                 raise UsageError(
                     f"{self.place} and the key store agree: there is nothing to accept"
                 )
-            answers = self._answers(past, memory.store.identity(), lost_stores, complaints)
+            ends: dict[str, Any] = {}  # what ends the complaints
+            for copy in memory.lost(past, copies)[-1:]:
+                ends["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
+            if (noted := memory.noted(past)) > memory.store.generation():
+                ends |= {"store": memory.store.identity(), "generation": noted}
+            ends |= self._answers(past, memory.store.identity(), lost_stores, complaints)
             return [
-                (
-                    "accept",
-                    nothing_columns(),
-                    {**accepting(memory, past, copies), **answers, **details},
-                ),
+                ("accept", NO_COLUMNS, {**ends, **details}),
                 *forgotten(memory, past, copies),
             ]
 
         _, *again = self.append(steps)
         entries = self.entries()
         if memory is not None:
-            accepted(memory, entries)
+            memory.accept(entries)
         return Accepted(complaints, again, awaited_stores(entries))
 
     def _answers(
@@ -302,28 +303,6 @@ _WAYS: Mapping[str, Sequence[Action]] = {
 }
 
 
-def accepting(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> dict[str, Any]:
-    """Returns the details of an entry `accept`, which end the complaints."""
-    noted = memory.noted(past)
-    details: dict[str, Any] = {}
-    for copy in memory.lost(past, copies)[-1:]:
-        details["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
-    if noted > memory.store.generation():
-        details |= {"store": memory.store.identity(), "generation": noted}
-    return details
-
-
-def accepted(memory: LedgerMemory, entries: Sequence[Entry]) -> None:
-    """Makes a ledger with its entry `accept` the one that the key store remembers.
-
-    Raises:
-        KeyStoreError: The key store cannot be written.
-    """
-    memory.accept(entries)
-    with contextlib.closing(memory.begun()) as past:
-        memory.store.next_generation(at_least=memory.noted(past))
-
-
 def forgotten(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[Step]:
     """Returns what to write into a ledger so that it knows again what the copy knows.
 
@@ -335,7 +314,8 @@ def forgotten(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[
     while that was forgotten, one unit may be in two windows: so it adds up from then on.
     """
     entries, lost = past.entries(), memory.lost(past, copies)
-    seen = memory.entries_in(lost[-1].name if lost else memory.file)
+    with contextlib.closing(memory.opened(lost[-1].name if lost else memory.file)) as copy:
+        seen = copy.entries()
     marked = {"again": True}
     steps: list[Step] = [
         (entry.action, asdict(entry), {**entry.facts, **marked})

@@ -39,19 +39,6 @@ _WIDEST_LAST = 120
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What `verify` found.
-
-    Attributes:
-        text: For the reader.
-        is_sound: Whether there are no problems.
-    """
-
-    text: str
-    is_sound: bool
-
-
-@dataclass(frozen=True)
 class ScopeBalance:
     """What the windows of one scope add to an account.
 
@@ -135,8 +122,8 @@ def show(ledger: Ledger, account: str | None = None) -> str:
     return "\n".join(parts)
 
 
-def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
-    """Checks the chain of a ledger.
+def verify(ledger: Ledger, known_hash: str | None = None) -> tuple[str, bool]:
+    """Checks the chain of a ledger; returns a text for the reader, and whether it is sound.
 
     Args:
         ledger: The ledger.
@@ -152,16 +139,16 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> Verification:
     if not faults and ledger.memory is not None and ledger.memory.differs_from(entries):
         faults.append(differs_text(ledger.place))
     if faults:
-        return Verification("".join(f"{problem}\n" for problem in faults), False)
+        return "".join(f"{problem}\n" for problem in faults), False
     if not entries:
-        return Verification("The ledger is sound: it has no entries.\n", True)
+        return "The ledger is sound: it has no entries.\n", True
     last = entries[-1]
-    return Verification(
+    text = (
         f"The ledger is sound: {len(entries)} {_plural(len(entries), 'entry', 'entries')}, the "
         f"last of {last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: with it, "
-        "the next verification also notices a ledger that was cut off or written anew.\n",
-        True,
+        "the next verification also notices a ledger that was cut off or written anew.\n"
     )
+    return text, True
 
 
 def export(ledger: Ledger) -> str:
@@ -256,29 +243,22 @@ def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict
     left = _releases_left(balance, paid[-1]) if paid else None
     if paid and _is_shut(entries, balance.account):
         left = 0
+    caps = dict.fromkeys(("unit", "epsilon_cap", "delta_cap"))
+    if account is not None:
+        caps = {name: getattr(account, name) for name in caps}
     return {
         "account": balance.account,
-        "unit": None if account is None else account.unit,
-        "epsilon_cap": None if account is None else _number(account.epsilon_cap),
-        "delta_cap": None if account is None else _number(account.delta_cap),
-        **{
-            name: _number(value) if isinstance(value, Fraction) else value
-            for name, value in asdict(balance).items()
-            if name != "account"
-        },
+        **_numbers_as_text(caps),
+        **_numbers_as_text(asdict(balance)),
         "releases_like_the_last_left": left,
         "windows": [
-            {
-                name: _number(value) if isinstance(value, Fraction) else value
-                for name, value in asdict(scope).items()
-            }
-            for scope in scopes_of(entries, balance.account)
+            _numbers_as_text(asdict(scope)) for scope in scopes_of(entries, balance.account)
         ],
     }
 
 
-def _number(value: Fraction | None) -> str | None:
-    return None if value is None else decimal_text(value)
+def _numbers_as_text(facts: dict[str, Any]) -> dict[str, Any]:
+    return {n: decimal_text(v) if isinstance(v, Fraction) else v for n, v in facts.items()}
 
 
 def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> str:

@@ -207,7 +207,7 @@ def known_scope(config: ReleaseConfig, store: KeyStore) -> str | None:
     """
     schedule = config.made_schedule
     is_named = (config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")) is not None
-    if schedule is None or not (is_named or store.has_book_key):
+    if schedule is None or not (is_named or store.secrets.of_book.exists()):
         return None
     return _scope(config, schedule, _book_key(config, store))
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,7 +248,7 @@ class InMemoryDriver:
                     traces.taken(), method, spec.params, randomness, decisions, n_pieces, each
                 )
                 writing = LogParts(target, means.hold, means.limits, means.workers)
-                parts, log, beside = writing.write(_with(released, spec.columns))
+                parts, log, beside = writing.write(chain(released, spec.columns))
                 others += beside
         commit(target, Written(parts, others, products, log))
 
@@ -279,11 +279,6 @@ def _means_of(job: Job) -> Iterator[_Means]:
         make_private_folder(Path(folder))
     with Hold(limits.held_bytes, folder) as hold, Workers(limits.n_workers) as workers:
         yield _Means(limits, hold, workers)
-
-
-def _with(first: Iterable[TraceBatch], then: Iterable[TraceBatch]) -> Iterator[TraceBatch]:
-    yield from first
-    yield from then
 
 
 def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:

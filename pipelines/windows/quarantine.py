@@ -228,7 +228,8 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
     """
     if config.query is not None or config.tables:
         return 0
-    output, lake = absolute(config.output), _Lake(match_files(config.log, may_be_none=True))
+    output, listed = absolute(config.output), match_files(config.log, may_be_none=True)
+    digested: dict[str, InputFile] = {}  # each once, as many windows read one
     n_compared = 0
     for day in days:
         for name in day.complete:
@@ -236,8 +237,10 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
             if receipt is None:
                 continue
             left_out = tuple(one.path for one in left_out_of(store, output, name))
-            source = source_of(of_window(config, day.window), lake.listed, left_out, False)
-            now = lake.digested(source.files)
+            files = source_of(of_window(config, day.window), listed, left_out, False).files
+            new = [file for file in files if file.path not in digested]
+            digested |= zip([file.path for file in new], snapshot_of(new), strict=True)
+            now = [digested[file.path] for file in files]
             fingerprint = fingerprint_of(config, store, now, left_out)
             is_same = hmac.compare_digest(fingerprint, receipt.input_fingerprint)
             difference = {} if is_same else _difference(receipt, now)
@@ -245,26 +248,6 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
             write_anew(join(store.operator_folder(output, name), NAME), body.encode())
             n_compared += 1
     return n_compared
-
-
-@dataclass
-class _Lake:
-    """The files of a lake, each of which is digested once, as many windows read one.
-
-    Attributes:
-        listed: All of them.
-    """
-
-    listed: Sequence[SourceFile]
-
-    def __post_init__(self) -> None:
-        self._by_path: dict[str, InputFile] = {}
-
-    def digested(self, files: Sequence[SourceFile]) -> list[InputFile]:
-        """Returns some files with their digests."""
-        new = [file for file in files if file.path not in self._by_path]
-        self._by_path |= zip([file.path for file in new], snapshot_of(new), strict=True)
-        return [self._by_path[file.path] for file in files]
 
 
 def _difference(receipt: Receipt, now: Sequence[InputFile]) -> dict[str, list[str]]:

@@ -76,7 +76,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     assert raised.value.exit_code == 6
     assert "lacks entry 11 of 20" in str(raised.value)
     assert "`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT`" in reading.show(ledger)
-    assert not reading.verify(ledger).is_sound
+    assert not reading.verify(ledger)[1]
     ledger.reserve(reservation(7, "0.1"))  # of somebody who did not look; the alarm stays
     assert ledger.complaints() and opened().complaints()
 
@@ -262,7 +262,7 @@ def test_a_copy_of_an_earlier_version_is_taken_over_and_a_line_that_was_cut_off_
     assert opened().complaints() == []
     ledger.reserve(reservation(2))
     assert ledger.memory is not None and not copy.with_suffix(".jsonl").exists()
-    assert ledger.memory.entries_in(ledger.memory.file) == ledger.entries()
+    assert ledger.memory.opened(ledger.memory.file).entries() == ledger.entries()
 
 
 # The key store forgot

@@ -514,9 +514,9 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
 def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Path) -> None:
     """Catches a key that is rotated with the key that encrypts it, or lies in clear beside it."""
     store = KeyStore(tmp_path / "keys")
-    assert not store.has_book_key
+    assert not store.secrets.of_book.exists()
     key = store.book_key().resolve()
-    assert store.has_book_key
+    assert store.secrets.of_book.exists()
     assert store.book_key().resolve().hex() == key.hex() != store.deployment_key().resolve().hex()
     path = tmp_path / "keys" / "book.secret"
     assert path.stat().st_mode & 0o777 == 0o600
