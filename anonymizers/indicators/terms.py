@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -124,10 +124,17 @@ class _OfIndicator:
     Attributes:
         indicator: What it is.
         n_steps: Steps that are told apart at most; 1 of an indicator without steps.
+        what: What the sums are of, in a word.
     """
 
+    what: ClassVar[str]
     indicator: Indicator
     n_steps: int
+
+    @property
+    def name(self) -> str:
+        """See `Term`."""
+        return f"{self.indicator.title}, {self.what}"
 
     @property
     def population(self) -> summands.Population:
@@ -166,12 +173,8 @@ class SumOf(_OfIndicator):
         units: Lattice steps between the bounds, an even number.
     """
 
+    what = "sum"
     units: int = summands.RANGE
-
-    @property
-    def name(self) -> str:
-        """See `Term`."""
-        return f"{self.indicator.title}, sum"
 
     @property
     def changed(self) -> Sensitivity:
@@ -194,17 +197,13 @@ class CasesWith(_OfIndicator):
     Half of the cases of the population is taken off, unless these are told apart by groups.
     """
 
+    what = "cases"
     units = UNITS
 
     @property
     def is_centred(self) -> bool:
         """Whether half of the cases of the population was taken off."""
         return self.population.by is None
-
-    @property
-    def name(self) -> str:
-        """See `Term`."""
-        return f"{self.indicator.title}, cases"
 
     @property
     def changed(self) -> Sensitivity:
@@ -242,13 +241,9 @@ class BinsOf(_OfIndicator):
             on, which has its own.
     """
 
+    what = "bins"
     is_running: bool = False
     is_measured: bool = True
-
-    @property
-    def name(self) -> str:
-        """See `Term`."""
-        return f"{self.indicator.title}, bins"
 
     @property
     def units(self) -> int:
@@ -256,12 +251,6 @@ class BinsOf(_OfIndicator):
         if not self.is_measured:
             return 1
         return clip_by_rank.RANK_UNITS if self.is_running else UNITS
-
-    @property
-    def quantiles(self) -> tuple[Fraction, ...]:
-        """The quantiles that are read from them."""
-        assert isinstance(self.indicator, Measured)
-        return self.indicator.quantiles
 
     @property
     def n_bins(self) -> int:
@@ -314,12 +303,8 @@ class BinsOf(_OfIndicator):
 class EventsOf(_OfIndicator):
     """Events by who does them."""
 
+    what = "events"
     units = UNITS
-
-    @property
-    def name(self) -> str:
-        """See `Term`."""
-        return f"{self.indicator.title}, events"
 
     @property
     def changed(self) -> Sensitivity:

@@ -124,19 +124,13 @@ class _Round:
         if scale[0] > LARGEST_SCALE * scale[1]:  # nothing would be clearly above 0
             return [PartEnds(frozenset(), frozenset()) for _ in parts]
         together = tuple(sorted(code for part in parts for code in part))
-        ends = noisy_ends(
-            self.variants,
-            len(self.names),
-            [together],
-            scale,
-            self.randomness,
-            f"dpim/ends/{self.number}/{number}",
-        )
+        own = self.randomness, f"dpim/ends/{self.number}/{number}"
+        starts, ends = noisy_ends(self.variants, len(self.names), [together], scale, *own)
         least = clearly_above_zero(scale)
         return [
             PartEnds(
-                frozenset(code for code in part if ends.starts[code] >= least),
-                frozenset(code for code in part if ends.ends[code] >= least),
+                frozenset(code for code in part if starts[code] >= least),
+                frozenset(code for code in part if ends[code] >= least),
             )
             for part in parts
         ]
@@ -156,7 +150,7 @@ class _Round:
             return min(max((fits + noise) / most, 0.0), 1.0)
         fits = most
         for piece in self.pieces or (self.variants,):
-            fits -= piece.n_cases * UNITS - fitness_sum(tree, self.names, piece, "share")
+            fits -= piece.n_cases * UNITS - fitness_sum(tree, self.names, piece)
             fitness = min(max((fits + noise) / most, 0.0), 1.0)
             if fitness < self.params.fitness_threshold:
                 break

@@ -18,15 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tracecloak.schemas.arrays.prefixes import PrefixLevels
 from tracecloak.schemas.models.process_tree import ProcessTree, normalise
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-Measure = Literal["fits", "share"]
 
 # A case that fits counts so much: shares are rounded down to this lattice, so that sums are exact.
 UNITS = 1 << 20
@@ -58,11 +56,6 @@ class VariantFit:
     alternatives: np.ndarray | None = None
 
     @property
-    def fits(self) -> np.ndarray:
-        """bool[n_variants], whether the variant is one of the tree's."""
-        return self.is_complete & (self.replayed == self.lengths)
-
-    @property
     def units(self) -> np.ndarray:
         """int64[n_variants], the share that fits in UNITS: events replayed, and the end as one."""
         return UNITS * (self.replayed + self.is_complete) // (self.lengths + 1)
@@ -90,24 +83,20 @@ class VariantFit:
         return score
 
 
-def fitness_sum(
-    tree: ProcessTree, names: Sequence[str], variants: VariantHistogram, measure: Measure
-) -> int:
+def fitness_sum(tree: ProcessTree, names: Sequence[str], variants: VariantHistogram) -> int:
     """Returns the sum over all cases of their fitness in UNITS, exactly.
+
+    A case counts the share of its events and its end that can be replayed, so 1 if it fits.
 
     Args:
         tree: With each activity once.
         names: By code of the variants.
         variants: Of the log.
-        measure: `fits`: a case that is one of the tree's counts 1, any other 0. `share`: a case
-            counts the share of its events and its end that can be replayed, so 1 if it fits.
 
     Raises:
         ValueError: An activity stands in the tree twice, or not among the names.
     """
-    fit = replay(tree, names, variants)
-    units = fit.fits * UNITS if measure == "fits" else fit.units
-    return int((units * variants.counts).sum())
+    return int((replay(tree, names, variants).units * variants.counts).sum())
 
 
 def interval_of_share(share: float, half_width: float) -> tuple[float, float]:

@@ -53,7 +53,7 @@ from tracecloak.anonymizers.trees.fitness import (
     interval_of_share,
     score_sum,
 )
-from tracecloak.anonymizers.trees.questions import AskedEnds, HalvedBudget
+from tracecloak.anonymizers.trees.questions import AskedEnds
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.models.process_tree import ProcessTree, flower, normalise
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
@@ -274,9 +274,8 @@ def _ends(params: ProcessTreeParams) -> Part:
     )
 
     def decide(given: Given) -> AskedEnds:
-        budget = HalvedBudget(given.means["ends"].epsilon)
-        variants = given.statistics["variants"]
-        return AskedEnds(variants, budget, params.max_units, given.randomness)
+        variants, epsilon = given.statistics["variants"], given.means["ends"].epsilon
+        return AskedEnds(variants, epsilon, params.max_units, given.randomness)
 
     needs = params.needs_of("ends")
     return Part("ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
@@ -407,7 +406,7 @@ def noisy_fitness(
     leaves no cases. What it makes of a share beyond 0 or 1 is cut. The interval is that of the
     quotient to first order (the delta method).
     """
-    fits = fitness_sum(tree, names, variants, "share")
+    fits = fitness_sum(tree, names, variants)
     sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
     stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
     noise = params.fitness_noise

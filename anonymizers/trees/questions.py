@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -32,42 +31,6 @@ from tracecloak.schemas.models.process_tree import Operator
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
-@dataclass
-class HalvedBudget:
-    """A budget of which every draw takes half of what is left: they never add up to all of it.
-
-    Attributes:
-        total: Epsilon of all draws together.
-        drawn: The draws so far.
-    """
-
-    total: Fraction
-    drawn: list[Fraction] = field(default_factory=list)
-
-    def peek(self) -> Fraction:
-        """Returns what the next draw gives."""
-        return self.total / 2 ** (len(self.drawn) + 1)
-
-    def draw(self) -> Fraction:
-        """Takes half of what is left."""
-        epsilon = self.peek()
-        self.drawn.append(epsilon)
-        return epsilon
-
-
-@dataclass(frozen=True)
-class NoisyEnds:
-    """Noisy numbers of cases.
-
-    Attributes:
-        starts: int64[n], by the first of their events of a part.
-        ends: int64[n], by the last.
-    """
-
-    starts: np.ndarray
-    ends: np.ndarray
-
-
 def noisy_ends(
     variants: VariantHistogram,
     n_activities: int,
@@ -75,8 +38,10 @@ def noisy_ends(
     scale: tuple[int, int],
     randomness: Randomness,
     purpose: str,
-) -> NoisyEnds:
-    """Counts and adds noise to every activity of the parts; those of no part stay 0.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n] twice, noisy numbers of cases by the first and last event of a part.
+
+    Every activity of the parts has noise; those of no part stay 0.
 
     Args:
         variants: Of the log.
@@ -92,7 +57,7 @@ def noisy_ends(
     for noisy, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
         noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
-    return NoisyEnds(starts, ends)
+    return starts, ends
 
 
 def scale_of(epsilon: Fraction, n_parts: int, max_units: int) -> tuple[int, int]:
@@ -147,7 +112,7 @@ class AskedEnds:
     def __init__(
         self,
         variants: VariantHistogram,
-        budget: HalvedBudget | None,
+        epsilon: Fraction | None,
         max_units: int,
         randomness: Randomness,
     ) -> None:
@@ -155,15 +120,16 @@ class AskedEnds:
 
         Args:
             variants: Of the log, exact.
-            budget: What all questions together may spend; None: none is asked.
+            epsilon: What all questions together may spend, of which every one has half of what is
+                left, so that they never add up to it; None: none is asked.
             max_units: Cases of one unit.
             randomness: The release's.
         """
         self._variants = variants
-        self._budget = budget
+        self._epsilon = epsilon
         self._max_units = max_units
         self._randomness = randomness
-        self._known: dict[tuple[Part, ...], tuple[NoisyEnds, float]] = {}
+        self._known: dict[tuple[Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
     def of(
         self, relation: Relation
@@ -175,29 +141,24 @@ class AskedEnds:
 
         def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
             known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
-            return [
-                PartEnds(
-                    _clear(part, starts, known and (known[0].starts, known[1])),
-                    _clear(part, ends, known and (known[0].ends, known[1])),
-                )
-                for part in parts
-            ]
+            first, last = ((known[0], known[2]), (known[1], known[2])) if known else (None, None)
+            return [PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]
 
         return answer
 
     def _asked(
         self, parts: tuple[Part, ...], n: int, n_cases: int
-    ) -> tuple[NoisyEnds, float] | None:
+    ) -> tuple[np.ndarray, np.ndarray, float] | None:
         """The noisy counts and what is clearly above 0; None where it is not worth asking."""
-        if parts in self._known or not parts or self._budget is None:
+        if parts in self._known or not parts or self._epsilon is None:
             return self._known.get(parts)
-        scale = scale_of(self._budget.peek(), len(parts), self._max_units)
+        epsilon = self._epsilon / 2 ** (len(self._known) + 1)
+        scale = scale_of(epsilon, len(parts), self._max_units)
         if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
             return None
-        self._budget.draw()
         purpose = f"process-tree/ends/{len(self._known)}"
         counts = noisy_ends(self._variants, n, parts, scale, self._randomness, purpose)
-        self._known[parts] = counts, clearly_above_zero(scale)
+        self._known[parts] = *counts, clearly_above_zero(scale)
         return self._known[parts]
 
 

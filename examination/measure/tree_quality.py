@@ -118,7 +118,7 @@ def share_that_fits(
         variants: Of the log, at least one.
         vocabulary: What their codes mean.
     """
-    fits = fitness_sum(tree, vocabulary.names.to_pylist(), variants, "share")
+    fits = fitness_sum(tree, vocabulary.names.to_pylist(), variants)
     return fits / UNITS / variants.n_cases
 
 

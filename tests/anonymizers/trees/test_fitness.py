@@ -79,9 +79,7 @@ def test_replay_is_a_walk_through_the_states(
         for variant, (done, ends, _) in zip(sorted(counts), expected, strict=True)
     }
     total = sum(shares[variant] * n for variant, n in counts.items())
-    assert fitness_sum(tree, NAMES, variants, "share") == pytest.approx(total * UNITS, abs=50)
-    fits = sum(n for variant, n in counts.items() if shares[variant] == 1)
-    assert fitness_sum(tree, NAMES, variants, "fits") == fits * UNITS
+    assert fitness_sum(tree, NAMES, variants) == pytest.approx(total * UNITS, abs=50)
 
 
 @settings(max_examples=60, deadline=None)
@@ -91,18 +89,16 @@ def test_a_case_fits_if_it_is_one_of_the_trees_words(
 ) -> None:
     words = language(tree, 5)
     fit = replay(tree, "ABCD", histogram(counts, "ABCD"))
-    assert fit.fits.tolist() == [variant in words for variant in sorted(counts)]
+    assert (fit.units == UNITS).tolist() == [variant in words for variant in sorted(counts)]
 
 
 def test_a_long_misfit_costs_no_more_than_one_case() -> None:
     """Token replay's fitness falls from 1.000 to 0.047 by it; here the sum falls by 1 at most."""
     tree = parse_tree("->( 'A', 'B' )")
     long = tuple("C" * 3000)
-    for measure in ("share", "fits"):
-        before = fitness_sum(tree, "ABC", histogram({tuple("AB"): 100}, "ABC"), measure)  # type: ignore[arg-type]
-        after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"), measure)  # type: ignore[arg-type]
-        assert before == 100 * UNITS and 0 <= before - after <= UNITS
-    assert after == 99 * UNITS
+    before = fitness_sum(tree, "ABC", histogram({tuple("AB"): 100}, "ABC"))
+    after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"))
+    assert before == 100 * UNITS and 0 <= before - after <= UNITS
 
 
 def test_tokens_of_a_replay() -> None:

@@ -32,7 +32,6 @@ from tracecloak.anonymizers.trees.process_tree import (
     noisy_fitness,
     noisy_relation,
 )
-from tracecloak.anonymizers.trees.questions import HalvedBudget
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -77,7 +76,7 @@ def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -
     names = ["A", "B", OTHER]
     variants = histogram({("A", "B"): 150, ("B",): 150}, names)
     params = params_of(epsilon="0.5", vocabulary=("A", "B"), max_pairs=3)
-    truth = fitness_sum(TREES[1], names, variants, "share") / (300 * UNITS)
+    truth = fitness_sum(TREES[1], names, variants) / (300 * UNITS)
     within, narrow = [], []
     for number in range(300):
         fitness, low, high = noisy_fitness(TREES[1], names, variants, params, randomness(number))
@@ -174,7 +173,7 @@ def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_cove
         [(purpose, pairs, told)] = noting.told
         assert (purpose, told) == ("process-tree/pairs", noises[0])
         assert [scale for _, _, scale in noting.draws] == [Fraction(*n.scale) for n in noises]
-        fits = fitness_sum(tree, names, variants, "share")
+        fits = fitness_sum(tree, names, variants)
         return [pairs, np.array([fits, variants.n_cases * UNITS - fits])]
 
     others: dict[Variant, int] = {("A", "B"): 3, ("B", "B"): 1}
@@ -231,13 +230,6 @@ def test_four_cuts_beside_each_other_stay_within_one_budget() -> None:
     assert sum(costs) == share * (1 - Fraction(1, 2 ** (len(costs) // 2)))
     # The control: halving along each path gives all four questions half of the share.
     assert 4 * share / 2 > share
-
-
-def test_a_halved_budget_is_never_used_up() -> None:
-    budget = HalvedBudget(Fraction(3, 7))
-    for _ in range(200):
-        assert budget.peek() == budget.draw()
-    assert sum(budget.drawn) < budget.total and budget.drawn[0] == Fraction(3, 14)
 
 
 # --- what comes out -------------------------------------------------------------------------------
