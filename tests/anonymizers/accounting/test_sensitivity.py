@@ -171,7 +171,7 @@ def scaled_pairs(max_pairs: int, norm: Any) -> Kernel:
 
 def fitting(traces: TraceBatch) -> Cells:
     found = VariantHistogram.from_traces(traces)
-    fits = fitness_sum(parse_tree("->('A', 'B')"), ["A", "B", "C"], found, "share")
+    fits = fitness_sum(parse_tree("->('A', 'B')"), ["A", "B", "C"], found)
     return {"fits": fits, "rest": found.n_cases * UNITS - fits}
 
 

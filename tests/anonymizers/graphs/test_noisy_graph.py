@@ -86,28 +86,6 @@ def test_duration_bins_go_from_a_second_to_ten_years(n_bins: int) -> None:
 # --- noise ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("scale", "units", "is_laplace"),
-    [((7, 1), 1, True), ((1, 3), 1, True), ((50, 1), 8, False), ((9, 2), 1, False)],
-)
-def test_the_half_width_holds_the_noise_with_95_per_cent(
-    scale: tuple[int, int], units: int, is_laplace: bool
-) -> None:
-    noise = SumNoise(scale, units, is_laplace)
-    kind = discrete_laplace if is_laplace else discrete_gaussian
-    law = kind(Fraction(*scale), int(40 * noise.width) + 10)
-    inside = sum(
-        low for x, (low, _) in law.chances.items() if abs(int(str(x))) <= noise.half_width * units
-    )
-    assert inside / ONE >= 0.949  # of the discrete Gaussian 1.96 deviations are just about 95 %
-    narrow = sum(
-        low
-        for x, (low, _) in law.chances.items()
-        if abs(int(str(x))) <= (noise.half_width - 1) * units
-    )
-    assert narrow / ONE < 0.96
-
-
 @pytest.mark.parametrize("is_laplace", [True, False])
 def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: bool) -> None:
     for n_cells in (10, 300, 10_000):

@@ -294,22 +294,6 @@ def test_a_chain_is_one_and_its_groups_come_as_they_were_counted(
         assert come[is_q[:-1]].sum() > 0.6 * come.sum()
 
 
-def test_steps_and_bins_are_noisy_sums_over_the_weights() -> None:
-    exact, vocabulary = wide_log(20, 2000)
-    grouping = by_letter(vocabulary)
-    _, sums = measured_of(exact, Domain(vocabulary, 30, 1), grouping, 20)
-    labels = sums.groups.names.names.to_pylist()
-    p, q, r = (labels.index(name) for name in "PQR")
-    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
-    assert deviations[p, p] == pytest.approx(4 * deviations[p, q])
-    assert steps[p, q] == pytest.approx(2000, rel=0.1, abs=5 * deviations[p, q])
-    assert steps[r, -1] == pytest.approx(2000, rel=0.1, abs=5 * deviations[p, q])
-    assert steps[p, p] == pytest.approx(8000, rel=0.1, abs=5 * deviations[p, p])
-    assert bins[0, p] == pytest.approx(2000, rel=0.1, abs=5 * of_bins[0, p])
-    assert of_bins[0, p] == pytest.approx(deviations[p, q])
-    assert math.isclose(sums.noise.width / sums.noise.units, deviations[p, q])
-
-
 # --- the method -----------------------------------------------------------------------------------
 
 
@@ -329,18 +313,3 @@ def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:
             assert row.value == pytest.approx(300, abs=4 * row.deviation) and row.deviation < 25
     assert len(rows(measures.GROUP_CLIP)) == len(rows(measures.STEP_NOT_SHOWN)) == 1
     assert [row.value for row in rows(measures.GROUP_POSITION)] == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("products", ["log", "variants"])
-def test_private_log_releases_the_sums_that_a_graph_of_groups_follows_from(products: str) -> None:
-    log = {f"case {i}": "A1 B1" if i % 3 else "A1 A2 B1" for i in range(300)}
-    method = method_named("private-log")
-    given: dict[str, Any] = {
-        "epsilon": "8", "vocabulary": NAMES, "first_date": "1970-01-01", "last_date": "1970-12-31",
-        "products": products, "group_separator": "1", "group_depth": 1,
-    }  # fmt: skip
-    params = method.Params(**given)
-    made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
-    assert set(made.products.by_name) == set(method.writes(params))
-    members = dict(row.of for row in made.products.by_name["measures"].rows(measures.GROUP))
-    assert members == {"A1": "A", "A2": "A2", "B1": "B", OTHER: OTHER}

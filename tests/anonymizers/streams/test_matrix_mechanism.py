@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 from tests.support.continual_errors import (
-    error_of_sliding_sums,
     error_of_totals,
 )
 from tracecloak.anonymizers.accounting.square_root import square_root
@@ -354,17 +353,6 @@ def test_errors_of_totals(horizon: int, published: float) -> None:
     np.testing.assert_allclose(totals, closed, rtol=3e-4)
     increments = strategy.error_factors(1) * norm
     assert (increments**2 <= 4 / math.pi * closed[-1] * 1.001).all()
-
-
-@pytest.mark.parametrize("length", [1, 7, 30])
-def test_errors_of_sliding_sums_from_totals(length: int) -> None:
-    strategy = Strategy(365, None)
-    norm = float(strategy.norm(Participation()))
-    factors = strategy.error_factors(length) * norm
-    for step in (0, length - 1, length, 364):
-        closed = error_of_sliding_sums(step, length, 365)
-        assert factors[step] == pytest.approx(closed, rel=3e-4)
-        assert closed <= error_of_totals(364, 365) * math.sqrt(2)
 
 
 def test_errors_of_sums_of_windows() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,7 +16,7 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance
@@ -28,7 +27,6 @@ from tracecloak.anonymizers.times.case_spans import (
     changed_spans,
     counted_spans,
     decide_spans,
-    spans_at,
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
@@ -194,36 +192,4 @@ def test_a_bin_counts_where_it_and_those_beside_it_stand_out(monkeypatch):
     assert shares_of(decided) == pytest.approx(expected)
 
 
-def test_noise_alone_puts_few_cases_into_bins_of_years():
-    """100 releases of 1,000 cases of minutes at epsilon 0.1, and how many take months.
-
-    The control takes each bin that exceeds its own noise by 1.5 deviations: six times as many. The
-    ratio of the means is .16 with a deviation of .09 over keys.
-    """
-    log = {f"c{i}": f"A@0 B@{1 + i % 50}" for i in range(1000)}
-    far, noise = bin_of(90 * DAY), noise_of(Fraction(1, 10))
-    counted, kept, control = COUNTER.count(public(log), {}, randomness()), [], []
-    for i in range(100):
-        decided = decide_spans(counted, N_BINS, N_TICKS, noise, randomness(i))
-        kept.append(shares_of(decided)[far:].sum())
-        noisy = noisy_counts(counted, N_BINS, noise, "case span", randomness(i), is_whole=True)
-        alone = np.where(noisy > 1.5 * math.sqrt(variance_of(noise)), noisy, 0)
-        control.append(alone[far:].sum() / alone.sum())
-    assert np.mean(kept) < 0.5 * np.mean(control) and np.mean(control) > 0.002
-
-
 # --- what is drawn --------------------------------------------------------------------------------
-
-
-def test_times_of_even_ranks_have_the_shares_of_the_bins():
-    shares = np.zeros(N_BINS)
-    shares[[0, 1, 5, 15]] = 0.2, 0.1, 0.35, 0.35
-    reached = np.cumsum(shares) / shares.sum()
-    decided = SpansDecision(
-        np.array(BORDERS), reached, N_TICKS, shares, 1.0, np.arange(len(shares))
-    )
-    n = 10_000
-    drawn = spans_at(decided, (np.arange(n) + 0.5) / n)
-    bins = np.searchsorted(BORDERS, drawn, side="right")
-    assert np.bincount(bins, minlength=N_BINS) == pytest.approx(n * shares, abs=1)
-    assert (np.diff(drawn) >= 0).all() and 0.9 * N_TICKS < drawn.max() < N_TICKS

@@ -456,18 +456,6 @@ def test_years_without_a_case_before_the_first_and_after_the_last_have_none(
     assert (sorted(outside)[-2] < most) == (shares == "standing_out"), outside
 
 
-@pytest.mark.parametrize("shares", ["standing_out", "smoothed"])
-def test_as_many_begin_as_do_where_cases_are_few(shares: str) -> None:
-    """A year has a case a day, and a month 300 a day; of the year the control loses a quarter."""
-    counts = np.zeros(3 * 364, np.int64)
-    counts[364:728], counts[728:756] = 1, 300
-    before = []
-    for number in range(20):
-        cells = cells_of_days(counts, SumNoise((3, 1), 1, False), number)
-        before.append(getattr(cells, shares)()[364:728].sum() * counts.sum() / 364)
-    assert (0.85 < np.median(before) < 1.15) == (shares == "standing_out"), before
-
-
 def cells_of_days(counts: np.ndarray, noise: SumNoise, number: int) -> _Cells:
     days = np.arange(len(counts))
     labels = [days // length for length in (1, 7, 28, 364)]

@@ -21,11 +21,8 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
-from tests.support.tiers import at_night
 from tests.support.timed_logs import decided_on, timing_from, variants_of
 from tracecloak.anonymizers.noise.noting import Noting
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.fitted_times import (
     LARGEST_LOG,
@@ -38,7 +35,7 @@ from tracecloak.anonymizers.times.fitted_times import (
     weights_of,
 )
 from tracecloak.anonymizers.times.pair_times import PairTimesDecision
-from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
+from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.times.times_of_all import agreeing_spans
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -251,28 +248,6 @@ def test_which_step_takes_most_depends_on_the_time_of_the_case():
     first, second = np.diff(made.times.reshape(-1, 3)).T
     assert is_long.mean() == pytest.approx(0.5, abs=0.06)
     assert (first > second)[is_long].mean() > 0.9 > 0.1 > (first > second)[~is_long].mean()
-
-
-@pytest.mark.parametrize("n_events", [300, at_night(10**6)])
-def test_of_a_large_log_some_cases_are_enough_and_of_a_small_one_they_repeat(monkeypatch, n_events):
-    """Of 1,500 cases with 3,300 events; spans come out alike."""
-    monkeypatch.setattr(fitted_times, "_MOST_EVENTS", n_events)
-    monkeypatch.setattr(fitted_times, "_LEAST_EVENTS", n_events)
-    asked: list[int] = []
-
-    def noting(decision: DurationsDecision, steps: Steps, randomness: Randomness) -> np.ndarray:
-        asked.append(len(steps.events))
-        return sample_durations(decision, steps, randomness)
-
-    monkeypatch.setattr(fitted_times, "sample_durations", noting)
-    cases = drifting(300)
-    traces = log_of(cases)
-    made = timed_anew(traces)
-    assert asked[0] == pytest.approx(n_events * 18 / 33, rel=0.25)  # the fit is before the stamps
-    for variant in ("AB", "CBA", "BBA"):
-        rows = rows_of(cases, variant)
-        wanted = spans_of(traces)[rows].mean()
-        assert spans_of(made)[rows].mean() == pytest.approx(wanted, rel=0.2), variant
 
 
 # --- what it is made of ---------------------------------------------------------------------------

@@ -300,55 +300,6 @@ def test_periods_decide_when_cases_of_a_class_start(name):
 # --- a log timed anew -----------------------------------------------------------------------------
 
 
-def timed_anew(traces: TraceBatch, log_time: LogTime) -> TraceBatch:
-    """The same cases with times drawn from what their own counts say, without noise."""
-    timing = timing_of_log(traces, log_time, 6)
-    made = timed(traces, np.arange(traces.n_cases), timing, randomness())
-    check(made, timing.grid)
-    return made
-
-
-def of_three_events(elapsed: np.ndarray, time: WorkingTime) -> TraceBatch:
-    """Cases A B A at these working times, [n, 3]."""
-    n = len(elapsed)
-    return replace(
-        traces_of([3] * n),
-        activities=np.tile(np.array([0, 1, 0], np.int32), n),
-        times=time.at_us(elapsed.reshape(-1)),
-    )
-
-
-def test_a_log_timed_anew_without_noise_is_like_itself():
-    """Times of a log with two kinds of steps; the control takes one kind for the other.
-
-    40,000 cases, of which a quartile has a deviation of 1 %. Of 48 bins of cases and 100 of steps
-    quartiles were within 3 %; 7 deviations more are allowed, a chance below 1e-10. Waits that
-    follow each other are no more alike than in the log.
-    """
-    rng = np.random.default_rng(4)
-    log_time = LogTime(CALENDARS["office"], TimeRange.of_dates("2024-01-01", "2024-12-31", "UTC"))
-    time = log_time.working_time({})
-    n = 40_000
-    begun = rng.integers(0, time.total_us * 3 // 4, n)
-    first, second = rng.exponential(HOUR_US, n), rng.exponential(3 * 8 * HOUR_US, n)
-    elapsed = np.stack([begun, begun + first, begun + first + second], axis=1).astype(np.int64)
-    made = timed_anew(of_three_events(elapsed, time), log_time)
-    steps = time.elapsed_us(made.times).reshape(n, 3)
-    assert steps[:, 0].mean() == pytest.approx(begun.mean(), rel=0.1)
-
-    def quartiles(times: np.ndarray) -> np.ndarray:
-        return np.quantile(times, [0.25, 0.5, 0.75])
-
-    took, wanted = quartiles(steps[:, 2] - steps[:, 0]), quartiles(first + second)
-    assert took == pytest.approx(wanted, rel=0.1)
-    assert quartiles(np.diff(steps)[:, 0]) == pytest.approx(quartiles(first), rel=0.1)
-    assert quartiles(np.diff(steps)[:, 1]) == pytest.approx(quartiles(second), rel=0.1)
-    assert abs(np.corrcoef(np.log1p(np.diff(steps)).T)[0, 1]) < 0.05
-    assert (took > 1.7 * quartiles(first)).all()
-    assert (quartiles(np.diff(steps)[:, 1]) > 1.7 * quartiles(first)).all()
-    assert (1.7 * quartiles(np.diff(steps)[:, 0]) < quartiles(second)).all()
-
-
 @given(st.data())
 def test_stamps_of_a_decided_log_do_not_depend_on_the_pieces(data):
     """With classes, periods, sums and factors of all kinds; also of cases not seen before."""

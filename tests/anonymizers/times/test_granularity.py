@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.case_spans import (
-    changed_granularities,
     counted_granularities,
     decide_granularity,
 )
@@ -125,17 +122,3 @@ def test_a_log_that_noise_hides_keeps_its_seconds():
     # By hand: 20 finer ones are no 2.5 * 10, and as many as 60 are that for sure.
     assert found([20, 0, 0, 0, 0, 0]).count("second") > 100
     assert found([60, 0, 0, 0, 0, 0]).count("microsecond") > 380
-
-
-@pytest.mark.parametrize("max_units", [None, 2])
-def test_at_epsilon_1_logs_of_300_cases_a_unit_are_told_apart(max_units):
-    """200 keys each; logs of 30 cases, the control, keep their seconds whatever they are."""
-    params = PrivateLogParams(epsilon="1", buy_vocabulary=True, max_cases_per_individual=max_units)
-    own: Any = params.spending.means["granularity"]
-    noise = own.noise(changed_granularities(params.max_units))
-    n = 400 * params.max_units
-    for place, name in enumerate(GRANULARITIES):
-        found = [chosen([n * (i == place) for i in range(6)], noise, k) for k in range(200)]
-        assert found.count(name) > 180
-    found = [chosen([0, 0, 0, 0, 0, 30], noise, k) for k in range(200)]
-    assert found.count("second") > 180
