@@ -76,18 +76,6 @@ class _Events:
         return np.where(before >= begins, before, -1)
 
 
-def _existence(events: _Events) -> np.ndarray:
-    return events.count(events.soon(events.is_first)) >= events.n
-
-
-def _absence(events: _Events) -> np.ndarray:
-    return events.count(events.soon(events.is_first)) < events.n
-
-
-def _first(events: _Events) -> np.ndarray:
-    return events.is_first[events.traces.offsets[:-1]]
-
-
 def _last(events: _Events) -> np.ndarray:
     last = events.traces.offsets[1:] - 1
     return events.is_first[last] & events.is_near(events.traces.offsets[:-1], last)
@@ -131,9 +119,9 @@ def _both(
 
 
 OF_ONE: Mapping[str, Callable[[_Events], np.ndarray]] = {
-    "existence": _existence,
-    "absence": _absence,
-    "first": _first,
+    "existence": lambda events: events.count(events.soon(events.is_first)) >= events.n,
+    "absence": lambda events: events.count(events.soon(events.is_first)) < events.n,
+    "first": lambda events: events.is_first[events.traces.offsets[:-1]],
     "last": _last,
 }
 """Templates of one activity: it occurs at least n times, fewer than n times, first, or last; within

@@ -297,7 +297,7 @@ class IndicatorParams(AskedParams):
 
 @dataclass(frozen=True)
 class Known:
-    """What is public or was bought, for counting and for figures; see `terms.Known`.
+    """What is public by now, be it declared or bought, for counting and for figures.
 
     Attributes:
         params: The parameters.

@@ -19,35 +19,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.indicators import summands
-from tracecloak.anonymizers.indicators.declared import Group, Indicator, Measured, Workload
+from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Workload
 from tracecloak.anonymizers.rigorous import clip_by_rank
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
 
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.indicators.params import Known
+
 # The grid of quantiles: each point lies a 64th further from one before 0 than the last.
 _RATIO = 65, 64
 # How far that is before 0, as a share of the range.
 _BEFORE = 16_000
-
-
-class Known(Protocol):
-    """What is public by now, be it declared or bought."""
-
-    def groups(self, population: summands.Population) -> summands.Groups:
-        """Returns the groups of the cases of a population."""
-
-    def steps(self, indicator: Indicator) -> tuple[Group, ...]:
-        """Returns the activities or pairs that an indicator is about; empty where of none."""
-
-    def bought_us(self, indicator: Indicator) -> int | None:
-        """Returns the longest time that was bought for an indicator; None: none was."""
 
 
 class Term(Protocol):

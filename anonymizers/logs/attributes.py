@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -44,11 +44,13 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
-from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,7 @@ def attribute_of_traces(
     return of_cases.take(pa.array(row))
 
 
-def attribute_part(attribute: Attribute, params: TimedParams, share: Fraction) -> Part:
+def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that one declared attribute is."""
     is_pure, name = params.delta == 0, part_name(attribute)
     clip = params.max_trace_length if is_pure else params.public_clip_units

@@ -29,7 +29,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,11 +54,13 @@ from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.time_bins import estimated_shares, largest_noise
-from tracecloak.anonymizers.times.timed_params import TimedParams
 from tracecloak.schemas.events.attributes import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 
 def most_names_of_handovers(attribute: Attribute) -> int:
@@ -287,7 +289,7 @@ def handed_over(
     return attribute.values_of(cells, uniform(words[:, 1]))
 
 
-def handovers_part(attribute: Attribute, params: TimedParams, share: Fraction) -> Part:
+def handovers_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; what it decides is still to be brought to the attribute's.
 
     See `decided_handovers`.

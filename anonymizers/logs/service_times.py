@@ -47,7 +47,7 @@ from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 from tracecloak.schemas.statistics.log_times import IntervalTimes
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 NAME = "service times"
 _BINS = 12
@@ -313,7 +313,7 @@ def _service_at(
     return np.where(bins == 0, 0, np.clip(service, begins[bins], ends[bins] - 1))
 
 
-def service_part(params: TimedParams, share: Fraction) -> Part:
+def service_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     is_pure = params.delta == 0
     clip = params.public_clip_units

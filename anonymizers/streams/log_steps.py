@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -116,20 +117,11 @@ class LogSteps:
     def guarantee(self) -> Guarantee:
         """Returns the promise of one step, which is that of all together."""
         of_log = PrivateLog().guarantee(self._params)
-        return Guarantee(
-            of_log.kind,
-            of_log.unit,
-            of_log.adjacency,
-            of_log.epsilon,
-            of_log.delta,
-            of_log.claim,
-            "Every case counts in one step, that in which it closes, so the logs of different "
-            f"steps are made of different cases and cost what one does. {of_log.reality}",
-            (
-                *of_log.not_covered,
-                *NOT_COVERED_BY_STREAMS,
-                NOT_RELEASED_AGAIN,
-            ),
+        return replace(
+            of_log,
+            reality="Every case counts in one step, that in which it closes, so the logs of "
+            f"different steps are made of different cases and cost what one does. {of_log.reality}",
+            not_covered=(*of_log.not_covered, *NOT_COVERED_BY_STREAMS, NOT_RELEASED_AGAIN),
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:

@@ -44,7 +44,7 @@ from tracecloak.schemas.published.measures import DURATION
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 # A number must be so many deviations of its noise above 0 to count. Then about one in a hundred
 # logs of dates is taken for a log of hours or minutes, and one in a hundred tiny logs for a log of
@@ -134,7 +134,7 @@ def decide_granularity(
     return GranularityDecision(GRANULARITIES[needed[-1]])
 
 
-def granularity_part(params: TimedParams, share: Fraction, round_name: str) -> Part:
+def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log` that buys the granularity."""
     changed = changed_granularities(params.max_units)
 
@@ -320,7 +320,7 @@ def _note(decision: SpansDecision, tick_us: int, randomness: Randomness) -> None
     note(randomness, DURATION, of, decision.counts, decision.deviation)
 
 
-def spans_part(params: TimedParams, share: Fraction) -> Part:
+def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_spans(params.max_units)
 

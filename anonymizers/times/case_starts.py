@@ -32,7 +32,7 @@ from tracecloak.schemas.published.measures import START
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 _HOURS_OF_DAY = 24
 _HOURS_OF_BLOCK = 6
@@ -50,13 +50,13 @@ _LEAST_CASES_BY_HOUR = 2
 _CELLS_OF_CASE = 2
 
 
-def counted_starts(batch: Batch, time: LogTime) -> ClippedCells:
+def counted_starts(batch: Batch, log_time: LogTime) -> ClippedCells:
     """Starts by day of the range and by hour of the week: cells of `ClippedCells`.
 
     Cell d < n_days is day d since the Monday before the range; the hours follow.
     """
     traces = batch.traces
-    time = time.working_time(batch.decisions)
+    time = log_time.working_time(batch.decisions)
     days, hours = time.days_and_hours(time.at_us(time.elapsed_us(traces.starts)))
     cases = np.arange(traces.n_cases)
     cells = CaseCells.of(
@@ -345,7 +345,7 @@ def periods_of(decision: StartsDecision, n: int) -> Periods:
     return Periods(ends[slots], ranks)
 
 
-def starts_part(params: TimedParams, share: Fraction) -> Part:
+def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_starts(params.max_units)
 

@@ -44,7 +44,7 @@ from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 
 _MAX_ROUNDS = 60
@@ -410,7 +410,7 @@ def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) 
     return (np.cumsum(shares) - shares)[bins] + np.minimum(ranks, 1 - 1e-9) * shares[bins]
 
 
-def tables_part(params: TimedParams, share: Fraction) -> Part:
+def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
     changed = changed_tables(params.max_units)
 

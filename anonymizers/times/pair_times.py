@@ -49,7 +49,7 @@ from tracecloak.schemas.statistics.clipped_flows import ClippedCells, clipped_co
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 # Of a case the time on one pair is cut at so many clips, so that squares fit 64 bits.
 _MOST_CLIPS = 1 << 10
@@ -210,7 +210,7 @@ def _note(
     note(randomness, TIME_OF_PAIR, of, decision.sums[pairs] * unit, decision.deviation * unit)
 
 
-def pair_times_part(params: TimedParams, share: Fraction) -> Part:
+def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
     is_pure, detail = params.delta == 0, params.detail
     changed = changed_times(params.max_units, is_pure=is_pure)

@@ -49,7 +49,7 @@ from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, CaseNorms, ClippedCells
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.times.timed_params import TimedParams
+    from tracecloak.anonymizers.logs.params import PrivateLogParams
 
 # How much an error by noise weighs against one by clipping when the clip is chosen. It weighs much,
 # because only the shares of the bins of each pair are used, and clipping hardly changes these.
@@ -404,7 +404,7 @@ def sample_durations(
     return time_bins.times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
 
 
-def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
+def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that buys the clip."""
     n_bins, max_units = params.n_duration_bins, params.max_units
 
@@ -424,7 +424,7 @@ def steps_clip_part(params: TimedParams, share: Fraction) -> Part:
     )
 
 
-def durations_part(params: TimedParams, share: Fraction) -> Part:
+def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     n_bins, is_pure, detail = params.n_duration_bins, params.delta == 0, params.detail
     clip = params.public_clip_units  # None while it is to be bought
