@@ -103,13 +103,6 @@ class _Log:
         """The same with START and END."""
         return measures.EdgeWeights.of(DirectlyFollows.from_traces(self.traces))
 
-    @property
-    def edge_hours(self) -> measures.EdgeWeights:
-        """Total hours of the directly-follows pairs."""
-        later = np.flatnonzero(~self.traces.is_first)
-        codes = self.traces.activities
-        return measures.edge_hours(codes[later - 1], codes[later], self.traces.durations[later])
-
     def sizes(self) -> dict[str, int]:
         return {
             "cases": self.traces.n_cases,
@@ -157,7 +150,9 @@ class _Judge:
         }
         if is_timed:
             row |= {
-                "edge_time_emd_months": measures.edge_time_emd(a.edge_hours, b.edge_hours),
+                "edge_time_emd_months": measures.edge_time_emd(
+                    *map(behaviour_measures.hours_of_edges, (a.traces, b.traces))
+                ),
                 "total_duration_error": behaviour_measures.total_duration_error(a.traces, b.traces),
                 "case_duration_distance_days": utility.case_duration_distance_days(
                     a.traces, b.traces

@@ -45,7 +45,7 @@ from tracecloak.examination.experiments.table import (
     shown,
 )
 from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.behaviour_measures import edges_of
+from tracecloak.examination.measure.behaviour_measures import edges_of, hours_of_edges
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 
@@ -143,7 +143,7 @@ class AmunPaper(Paper):
         if released.traces is not None:
             sides = log.traces.recode(log.vocabulary), released.traces
             row["edge_frequency_emd"] = measures.edge_frequency_emd(*map(edges_of, sides))
-            row["edge_time_emd_months"] = measures.edge_time_emd(*map(_hours, sides))
+            row["edge_time_emd_months"] = measures.edge_time_emd(*map(hours_of_edges, sides))
             row["active_cases"] = active_cases(released.traces, _times(log)).tolist()
             steps = released.traces.durations[~released.traces.is_first]
             if len(steps):  # none where no case has two events
@@ -339,12 +339,6 @@ def _times(log: Log) -> np.ndarray:
     """int64[n]: times at equal distances over the log."""
     times = log.traces.times
     return np.linspace(int(times.min()), int(times.max()), _N_TIMES).astype(np.int64)
-
-
-def _hours(traces: TraceBatch) -> measures.EdgeWeights:
-    later = np.flatnonzero(~traces.is_first)
-    codes = traces.activities
-    return measures.edge_hours(codes[later - 1], codes[later], traces.durations[later])
 
 
 def active_cases(traces: TraceBatch, times: np.ndarray) -> np.ndarray:

@@ -36,7 +36,7 @@ from tracecloak.examination.experiments.paper import (
     perspectives_of,
 )
 from tracecloak.examination.experiments.table import Figures, Graph, Section, Table
-from tracecloak.examination.linkage.logs import sensitive_columns
+from tracecloak.examination.linkage.logs import FEW_NUMBERS, number_of, sensitive_columns
 from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS
 from tracecloak.examination.measure.perspectives import RESOURCE, only_common
 from tracecloak.schemas.errors import UsageError
@@ -58,8 +58,6 @@ _DRAWN = "TLKC-EXT"
 # All settings of section 6.1.
 _UNITS, _LENGTHS, _KS = ("hours", "minutes"), range(2, 7), range(20, 61, 10)
 _CONFIDENCES = (0.2, 0.3, 0.4, 0.5)
-# Up to so many different numbers are values like texts.
-_FEW_NUMBERS = 10
 
 
 class Setting(NamedTuple):
@@ -267,8 +265,8 @@ def declaration(log: Log, name: str) -> dict[str, Any]:
     values = pc.unique(log.traces.attributes[name].cast(pa.string())).to_pylist()
     texts = sorted(text for text in values if text)
     column = log.columns[name]
-    numbers = [_number(text) for text in texts] if name != RESOURCE else []
-    if len(numbers) > _FEW_NUMBERS and all(map(math.isfinite, numbers)):
+    numbers = [number_of(text) for text in texts] if name != RESOURCE else []
+    if len(numbers) > FEW_NUMBERS and all(map(math.isfinite, numbers)):
         is_whole = all(number == int(number) for number in numbers)
         low, high = min(numbers), max(numbers)
         n_bins = min(int(high - low) + 1, MAX_VALUES) if is_whole else MAX_VALUES
@@ -280,15 +278,8 @@ def declaration(log: Log, name: str) -> dict[str, Any]:
     return {"values": texts, "column": column}
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _weight(name: str, text: str) -> float:
     """Returns a number, whose range the method knows."""
-    if math.isnan(number := _number(text)):
+    if math.isnan(number := number_of(text)):
         raise UsageError(f"{name} must be a number from 0 to 1, got {text!r}")
     return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from tracecloak.transforms.publish.release_folder import LATEST_NAME
 from tracecloak.transforms.sources import EventSource
 
 # Up to so many different numbers are values like texts; more are put into three boxes.
-_FEW_NUMBERS = 10
+FEW_NUMBERS = 10
 _LOW, _MIDDLE, _HIGH = 1, 2, 3
 
 
@@ -142,7 +143,7 @@ def linked(
         numbers = [_numbers(column) for column in texts]
         originals = numbers[0][~np.isnan(numbers[0])]
         is_numeric = len(originals) == len(texts[0]) - texts[0].null_count
-        if is_numeric and len(np.unique(originals)) > _FEW_NUMBERS:
+        if is_numeric and len(np.unique(originals)) > FEW_NUMBERS:
             low, high = np.quantile(originals, [0.25, 0.75])
             for of_log, column in zip(labels, numbers, strict=True):
                 boxes = np.where(column < low, _LOW, np.where(column > high, _HIGH, _MIDDLE))
@@ -174,12 +175,13 @@ def texts_of(log: TraceBatch, name: str) -> pa.Array:
 def _numbers(texts: pa.Array) -> np.ndarray:
     """float64[n], NaN for what is none."""
     coded = texts.dictionary_encode()
-    values = np.array([_number(text) for text in coded.dictionary.to_pylist()] + [np.nan])
+    values = np.array([number_of(text) for text in coded.dictionary.to_pylist()] + [np.nan])
     return values[np.asarray(pc.fill_null(coded.indices, len(values) - 1))]
 
 
-def _number(text: str) -> float:
+def number_of(text: str) -> float:
+    """Returns what a text writes as a number; NaN for what is none."""
     try:
         return float(text)
     except ValueError:
-        return np.nan
+        return math.nan

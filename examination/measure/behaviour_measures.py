@@ -16,7 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges, variant_emd
+from tracecloak.examination.measure.measures import (
+    EdgeWeights,
+    aligned_edges,
+    edge_hours,
+    variant_emd,
+)
 from tracecloak.examination.measure.perspectives import only_common
 from tracecloak.examination.measure.utility import PairWaits
 from tracecloak.schemas.events.traces import TraceBatch
@@ -35,6 +40,13 @@ _MOST_ELEMENTS = 2_000
 def edges_of(traces: TraceBatch) -> EdgeWeights:
     """Returns how often each pair follows directly, without START and END."""
     return EdgeWeights.of(DirectlyFollows.from_traces(traces).inner(traces.vocabulary))
+
+
+def hours_of_edges(traces: TraceBatch) -> EdgeWeights:
+    """Returns the total hours of each pair that follows directly; see `edge_hours`."""
+    later = np.flatnonzero(~traces.is_first)
+    codes = traces.activities
+    return edge_hours(codes[later - 1], codes[later], traces.durations[later])
 
 
 def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> float | None:
