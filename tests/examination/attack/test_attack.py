@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -163,39 +162,6 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
     assert "Chosen on the log and paid for: vocabulary" in text
 
 
-def test_a_report_that_proves_nothing_says_so_in_words() -> None:
-    method = VariantHistogramMethod()
-    report = attack(method, method.Params(epsilon="0.1"), [many_variants()], 16, keys=keys())
-    assert report.audited_epsilon == 0
-    text = "\n".join(report.markdown_lines())
-    # So few releases could not prove anything.
-    assert text.count("| no bound | 0.00 | too few releases to prove any bound |") == len(
-        report.pairs
-    )
-    assert "- Audited: the attack proved no epsilon above 0." in text
-    assert "which may be luck and proves no bound." in text
-    assert report.verdict == (
-        "undecided: epsilon 0.1 is claimed, the attack proved no epsilon above 0, and so many "
-        "releases of the pairs of logs can prove 0 at most"
-    )
-    summary = "\n".join(report.summary_lines())
-    assert "provable   epsilon 0 at most, by 16 releases of each log of a pair" in summary
-    assert "audited    the attack proved no epsilon above 0, which is no proof" in summary
-    assert not re.search(r"\b0\.0000?\b|nothing", text + summary)
-    # More of them might have, or did.
-    first, second, *others = report.pairs
-    found = replace(first, epsilon=0.0625, event="the count of A is at least 3")
-    enough = replace(second, largest_provable=1.5)
-    more = replace(report, pairs=(found, enough, *others))
-    assert more.verdict.startswith("consistent with the claim") and "1.5 at most" in more.verdict
-    assert replace(more, pairs=(found, *others)).verdict.startswith("undecided")
-    told = "\n".join(more.markdown_lines())
-    assert "- Provable: epsilon 1.5 at most, by the releases of the pairs below" in told
-    assert "| 0.0625 | 0.00 | the count of A is at least 3 |" in told
-    assert "| no bound | 1.50 | no event that was looked at |" in told
-    assert "- Audited: epsilon >= 0.0625, 62.5% of the claim." in told
-
-
 def test_a_false_claim_ends_with_5_after_the_report_is_written(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,18 +191,6 @@ def test_wrong_flags_end_with_2(
     ]  # fmt: skip
     assert tracecloak(*arguments, *flags) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_configuration_file_does(log: Path) -> None:
-    config = log.parent / "release.yaml"
-    config.write_text(
-        f"log: {log}\noutput: {log.parent / 'out'}\nmethod: variant-histogram\n"
-        "params: {epsilon: 3}\n"
-    )
-    report = log.parent / "report.json"
-    assert tracecloak("attack", "config", config, "--releases", 16, "--report", report) == 0
-    assert read(log)[0]["claimed"]["epsilon"] == 3
-    assert not (log.parent / "out").exists()
 
 
 def many_variants() -> TraceBatch:

@@ -138,22 +138,6 @@ def test_what_is_chosen_is_drawn_and_the_best_is_bold(opened: Open) -> None:
     assert "Not measured in this run" in page.locator("#unmeasured").text_content()
 
 
-def test_where_a_distance_is_not_known_for_all_none_is_the_best(opened: Open) -> None:
-    """Catches a mark for the best of those methods alone that release few variants."""
-    page = opened("recorded")
-    choose(page, LOG, "bpic2012")
-    assert 0 < len(methods_of("bpic2012", "variants", "1", "variant_emd")) < 12
-    assert not any(cells[0][1] for cells in rows_of(page).values())
-    row = page.locator("#best tbody tr").last.locator("td").all_text_contents()
-    assert row[:-1] == ["bpic2012", *["\u2013"] * len(RECORDED.epsilons)]
-    # Of the eight logs seven have a best one, or several that are equal.
-    places = page.eval_on_selector_all(
-        '#by-log g[r="5.5"] circle, #by-log circle[r="5.5"]',
-        "all => all.map(one => one.getAttribute('cy'))",
-    )
-    assert len(set(places)) == 7
-
-
 def test_what_is_recorded_stands_apart_and_is_never_the_best(opened: Open) -> None:
     page = opened("recorded")
     choose(page, KIND, "log")
@@ -180,27 +164,6 @@ def test_disclosure_stands_beside_utility_in_the_same_order(opened: Open) -> Non
     assert page.locator("#unmeasured").count() == 0
 
 
-def test_what_is_missing_is_said(opened: Open) -> None:
-    assert "the time was short" in opened("empty").locator("#chosen").text_content()
-    page = opened("disclosed")
-    choose(page, EPSILON, "0.1")
-    said = page.locator("#figures p").all_text_contents()
-    releases = RECORDED.logs[0].releases
-    assert f"Of fewer than 10 releases: {releases[0].method} (2)." in said
-    assert f"{releases[5].method} refused: epsilon is too small." in said
-    assert any(text.endswith(f"the time was short: {releases[10].method}.") for text in said)
-
-
-def test_it_fits_every_window_and_paper(opened: Open) -> None:
-    page = opened("disclosed", 375)
-    for kind in ("log", "graph", "variants"):
-        choose(page, KIND, kind)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 375
-    page.emulate_media(media="print")
-    assert page.locator("#choice").is_hidden()
-    assert "sepsis, variants, epsilon 1" in page.locator("#by-method").text_content()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(opened: Open, scheme: str) -> None:
@@ -210,10 +173,3 @@ def test_everybody_can_read_it(opened: Open, scheme: str) -> None:
         choose(page, KIND, kind)
         found = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa"]})
         assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found.response["violations"]] == []
-
-
-def test_without_scripts_it_says_where_the_figures_are(opened: Open) -> None:
-    page = opened("disclosed", java_script_enabled=False)
-    assert page.locator("#choice").is_hidden()
-    assert page.locator("main .without-script").first.is_visible()
-    assert page.locator("#apart").is_visible()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -98,16 +96,6 @@ def test_methods_are_chosen_by_name() -> None:
         chosen_methods(["amun"])
     with pytest.raises(UsageError, match=r"got 'amunn'$"):
         chosen_methods(["amunn"])
-
-
-def test_methods_that_need_no_delta_get_none() -> None:
-    methods = chosen_methods(["laplace-levels", "variant-histogram"])
-    made = Comparison((original(),), methods, ("1",), repetitions=1).rows()
-    rows = without_lines(row for row, _ in made)
-    assert {row["method"]: row["delta"] for row in rows} == {
-        "laplace-levels": "0",
-        "variant-histogram": "1e-6",
-    }
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -238,19 +226,6 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
         assert release["figures"]["variant_emd"] == pytest.approx(quartiles(emds), rel=1e-5)
 
 
-def test_methods_without_a_true_epsilon_stand_apart_with_what_holds(log: Path) -> None:
-    assert run(log, "--methods", "privtree", "--epsilons", "1", "--repetitions", 1) == 0
-    text = (log.parent / "page.html").read_text(encoding="utf-8")
-    apart = text.split('<h2 id="apart">')[1].split("<h2")[0]
-    named = re.findall(r"<tr><td>([\w-]+)</td>", apart)
-    assert named == sorted(METHODS.keys() - candidates().keys())
-    [amun] = re.findall(r"<tr><td>amun</td>(.*)</tr>", apart)
-    assert "No finite epsilon holds" in amun
-    for section in ("add", "cite", "measured"):
-        assert f'<h2 id="{section}">' in text
-    assert "@misc{tracecloak-board," in text and "{{The tracecloak authors}}" in text
-
-
 def test_a_method_of_others_without_an_example_is_named_all_the_same(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,28 +334,6 @@ def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.Mo
     assert run(log, *flags) == 0
     rows = read_rows(log.parent / "page.jsonl")
     assert [row["version"] == "0.2 another" for row in rows] == [False] * 2 + [True] * 2
-
-
-def test_rows_of_a_method_of_others_are_computed_again_where_its_code_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or a researcher who mends a method sees the figures of before, and no word about it."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    home = type(METHODS["variant-histogram"])
-
-    def rows(code: str, known: Iterable[Any] = ()) -> list[tuple[Any, bool]]:
-        (tmp_path / "of_others.py").write_text(
-            f"from {home.__module__} import {home.__name__}\n\n\n"
-            f"class Mine({home.__name__}):\n    {code}\n"
-        )
-        sys.modules.pop("of_others", None)
-        mine = Registered(importlib.import_module("of_others").Mine(), "variants")
-        compared = Comparison((original(),), {"mine": mine}, ("1",), repetitions=2)
-        return [made for made in compared.rows(known) if made[0]["kind"] == "variants"]
-
-    first = [row for row, _ in rows("name = 'mine'")]
-    assert [is_new for _, is_new in rows("name = 'mine'", first)] == [False, False]
-    assert [is_new for _, is_new in rows("name = 'mine'; version = 2", first)] == [True, True]
 
 
 def test_a_file_that_holds_no_rows_is_not_touched(

@@ -67,15 +67,6 @@ def rows(n_cases: int, batch_cases: int) -> pa.Table:
     return pa.Table.from_batches(batches, RELEASED_SCHEMA).combine_chunks()
 
 
-def test_batches_have_the_released_schema_and_whole_cases():
-    batches = list(hospital_log(25, batch_cases=10))
-    assert [batch.schema for batch in batches] == [RELEASED_SCHEMA] * 3
-    assert [len(set(batch["case_id"].to_pylist())) for batch in batches] == [10, 10, 5]
-    for batch in batches:
-        batch.validate(full=True)
-        assert sum(column.null_count for column in batch.columns) == 0
-
-
 def test_same_rows_in_every_process():
     # Changes only when the process or the hash is changed on purpose: benchmarks of before and
     # after are then of different logs.
@@ -90,10 +81,6 @@ def test_same_rows_in_every_process():
 def test_a_smaller_log_is_the_beginning_of_a_larger_one(n_cases):
     smaller = rows(n_cases, 100)
     assert smaller.equals(rows(1000, 100).slice(0, smaller.num_rows))
-
-
-def test_events_are_in_the_order_of_time(log):
-    assert (np.diff(log.seconds)[log.inside] >= 0).all()
 
 
 def test_first_and_last_event(log):

@@ -306,11 +306,6 @@ def test_a_page_of_another_name_cannot_read_it(live: tuple[LivePage, Path]) -> N
     assert status == 421 and b"version" not in body
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_sent_to_it(live: tuple[LivePage, Path], method: str) -> None:
-    assert ask(live[0], "/", method)[0] == 501
-
-
 def test_it_listens_on_this_machine_alone_and_stops(tmp_path: Path) -> None:
     with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
         assert made.server_address[0] == "127.0.0.1"

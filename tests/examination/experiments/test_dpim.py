@@ -8,9 +8,9 @@ import pytest
 
 from tests.examination.experiments.test_run import log_of
 from tests.examination.experiments.test_run import path as path  # a fixture
-from tracecloak.examination.experiments.paper import Cell, Paper
+from tracecloak.examination.experiments.paper import Paper
 from tracecloak.examination.experiments.run import paper_named, release_of
-from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
+from tracecloak.schemas.models.process_tree import parse_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -62,24 +62,6 @@ def test_every_pair_without_noise_is_one_tree_and_it_has_all_activities() -> Non
     texts = {tree.text for tree in trees if tree is not None}
     assert len(texts) == 1
     assert sorted(parse_tree(texts.pop()).labels) == ["A", "B", "C", "D"]
-
-
-def test_figures_of_a_tree_are_its_own() -> None:
-    """A threshold that no tree reaches: what is released then is the flower, and said to be."""
-    log = log_of()
-    params = {
-        "epsilon": "5",
-        "fitness_threshold": "1",
-        "stop_probability": "1",
-        "size_bounds": [1, 1],
-    }
-    cell = Cell("dpim", "5", "5", "dpim", params, is_mined=True)
-    released = release_of(log, cell)
-    assert released.tree is not None and released.variants.n_variants == 0
-    assert released.tree.tree == normalise(flower("ABCD"))
-    assert grid().figures(log, released, cell) == {
-        "is_found": 0, "said_fitness": None, "nodes": 7, "activities": 4,
-    }  # fmt: skip
 
 
 # --- the command ----------------------------------------------------------------------------------

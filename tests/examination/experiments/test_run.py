@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import sys
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from hypothesis import given
 
 from tests.support.logs import Event, event_logs, read_cases, trace_batch
 from tests.support.pages import drawn_in
-from tests.support.paper_log import MINUTE_US, table_1, traces_of
+from tests.support.paper_log import table_1
 from tests.support.registered import forget
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
@@ -39,7 +38,6 @@ from tracecloak.examination.experiments.run import (
 )
 from tracecloak.examination.experiments.table import THE_LOG, quartiles_shown, values_of
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -106,24 +104,6 @@ def test_another_log_gets_what_the_paper_starts_from() -> None:
     assert own.thresholds(log_of_the_size_of_coselog(), "0.1") == (9, 4)
 
 
-def test_amun_is_set_beside_others_at_its_own_epsilons() -> None:
-    """epsilon_d = 2 ln((1 + g) / (1 - g)); N is the mean length, k shares of the cases."""
-    grid = paper_named("amun", {"guessing_advantages": "0.2", "pruning": "5"})
-    found = {cell.arm: cell for cell in grid.cells(log_of())}
-    of_times = found.pop("PRIPEL at epsilon_t, k = 5 %")
-    assert {arm: cell.epsilon for arm, cell in found.items()} == dict.fromkeys(
-        ["Amun, sampling", "Amun, filtering", "Amun, oversampling", "PRIPEL at epsilon_d, k = 5 %",
-         "SaCoFa at epsilon_d, k = 5 %"], f"{2 * math.log(1.2 / 0.8):.4f}"
-    )  # fmt: skip
-    n_events = sum(len(variant.split()) * n for variant, n in VARIANTS.items())
-    assert of_times.params == {
-        "epsilon": of_times.epsilon,
-        "max_prefix_length": round(n_events / 90),
-        "p_harmful": round(0.05 * 90),
-    }
-    assert of_times.needs_log and of_times.method == "pripel"
-
-
 def test_the_mean_epsilon_of_the_times_is_that_of_table_3() -> None:
     """Cases 2 to 6 are what the filter leaves of the paper's log; 17 events, by hand from it."""
     params = AmunParams(
@@ -162,24 +142,6 @@ def test_the_log_itself_is_at_no_distance() -> None:
         assert is_new and own["arm"] == THE_LOG
         assert [own[measure] for measure in nothing] == [0] * len(nothing)
         assert own["released_cases"] == 90 and own["released_variants"] == 5
-
-
-def test_the_steps_of_a_release_are_those_between_its_events() -> None:
-    """Steps of 0, 1 and 5 hours in two cases, and one case of a single event, which has none."""
-    hour = 60 * MINUTE_US
-    rows = [("1", "A", 0), ("1", "B", 0), ("2", "A", 7), ("2", "B", 7 + hour)]
-    [traces] = traces_of([*rows, ("2", "C", 7 + 6 * hour), ("3", "A", 0)])
-    [alone] = traces_of([("1", "A", 0), ("2", "A", 5)])
-    log = Log("log", traces)
-    grid = paper_named("amun", {})
-
-    def found(released: TraceBatch) -> list[float | None]:
-        variants = experiment.VariantHistogram.from_traces(released)
-        row = grid.figures(log, experiment.Released(variants, released, 0.0), grid.of_the_log())
-        return [row[name] for name in ("relative_cases", "mean_step_hours", "zero_steps")]
-
-    assert found(traces) == pytest.approx([1, 2, 1 / 3])
-    assert found(alone.recode(traces.vocabulary)) == [pytest.approx(2 / 3), None, None]
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -299,18 +261,6 @@ def test_the_same_rows_make_the_same_bytes(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(matplotlib.rcParams, "lines.linewidth", 9)  # of this machine's user
     assert command("amun", path, *flags) == 0
     assert {f: f.read_bytes() for f in files} == before
-
-
-def test_methods_that_are_not_there_are_left_out_and_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib")
-    forget(monkeypatch, "pripel", "sacofa")
-    assert command("amun", path, "--guessing_advantages", "0.3", "--repetitions", 1) == 0
-    assert re.search(r"^left out +pripel, sacofa \(not in", capsys.readouterr().out, re.MULTILINE)
-    page = (path.parent / "out" / "experiment.html").read_text()
-    assert "Left out, as this installation does not have them: pripel, sacofa." in page
-    assert len(read_rows(path.parent / "out")) == 1 + 3
 
 
 def test_a_refusal_is_a_row_and_the_others_go_on(

@@ -19,7 +19,7 @@ from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.networks import Log
 from tracecloak.examination.experiments.paper import Cell
-from tracecloak.examination.experiments.run import PAPERS, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.run import Experiment, paper_named, release_of
 from tracecloak.examination.experiments.statements import Statement, counted, stated
 from tracecloak.examination.experiments.table import THE_LOG, THE_PAPER, Figures
 
@@ -139,37 +139,6 @@ def test_the_statements_on_tlkc_are_judged_at_its_settings() -> None:
     assert verdicts(grid, rows, {}, "about the data utility") == ["undecided"]
 
 
-def test_the_statements_on_dpim_are_judged_beside_the_models_of_the_log() -> None:
-    grid = paper_named("dpim", {"epsilons": "0.1,1"})
-    names = ("fitness", "precision", "simplicity", "generalization", "f_score")
-    rows: list[dict[str, Any]] = [
-        {"arm": arm, "level": level, **dict(zip(names, values, strict=True))}
-        for arm, level, values in (
-            ("IM", "", (1, 0.4, 0.5, 0.9, 0.5)),
-            ("flower", "", (1, 0.2, 0.6, 0.9, 0.3)),
-            ("dpim, every pair", "no noise", (0.95, 0.45, 0.45, 0.85, 0.5)),
-            ("dpim", "1", (0.97, 0.201, 0.6, 0.8, 0.4)),
-            ("dpim", "0.1", (0.98, 0.5, 0.6, 0.7, 0.4)),
-        )
-    ]
-    found = {
-        "within 0.10": "confirmed", "0.95": "confirmed", "raises precision": "deviates",
-        "than the flower": "deviates", "simpler": "confirmed", "lowers": "confirmed",
-        "falls further": "confirmed",
-    }  # fmt: skip
-    for part, verdict in found.items():
-        assert verdicts(grid, rows, {}, part) == [verdict], part
-    rows[2]["precision"] = 0.29
-    assert verdicts(grid, rows, {}, "within 0.10") == ["deviates"]
-
-
-def test_every_experiment_says_something_of_rows_that_are_missing() -> None:
-    for name in PAPERS:
-        found = list(paper_named(name, {}).statements(log_of(), [], {}))
-        assert found and all(one.verdict == "undecided" for one in found)
-        assert len({(one.source, one.text) for one in found}) == len(found)
-
-
 def test_the_command_says_at_its_end_which_statements_hold(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,17 +156,6 @@ def test_the_command_says_at_its_end_which_statements_hold(
 
 
 # --- how long it takes ----------------------------------------------------------------------------
-
-
-def test_the_default_grid_is_a_part_of_the_papers() -> None:
-    for name in ("pretsa", "sacofa-sapa"):
-        few, many = (list(paper_named(name, {}, is_full).cells(log_of())) for is_full in (0, 1))
-        assert {json.dumps(cell.identity) for cell in few} <= {
-            json.dumps(cell.identity) for cell in many
-        }
-        assert len(few) < len(many)
-    full = paper_named("sacofa-sapa", {"k_follows": "2"}, is_full=True)
-    assert {cell.arm for cell in full.cells(log_of()) if "k =" in cell.arm} == set()
 
 
 class _Clock:

@@ -189,21 +189,6 @@ def test_the_log_itself_is_at_no_distance() -> None:
     assert found["duration_error"] == found["bottlenecks_mean_error"] == 0
 
 
-def test_resources_that_change_are_seen_in_their_perspective_alone() -> None:
-    swapped = log_of([text.translate(str.maketrans("XY", "YX")) for text in cases()])
-    found = figures(log_of(), swapped.traces)
-    assert found["data_utility"] == found["graph_f_score"] == 1
-    # No case keeps both its activities and its resources.
-    assert found["activity_resource_total_variation"] == pytest.approx(1)
-    # XXY 12, XYY 8, XY 6, YXXY 3 and X 1 against the same with X and Y exchanged.
-    assert found["resource_total_variation"] == 1
-    assert 0 < found["resource_data_utility"] < 1
-    # Of 12 XX XY, 8 XY YY, 6 XY and 3 YX XX XY: XX 15, XY 29, YY 8, YX 3; exchanged YY 15, YX 29,
-    # XX 8, XY 3. The sum of the smaller ones is 8 + 3 + 8 + 3 of 55.
-    assert found["resource_graph_occurrence_ratio"] == 1
-    assert found["resource_graph_kept"] == pytest.approx(22 / 55)
-
-
 def test_releases_of_tlkc_and_of_the_baselines_keep_what_they_promise() -> None:
     """Counted naively: k cases to each sequence; and each pair of known activities."""
     log = log_of()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +17,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import p_value_of_law
 from tests.support.keys import randomness
 from tests.support.logs import trace_batch
 from tests.support.releasing import hospital_files, tracecloak
@@ -305,45 +303,6 @@ def test_draws_agree_with_all_pieces() -> None:
     assert width == pytest.approx(math.sqrt(math.log(2 / alpha) / 6000))
 
 
-@pytest.mark.parametrize("attack", ["A1", "A2", "A3"])
-def test_each_part_of_a_random_victim_is_as_likely(attack: str) -> None:
-    """Chi-square of 40,000 draws; wrong with probability 1e-9 each.
-
-    As a control, that all parts of all victims are alike is rejected.
-    """
-    log = log_of(long_log(12))
-    known = KnownVictims.of(log, [], *ATTACKS[attack], "hours")
-    every = known.pieces(2, Settings(), randomness(), "every")
-    assert every.weights is not None and math.isclose(every.weights.sum(), 1)
-    shares: dict[tuple[int, ...], float] = {}
-    for row, number, weight in zip(every.rows, every.piece, every.weights, strict=True):
-        key = (int(row), *every.pieces[number].tolist())
-        shares[key] = shares.get(key, 0.0) + weight
-    few = Settings(n_samples=40_000, most_exact=0)
-    drawn = known.pieces(2, few, randomness(5), "some")
-    seen = Counter(
-        (int(row), *drawn.pieces[number].tolist())
-        for row, number in zip(drawn.rows, drawn.piece, strict=True)
-    )
-    assert p_value_of_law(seen, shares) > ALPHA
-    uniform = dict.fromkeys(shares, 1 / len(shares))
-    assert p_value_of_law(seen, uniform) < ALPHA
-
-
-def test_the_worst_piece_is_not_known_once_pieces_were_drawn() -> None:
-    """Of two sets of five there are 6, 14, 16 and 9 pieces of sizes 1 to 4; at most 10 are tried.
-
-    E or F singles out both cases.
-    """
-    traces = trace_batch({"1": "A B C D E", "2": "A B C D F"})
-    log = LinkedLog("log", traces, np.zeros((2, 0), np.int64))
-    given_settings = Settings(sizes=(1, 2, 3, 4), n_samples=100, most_exact=10)
-    found = [f for f in link(log, [], randomness(), given_settings) if f.attack == "A1"]
-    assert [f.is_exact for f in found] == [True, False, False, True]
-    assert [f.before.singled_out_at_worst for f in found] == [1.0, None, None, None]
-    assert found[0].before.singled_out.value == pytest.approx(1 / 5)
-
-
 # --- Matching -------------------------------------------------------------------------------------
 
 
@@ -397,16 +356,6 @@ def test_numbers_are_put_into_boxes_by_the_quartiles_of_the_original() -> None:
     before, [after] = linked(original, [ReleasedLog("r", released)], ["case:x"])
     assert before.labels[:, 0].tolist() == [1] * 3 + [2] * 6 + [3] * 3 + [0]
     assert after.labels[:, 0].tolist() == [1, 2, 3, 0]
-
-
-def test_texts_and_few_numbers_are_values_as_they_are() -> None:
-    original = with_values({"1": "A", "2": "A B", "3": "B"}, ["1", "0", None])
-    released = with_values({"a": "A", "b": "A"}, ["0", "2"])
-    before, [after] = linked(original, [ReleasedLog("r", released)], ["case:x"])
-    assert before.labels[:, 0].tolist() == [1, 2, 0]
-    assert after.labels[:, 0].tolist() == [2, 3]
-    without = replace(released, attributes={})
-    assert not linked(original, [ReleasedLog("r", without)], ["case:x"])[1][0].labels.any()
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -114,12 +114,6 @@ def test_rare_arcs_are_no_bottlenecks() -> None:
     assert measures.bottlenecks(original, original, frequent_share=0).n_compared == 2
 
 
-def test_no_arcs_no_bottlenecks() -> None:
-    one = log({"1": "A"})
-    found = measures.bottlenecks(one, one)
-    assert found == measures.BottleneckSimilarity(0, None, None, None, None)
-
-
 # --- Behavioural appropriateness ------------------------------------------------------------------
 
 

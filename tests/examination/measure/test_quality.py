@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import signal
 import sys
@@ -16,8 +15,7 @@ import pytest
 from hypothesis import given
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.examination.measure import mining, quality
-from tracecloak.examination.measure.mining import MinedProcess
+from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.quality import (
     JudgedProcess,
     NormalBehaviour,
@@ -142,16 +140,6 @@ def test_a_transition_that_never_fires_counts_fully_against_a_model() -> None:
     assert found.generalization == pytest.approx(1 - 2 / 3)
 
 
-def test_fitness_and_precision_are_those_of_the_one_adapter() -> None:
-    pytest.importorskip("pm4py")
-    original, released = histogram(PROCESS, "ABCD"), histogram(shuffled(PROCESS), "ABCD")
-    found = JudgedProcess(original, NAMES).mined(released, NAMES)
-    expected = MinedProcess(original, NAMES).of(released, NAMES)
-    assert found is not None and expected is not None
-    assert (found.fitness, found.precision) == (expected.fitness, expected.precision)
-    assert JudgedProcess(original, NAMES).mined(histogram({}, "ABCD"), NAMES) is None
-
-
 def test_generalisation_is_what_the_front_door_gives() -> None:
     pm4py = pytest.importorskip("pm4py")
     original = histogram(PROCESS, "ABCD")
@@ -181,11 +169,3 @@ def test_mining_in_a_process_of_its_own_gives_the_same_and_ends_when_it_takes_to
         assert not worker.is_alive()
     finally:
         miner.close()
-
-
-def test_a_process_that_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quality, "_mine_all", operator.not_)  # which takes no three arguments
-    miner = PatientMiner(histogram(PROCESS, "ABCD"), NAMES, patience=60)
-    with pytest.raises(RuntimeError, match="has ended"):
-        miner.mined(histogram(PROCESS, "ABCD"))
-    assert miner._worker is None

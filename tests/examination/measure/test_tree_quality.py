@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import signal
 from collections.abc import Mapping
@@ -32,7 +31,6 @@ from tracecloak.schemas.models.process_tree import (
     loop,
     optional,
     parallel,
-    parse_tree,
     sequence,
 )
 
@@ -58,13 +56,6 @@ def judged(counts: Mapping[Variant, int], tree: ProcessTree) -> TreeQuality:
 
 def figures(found: TreeQuality) -> tuple[float, ...]:
     return tuple(getattr(found, name) for name in (*tree_quality.MEASURES, "share"))
-
-
-def test_what_a_model_lacks_is_passed_over_by_token_replay_and_not_by_the_share() -> None:
-    """Of A B C and its end the tree has A and the end; of A C, the same of three."""
-    found = judged({("A", "B", "C"): 1, ("A", "C"): 3}, A)
-    assert found.fitness == 1
-    assert found.share == pytest.approx((2 / 4 + 3 * 2 / 3) / 4, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -126,15 +117,6 @@ def test_the_flower_has_the_activities_that_occur_and_allows_them_always() -> No
     assert found.tree == flower("ABC")
     assert (found.fitness, found.share) == (1, 1)
     assert found.precision == pytest.approx(30 / 66)
-
-
-def test_equal_trees_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = judge(PROCESS)
-    first = found.judged(sequence(A, B, C))
-    monkeypatch.setattr(tree_quality, "pm4py_tree", operator.not_)
-    assert found.judged(parse_tree("->( 'A', 'B', 'C' )")) is first
-    with pytest.raises(AttributeError):
-        found.judged(sequence(A, C, B))
 
 
 def test_a_tree_with_an_activity_that_the_vocabulary_lacks_is_refused() -> None:

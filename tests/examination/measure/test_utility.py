@@ -9,7 +9,6 @@ import itertools
 import json
 import statistics
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,47 +34,6 @@ def log(cases: dict[str, str]) -> TraceBatch:
 
 def figures(original: dict[str, str], released: dict[str, str]) -> dict[str, float | None]:
     return CaseTimes(log(original)).figures(log(released))
-
-
-def test_only_ten_variants_are_on_top_and_the_first_of_equals() -> None:
-    cases = {f"{a}{b}": f"{a} {b}" for a, b in itertools.product("ABC", "ABCD")}
-    cases["again"] = "C D"
-    top = utility.top_variants(log(cases))
-    assert top.n_variants == 10 and top.counts.tolist() == [1] * 9 + [2]
-    classes = utility.classes_of(log(cases), top)
-    assert (classes == 10).sum() == 2  # C B and C C
-
-
-def test_two_per_cent_of_many_cases_are_more_than_twenty() -> None:
-    cases = {str(i): f"A B@{HOUR}" if i < 24 else "A" for i in range(1250)}
-    assert figures(cases, cases)["big_pair_wait_error"] is None
-    assert figures({**cases, "24": f"A B@{HOUR}"}, cases)["big_pair_wait_error"] == 0
-
-
-@given(event_logs(max_events=40))
-def test_a_log_is_at_no_distance_from_itself(events: Any) -> None:
-    traces = trace_batch(events, "ABC")
-    found = CaseTimes(traces).figures(traces)
-    errors = ("case_duration_distance", "top_variant_duration_error", "big_pair_wait_error")
-    for name in errors:
-        assert found[name] in (0, None), name
-    for name in ("duration_eta_squared", "drift"):
-        assert found[name] is None or 0 <= found[name] <= 1
-
-
-@given(event_logs(max_events=40), st.integers(2, 9))
-def test_measures_do_not_depend_on_the_unit_of_long_times(events: Any, factor: int) -> None:
-    """Errors relative to what the log has stay, if all is so slow that no floor holds."""
-    slow = trace_batch([(case, a, t * 1000) for case, a, t in events], "ABC")
-    times = slow.times * factor
-    other = trace_batch([(case, a, t * 2000) for case, a, t in events], "ABC")
-    first = utility.distance_over_mean(*(utility.case_durations_us(one) for one in (slow, other)))
-    second = utility.distance_over_mean(
-        utility.case_durations_us(replace(slow, times=times)),
-        utility.case_durations_us(replace(other, times=other.times * factor)),
-    )
-    assert first == (None if second is None else pytest.approx(second))
-    assert first in (None, pytest.approx(1))  # everything takes twice as long
 
 
 @given(event_logs(max_events=60, n_cases=6), event_logs(max_events=60, n_cases=6))
