@@ -532,6 +532,17 @@ def test_a_file_that_can_only_be_read_is_read_and_told(ledger: Ledger, path: Pat
 # Everything together
 
 
+# What an action makes of the states of charges, and the state that it leaves as it is; where no
+# charge is in any of these, it is refused, but for a void.
+MOVES: dict[str, tuple[dict[str, str], str]] = {
+    "commit": ({"open": "committed", "drawn": "committed"}, "committed"),
+    "withdraw": ({"committed": "withdrawn"}, "withdrawn"),
+    "draw": ({"open": "drawn", "drawn": "drawn"}, "committed"),
+    "forfeit": ({"open": "forfeited", "drawn": "forfeited"}, "forfeited"),
+    "void": ({"open": "void"}, ""),
+}
+
+
 class Model:
     """A naive ledger: a list of charges, each with its state."""
 
@@ -568,50 +579,27 @@ class Model:
         )
         return 0
 
+    def end(self, action: str, release: str, key: str | None = None) -> int:
+        """Does an action to the charges of a release, under a key or under all."""
+        moved, refuses = MOVES[action]
+        mine = [
+            charge
+            for charge in self.charges
+            if charge["identity"][0] == release and key in (None, charge["identity"][1])
+        ]
+        if refuses and not any(c["state"] in (*moved, refuses) for c in mine):
+            return 2
+        for charge in mine:
+            if charge["state"] in moved:
+                charge["state"] = moved[charge["state"]]
+        return 0
+
     def commit(self, release: str, key: str) -> int:
         mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
-        if not mine:
-            return 2
-        states = {c["state"] for c in mine}
-        if not states & {"open", "drawn", "committed", "withdrawn"}:
+        if mine and not {c["state"] for c in mine} & {"open", "drawn", "committed", "withdrawn"}:
             mine[-1]["state"] = "committed"
-        for charge in mine:
-            if charge["state"] in ("open", "drawn"):
-                charge["state"] = "committed"
-        return 0
-
-    def withdraw(self, release: str) -> int:
-        mine = [c for c in self.charges if c["identity"][0] == release]
-        if not {c["state"] for c in mine} & {"committed", "withdrawn"}:
-            return 2
-        for charge in mine:
-            if charge["state"] == "committed":
-                charge["state"] = "withdrawn"
-        return 0
-
-    def draw(self, release: str, key: str) -> int:
-        mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
-        if not {c["state"] for c in mine} & {"open", "drawn", "committed"}:
-            return 2
-        for charge in mine:
-            if charge["state"] == "open":
-                charge["state"] = "drawn"
-        return 0
-
-    def forfeit(self, release: str, key: str) -> int:
-        mine = [c for c in self.charges if c["identity"][:2] == (release, key)]
-        if not {c["state"] for c in mine} & {"open", "drawn", "forfeited"}:
-            return 2
-        for charge in mine:
-            if charge["state"] in ("open", "drawn"):
-                charge["state"] = "forfeited"
-        return 0
-
-    def void(self, release: str, key: str) -> int:
-        for charge in self.charges:
-            if charge["identity"][:2] == (release, key) and charge["state"] == "open":
-                charge["state"] = "void"
-        return 0
+        self.end("commit", release, key)
+        return 0 if mine else 2
 
     def states(self) -> dict[tuple[Any, ...], str]:
         """The last state of each charge, in the order in which they were first reserved."""
@@ -665,18 +653,12 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
             got = code_of(lambda asked=asked: ledger.reserve(asked))  # type: ignore[misc]
             expected = model.reserve((release, key, config), epsilon, delta)
             n_refused += expected == 4
-        elif kind == "commit":
-            got = code_of(lambda r=release, k=key: ledger.commit("/out", r, k))  # type: ignore[misc]
-            expected = model.commit(release, key)
-        elif kind == "draw":
-            got = code_of(lambda r=release, k=key: ledger.draw("/out", r, k))  # type: ignore[misc]
-            expected = model.draw(release, key)
-        elif kind == "forfeit":
-            forfeit = partial(ledger.forfeit, "/out", release, key, "me", "why not")
-            got, expected = code_of(forfeit), model.forfeit(release, key)
-        elif kind == "withdraw":
-            withdraw = partial(ledger.withdraw, "/out", release, "me", "why not")
-            got, expected = code_of(withdraw), model.withdraw(release)
+        elif kind in MOVES:
+            signed = ("me", "why not") if kind in ("forfeit", "withdraw") else ()
+            named = (release,) if kind == "withdraw" else (release, key)
+            got = code_of(partial(getattr(ledger, kind), "/out", *named, *signed))
+            is_commit = kind == "commit"
+            expected = model.commit(*named) if is_commit else model.end(kind, *named)
         elif kind == "cap":  # in the ledger, beside the file's cap of 1
             cap = Fraction(int(rng.integers(5, 20)), 10)
             declared = account(str(float(cap)))
@@ -685,7 +667,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
         elif kind == "back up":
             n_kept, backup = len(ledger.entries()), model.states()
             got = expected = 0
-        elif kind == "restore":
+        else:
             expected = 0 if len(ledger.entries()) > n_kept else 2  # nothing to accept
             execute(path, f"DELETE FROM tracecloak_ledger WHERE seq > {n_kept}")
             assert bool(ledger.complaints()) == (expected == 0)
@@ -693,9 +675,6 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
             model.restore(backup)
             assert ledger.complaints() == []
             n_kept, backup = len(ledger.entries()), model.states()
-        else:
-            got = code_of(lambda r=release, k=key: ledger.void("/out", r, k))  # type: ignore[misc]
-            expected = model.void(release, key)
         assert got == expected
     balance = ledger.balance("a")
     assert balance.spent_epsilon == model.spent("epsilon")

@@ -120,20 +120,6 @@ def test_a_name_that_no_file_system_takes_is_refused_before_anything_is_made(
     assert 200 < max(len(name) for name in names) <= 240
 
 
-@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
-def test_why_a_window_has_too_many_malformed_records_is_for_its_operator(
-    lake: Lake, runner: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its units are found first, in a reading of its own."""
-    lake.write(2, [("", "A", "2026-01-05T08:00Z")] * 7)
-    lake.configure(max_error_ratio=0.1, runner=runner)
-    assert lake.release("2026-01") == 3
-    [own] = [path for path in (lake.folder / "keys" / "operator").iterdir() if path.is_dir()]
-    assert f"{own} says why, and where each one is" in capsys.readouterr().err
-    assert "7 of 11: no case id" in (own / "operator.log").read_text()
-    assert len((own / "file-00001.jsonl").read_text().splitlines()) == 7
-
-
 def test_windows_cost_what_the_dearest_costs(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -382,16 +368,6 @@ def test_the_exit_code_is_the_first_that_somebody_must_look_at(
     """Catches a scheduler that tries for ever, as one of several windows only waits."""
     ended: list[Any] = [SimpleNamespace(exit_code=code) for code in codes]
     assert exit_code_of(ended) == expected
-
-
-@pytest.mark.parametrize("by", ["close", "first_event"])
-def test_a_window_without_a_case_is_released_with_noise(lake: Lake, by: str) -> None:
-    schedule = {**lake.body["schedule"], "by": by}
-    if by == "first_event":
-        del schedule["gap"]
-    lake.configure(schedule=schedule)
-    assert lake.release("2026-04") == 0
-    assert manifest(lake.released("2026-04"))["guarantee"]["epsilon"] == 3
 
 
 def test_of_two_key_stores_one_pays_for_a_window(
