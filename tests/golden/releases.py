@@ -29,17 +29,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from tests.support import stream_runs
 from tests.support.examples import examples_of
 from tests.support.releasing import fix_key, tracecloak
-from tests.support.stream_runs import (
-    Sent,
-    files_of,
-    in_time,
-    one_key,
-    random_messages,
-    run,
-    stream_config,
-)
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.schemas.errors import UsageError
@@ -256,16 +248,20 @@ _STREAMS: Mapping[str, Mapping[str, Any]] = {
 
 def _stream(changes: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
     def made(folder: Path) -> dict[str, Digests]:
-        sent = random_messages(120)
+        sent = stream_runs.random_messages(120)
         if changes.get("product") != "log":  # many alike, so that some variants pass
-            sent += [Sent(i % 40, f"d{i}", name, name) for i in range(80) for name in ("A", "END")]
+            sent += [
+                stream_runs.Sent(i % 40, f"d{i}", name, name)
+                for i in range(80)
+                for name in ("A", "END")
+            ]
         if "individual_id" in changes:
             sent = [s._replace(individual=f"p{s.case[:2]}") for s in sent]
-        config = stream_config(folder, **changes)
+        config = stream_runs.stream_config(folder, **changes)
         with pytest.MonkeyPatch.context() as patch:
-            one_key(patch)
-            run(config, in_time(sent, 80))
-        return digests_of(files_of(config))
+            stream_runs.one_key(patch)
+            stream_runs.run(config, stream_runs.in_time(sent, 80))
+        return digests_of(stream_runs.files_of(config))
 
     return made
 

@@ -9,22 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.golden.releases import (
-    FURTHER,
-    WITH,
-    Digests,
-    as_json,
-    recorded,
-    scenarios,
-    versions,
-)
+from tests.golden import releases
 from tests.support.examples import examples_of
 from tests.support.releasing import fix_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 
-RECORDED = recorded()
-SCENARIOS = scenarios()
+RECORDED = releases.recorded()
+SCENARIOS = releases.scenarios()
 
 
 def test_everything_that_there_is_was_recorded() -> None:
@@ -41,7 +33,7 @@ AT_NIGHT = {
 def is_further_example(name: str) -> bool:
     """Of a method's examples the third, and so on."""
     number = name.rpartition(" ")[2]
-    return WITH not in name and number.isdigit() and int(number) > 1
+    return releases.WITH not in name and number.isdigit() and int(number) > 1
 
 
 @pytest.mark.parametrize(
@@ -61,9 +53,9 @@ def test_the_release_is_the_recorded_one(
     if ("embedding" in name or name == "pretsa 1") and sys.version_info >= (3, 14):
         pytest.skip("gensim is not there for this Python")
     fix_key(monkeypatch)
-    found = as_json(SCENARIOS[name](tmp_path))
+    found = releases.as_json(SCENARIOS[name](tmp_path))
     expected = RECORDED["digests"][name]
-    if versions() != RECORDED["versions"]:
+    if releases.versions() != RECORDED["versions"]:
         # Of equally good layouts of a picture, scipy's solver takes another one in each version.
         found, expected = (
             {path: digests[-1] for path, digests in both.items() if not path.endswith(".svg")}
@@ -94,7 +86,7 @@ def test_every_choice_of_a_parameter_is_in_a_release() -> None:
     declared, released = set(), set()
     for name, method in METHODS.ours.items():
         first, *others = examples_of(method)
-        further = [{**first, **change} for change in FURTHER.get(name, ())]
+        further = [{**first, **change} for change in releases.FURTHER.get(name, ())]
         params = [method.Params(**example).resolved() for example in (first, *others, *further)]
         for key, field in method.Params.model_fields.items():
             choices = _choices(field.annotation) if key not in _NO_CHOICES else set()
@@ -111,7 +103,7 @@ _OWN = "__annotations__"
 
 def test_another_row_is_another_digest() -> None:
     """The control: bytes and rows are both looked at."""
-    assert as_json({"a": Digests("1", "2")}) == {"a": ["1", "2"]}
+    assert releases.as_json({"a": releases.Digests("1", "2")}) == {"a": ["1", "2"]}
     from tests.golden.releases import digests_of
 
     first = digests_of({"log.csv": b"a\n1\n", "manifest.json": b'{"tool": 1, "x": 2}'})

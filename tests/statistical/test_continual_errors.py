@@ -15,11 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.support.continual_errors import (
-    error_of_sliding_sums,
-    error_of_totals,
-    errors_of_normalised_sums,
-)
+from tests.support import continual_errors
 from tests.support.keys import randomness
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
@@ -96,15 +92,15 @@ def test_errors_follow_the_formulas_of_the_literature() -> None:
     """
     normalised = errors_of_releases(noise_of(None), 4)
     for length in LENGTHS:
-        in_floats = errors_of_normalised_sums(HORIZON, None, length)
+        in_floats = continual_errors.errors_of_normalised_sums(HORIZON, None, length)
         assert worst_ratio(normalised[length], 4.2247 * in_floats) < TOLERANCE
     errors = errors_of_releases(noise_of(None, Participation(1, 1)), 4)
     assert normalised[None][-1].std() < 0.87 * errors[None][-1].std()
     for length in LENGTHS:
         factors = [
-            error_of_totals(t, HORIZON)
+            continual_errors.error_of_totals(t, HORIZON)
             if length is None
-            else error_of_sliding_sums(t, length, HORIZON)
+            else continual_errors.error_of_sliding_sums(t, length, HORIZON)
             for t in range(HORIZON)
         ]
         assert worst_ratio(errors[length], 4.2247 * np.array(factors)) < TOLERANCE

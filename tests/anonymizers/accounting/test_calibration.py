@@ -136,22 +136,6 @@ def test_thresholds_of_individuals_keep_both_worst_cases_and_are_smallest(
             assert k == m or delta_of_bound(k - 1) > true(delta)
 
 
-def test_a_rounded_scale_raises_the_threshold_that_goes_with_it() -> None:
-    """The scale of this epsilon does not fit and is rounded up, so the noise reaches further."""
-    epsilon = Fraction(2**60 + 1, 2**60)
-    numerator, denominator = laplace_scale(epsilon, of_count(1))
-    decay = Fraction(denominator, numerator)
-    assert decay < epsilon
-    with mpmath.workdps(60):
-        a = mpmath.exp(-true(decay))
-        edge = a**14 / (1 + a)
-        scaled = int(mpmath.floor(edge * mpmath.mpf(10) ** 40))
-        of_epsilon = mpmath.exp(-14 * true(epsilon)) / (1 + mpmath.exp(-true(epsilon)))
-        delta = Fraction(scaled, 10**40)
-        assert of_epsilon < true(delta) < edge
-    assert stability_threshold(epsilon, delta) == 16
-
-
 # --- Laplace scale --------------------------------------------------------------------------------
 
 

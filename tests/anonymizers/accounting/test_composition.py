@@ -10,7 +10,6 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
-import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -164,43 +163,7 @@ def test_joint_parts_that_contradict_themselves_are_refused(
         Spend("all", **{**given_, **change})
 
 
-@pytest.mark.parametrize(
-    ("scale", "sensitivity", "said"),
-    [
-        ((0, 1), 1, "scale and sensitivity of names must be positive"),
-        ((5, 1), 0, "scale and sensitivity of names must be positive"),
-        ((2, 1), 1, "must be above 2"),
-    ],
-)
-def test_blocks_without_noise_or_change_are_refused(
-    scale: tuple[int, int], sensitivity: int, said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        Block("names", scale, Fraction(sensitivity))
-
-
 # --- composition ----------------------------------------------------------------------------------
-
-
-def test_fifty_laplace_releases_of_a_tenth() -> None:
-    """3.17 at a millionth, against 5.0 of the sum; one count that changes by 1 loses +-0.1.
-
-    So the delta at an epsilon is a sum of 51 binomial terms, which needs no discretisation.
-    """
-
-    def delta_of(epsilon: mpmath.mpf) -> mpmath.mpf:
-        up = 1 / (1 + mpmath.exp(mpmath.mpf(-1) / 10))
-        terms = []
-        for k in range(51):
-            chance = mpmath.binomial(50, k) * up**k * (1 - up) ** (50 - k)
-            terms.append(chance * max(0, 1 - mpmath.exp(epsilon - mpmath.mpf(2 * k - 50) / 10)))
-        return mpmath.fsum(terms)
-
-    found = composed_epsilon([laplace(10)] * 50, MILLIONTH)
-    assert found == pytest.approx(3.17, abs=0.005)
-    true = mpmath.findroot(lambda e: delta_of(e) - mpmath.mpf(10) ** -6, (3.1, 3.2), "anderson")
-    assert true <= found < true + 0.005
-    assert total([laplace(10)] * 50)[0] == 5
 
 
 def clamped(law: Law, change: int) -> Law:

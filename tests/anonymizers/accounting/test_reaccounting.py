@@ -30,33 +30,17 @@ from tests.support.privacy_loss import (
     power_of_e as power,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import (
-    exact,
-    gaussian_threshold,
-    stability_threshold,
-    truncated_noise_bound,
-)
-from tracecloak.anonymizers.accounting.composed import (
-    divides_by_case,
-    is_accounted_for,
-    spend_of_json,
-)
+from tracecloak.anonymizers.accounting import calibration, composed, joint
 from tracecloak.anonymizers.accounting.composition import Block, Spend
 from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_delta, gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.anonymizers.accounting.joint import (
-    Unseen,
-    block_scale,
-    joint_delta,
-    joint_deviation,
-)
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.variants.auto import AutoVariants
 
-MILLIONTH = exact("1e-6")
+MILLIONTH = calibration.exact("1e-6")
 
 
 @cache
@@ -93,8 +77,8 @@ def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
     epsilon: str, delta: str, m: int
 ) -> None:
     """However they are divided among variants; with a case less for the threshold they do not."""
-    e, d = exact(epsilon), exact(delta)
-    threshold = stability_threshold(e, d, m)
+    e, d = calibration.exact(epsilon), calibration.exact(delta)
+    threshold = calibration.stability_threshold(e, d, m)
 
     def is_kept(t: int) -> bool:
         return all(
@@ -110,9 +94,9 @@ def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
 @pytest.mark.parametrize(("epsilon", "m"), [("0.1", 2), ("1", 2), ("1", 3), ("1", 7)])
 def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None:
     """Windows with a case each then show one of them too often: as often as m cases of one."""
-    e, delta = exact(epsilon), exact("1e-6")
+    e, delta = calibration.exact(epsilon), calibration.exact("1e-6")
     wrong = threshold_for_all_cases_alone(e, delta, m)
-    assert wrong < stability_threshold(e, delta, m)
+    assert wrong < calibration.stability_threshold(e, delta, m)
     assert passing(m / e, wrong, m) <= delta
     assert m * passing(m / e, wrong, 1) > delta
     assert passing(m / e, wrong, 1) > delta / m
@@ -121,8 +105,8 @@ def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("m", [2, 3, 7])
 def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m: int) -> None:
-    e, d = exact(epsilon), exact(delta)
-    k = truncated_noise_bound(e, d, m)
+    e, d = calibration.exact(epsilon), calibration.exact(delta)
+    k = calibration.truncated_noise_bound(e, d, m)
     weights = [power(-abs(x) * e / m) for x in range(-k, k + 1)]
     least = sum(low for low, _ in weights)
 
@@ -139,11 +123,11 @@ def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m
 def test_names_pass_a_gaussian_threshold_with_shares_of_delta(m: int, max_activities: int) -> None:
     """Of j cases there are at most j k new names, each with all that they bring at most."""
     changed = changed_names(max_activities, m)
-    deviation = joint_deviation(Fraction(1), MILLIONTH)
+    deviation = joint.joint_deviation(Fraction(1), MILLIONTH)
     own = Allowance(Fraction(0), MILLIONTH / 10, Fraction(1, 5), deviation)
     sigma = Fraction(*own.noise(changed, NAME_UNITS).scale)
     threshold = own.threshold(changed, NAME_UNITS)
-    assert threshold == gaussian_threshold(
+    assert threshold == calibration.gaussian_threshold(
         own.noise(changed, NAME_UNITS).scale, int(changed.linf), own.delta / changed.l0
     )
     for j in range(1, m + 1):
@@ -172,9 +156,9 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
     windows: tuple[int, ...], choice: Fraction
 ) -> None:
     """Each window by itself at its share of epsilon and delta, and all of them together."""
-    epsilon, delta, m, steps = Fraction(2), exact("0.01"), 2, 3
-    deviation = joint_deviation(epsilon, delta, (choice,) if choice else ())
-    sigma = Fraction(*block_scale(deviation, Fraction(1), m * steps))
+    epsilon, delta, m, steps = Fraction(2), calibration.exact("0.01"), 2, 3
+    deviation = joint.joint_deviation(epsilon, delta, (choice,) if choice else ())
+    sigma = Fraction(*joint.block_scale(deviation, Fraction(1), m * steps))
     worlds: list[list[Law]] = []
     for with_unit in (1, 0):
         worlds.append([])
@@ -194,12 +178,12 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
 
 
 def of_blocks(
-    epsilon: str, delta: str, choices: tuple[str, ...] = (), unseen: tuple[Unseen, ...] = ()
+    epsilon: str, delta: str, choices: tuple[str, ...] = (), unseen: tuple[joint.Unseen, ...] = ()
 ) -> Spend:
-    e, d = exact(epsilon), exact(delta)
-    own = tuple(map(exact, choices))
-    deviation = joint_deviation(e, d, own, unseen)
-    sigma = block_scale(deviation, Fraction(1), UNITS)
+    e, d = calibration.exact(epsilon), calibration.exact(delta)
+    own = tuple(map(calibration.exact, choices))
+    deviation = joint.joint_deviation(e, d, own, unseen)
+    sigma = joint.block_scale(deviation, Fraction(1), UNITS)
     block = Block("sums", sigma, Fraction(UNITS), UNITS)
     return Spend("all", "joint", e, d, blocks=(block,), choices=tuple(("c", c) for c in own))
 
@@ -212,8 +196,8 @@ def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
             *("sums", "discrete_gaussian", part.epsilon, part.delta),
             *(gaussian_scale(part.epsilon, part.delta, of_count(UNITS)), Fraction(UNITS)),
         )
-        assert divides_by_case([part]) == divides_by_case([alone]) == divides
-        deviation = joint_deviation(part.epsilon, part.delta)
+        assert composed.divides_by_case([part]) == composed.divides_by_case([alone]) == divides
+        deviation = joint.joint_deviation(part.epsilon, part.delta)
         half = gaussian_delta(2 * deviation, part.epsilon / 2)
         assert half.is_at_most(part.delta / 2) is divides
 
@@ -266,7 +250,7 @@ def is_joint_kept(part: Spend, shares: Sequence[Fraction]) -> bool:
         if not squared:
             continue
         deviation = Fraction(unit, math.isqrt(math.ceil(squared * unit**2)) + 1)
-        found = joint_delta(deviation, Fraction(1), Interval.of(part.epsilon), choices)
+        found = joint.joint_delta(deviation, Fraction(1), Interval.of(part.epsilon), choices)
         # Sensitivities are written rounded up, so what is read is less than what was proved.
         most = part.delta * (1 + Fraction(1, 10**4))
         if (found + Interval.of(passing)).is_at_most(most) is not True:
@@ -353,12 +337,12 @@ def test_windows_in_which_each_case_costs_as_much_as_all_lose_more_than_is_paid(
 
 def test_clips_of_individuals_cost_the_root_of_the_number_of_windows() -> None:
     """Where an individual's cases are clipped together, one of them moves as much as all."""
-    one = joint_deviation(Fraction(1), MILLIONTH)
+    one = joint.joint_deviation(Fraction(1), MILLIONTH)
     for n_windows, expected in ((2, 1.45), (5, 2.40)):
         together = one / Fraction(math.isqrt(n_windows * 10**20), 10**10)
 
         def delta_at(epsilon: float, deviation: Fraction = together) -> float:
-            return float(gaussian_delta(deviation, exact(f"{epsilon:.6f}")).high)
+            return float(gaussian_delta(deviation, calibration.exact(f"{epsilon:.6f}")).high)
 
         assert delta_at(1.0) > 10 * float(MILLIONTH)
         assert delta_at(expected + 0.005) < float(MILLIONTH) < delta_at(expected - 0.005)
@@ -370,7 +354,7 @@ DELTA = Fraction(1, 10**6)
 @pytest.fixture(scope="module")
 def spend() -> Spend:
     [spend] = spends_of(AutoVariants(), Fraction(1), DELTA)
-    return spend_of_json(spend.to_json())
+    return composed.spend_of_json(spend.to_json())
 
 
 def with_threshold(spend: Spend, delta: Fraction) -> Spend:
@@ -382,11 +366,11 @@ def with_threshold(spend: Spend, delta: Fraction) -> Spend:
 @pytest.mark.parametrize("share", ["0.9", "1", "2"])
 def test_a_threshold_that_needs_more_is_noticed(spend: Spend, share: str) -> None:
     """All of delta, whatever the choice was, is too much: the sums lose more after some of it."""
-    assert is_accounted_for(with_threshold(spend, DELTA * Fraction(share))) is False
+    assert composed.is_accounted_for(with_threshold(spend, DELTA * Fraction(share))) is False
 
 
 def test_noise_that_is_one_percent_too_small_is_noticed(spend: Spend) -> None:
     blocks = tuple(
         replace(block, scale=(block.scale[0] * 99, block.scale[1] * 100)) for block in spend.blocks
     )
-    assert is_accounted_for(replace(spend, blocks=blocks)) is False
+    assert composed.is_accounted_for(replace(spend, blocks=blocks)) is False

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
 from tracecloak.anonymizers.amun.case_moves import draw_moves
 from tracecloak.anonymizers.noise.randomness import below, cell_numbers, uniform
@@ -21,8 +17,6 @@ from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-Law = dict[tuple[int, ...], float]
 
 
 def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
@@ -44,10 +38,6 @@ def moves(
     counts = dafsa.variants.counts
     drawn = draw_moves(dafsa, counts, np.array(needs), randomness(number), purpose)
     return tuple(drawn.tolist())
-
-
-# Table 1 of the Amun paper, with more cases of its variants so that the weights differ.
-PAPER = dafsa_of(["ABC", "AEC", "DABC", "DAEC"], [20, 5, 2, 1])
 
 
 # --- what holds after every pass ------------------------------------------------------------------
@@ -106,65 +96,6 @@ def test_picks_are_those_of_a_pass_that_raises_every_transition(
 
 
 # --- the law of the moves -------------------------------------------------------------------------
-
-
-def by_frequency(weights: Sequence[int]) -> list[Fraction]:
-    return [Fraction(weight, sum(weights)) for weight in weights]
-
-
-def evenly(weights: Sequence[int]) -> list[Fraction]:
-    return [Fraction(1, len(weights))] * len(weights)
-
-
-def exact_law(
-    dafsa: Dafsa,
-    needs: Sequence[int],
-    transition_weights: Callable[[Sequence[int]], list[Fraction]] = by_frequency,
-    variant_weights: Callable[[Sequence[int]], list[Fraction]] = by_frequency,
-) -> Law:
-    """Enumerates Algorithm 1: a needy transition, so many variants through it, until none is."""
-    counts = dafsa.variants.counts.tolist()
-    frequency = dafsa.contingency_table.tolist()
-    paths = paths_of(dafsa)
-    open_states = {((0,) * len(counts), (0,) * dafsa.n_transitions): Fraction(1)}
-    law: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction)
-    while open_states:
-        following: defaultdict[tuple, Fraction] = defaultdict(Fraction)
-        for (picks, added), chance in open_states.items():
-            needy = [t for t in range(dafsa.n_transitions) if added[t] < needs[t]]
-            if not needy:
-                law[picks] += chance
-                continue
-            shares = transition_weights([frequency[t] for t in needy])
-            for t, share in zip(needy, shares, strict=True):
-                through = [v for v, path in enumerate(paths) if t in path]
-                odds = variant_weights([counts[v] for v in through])
-                for chosen in itertools.product(range(len(through)), repeat=needs[t]):
-                    new_picks, new_added, p = list(picks), list(added), chance * share
-                    for c in chosen:
-                        p *= odds[c]
-                        new_picks[through[c]] += 1
-                        for step in paths[through[c]]:
-                            new_added[step] += 1
-                    following[tuple(new_picks), tuple(new_added)] += p
-        open_states = following
-    return {picks: float(chance) for picks, chance in law.items()}
-
-
-def sample(dafsa: Dafsa, needs: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
-    """Moves of n independent releases, ten purposes a key."""
-    return Counter(moves(dafsa, needs, f"trial {i % 10}", i // 10) for i in range(n))
-
-
-@pytest.mark.parametrize("needs", [[1, 1, 2, 1, 0, 1], [0, 2, 1, 0, 2, 1], [2, 0, 0, 2, 1, 1]])
-def test_all_picks_of_a_pass_follow_algorithm_1(needs: list[int]) -> None:
-    """With n = 3,000; controls: transitions picked evenly, variants picked evenly."""
-    law = exact_law(PAPER, needs)
-    assert sum(law.values()) == pytest.approx(1)
-    drawn = sample(PAPER, needs, 3_000)
-    assert p_value_of_law(drawn, law) > ALPHA
-    assert p_value_of_law(drawn, exact_law(PAPER, needs, variant_weights=evenly)) < ALPHA
-    assert p_value_of_law(drawn, exact_law(PAPER, needs, transition_weights=evenly)) < ALPHA
 
 
 @settings(max_examples=20)

@@ -14,16 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import rounds
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1, traces_of
-from tests.support.rounds import (
-    CONFIG_DIGEST,
-    RELEASE_ID,
-    Recording,
-    Rounds,
-    rows_of,
-    run_rounds,
-)
 from tests.support.tiers import few_examples
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words, _prior
 from tracecloak.anonymizers.amun.params import Released, equation_4
@@ -60,8 +53,10 @@ def logs(
 
 
 def release(traces: list[TraceBatch], params: AmunParams, number: int = 0) -> Cases:
-    made = anonymise(traces, Amun(), params, release_key(number), RELEASE_ID, CONFIG_DIGEST)
-    return rows_of(made.traces)
+    made = anonymise(
+        traces, Amun(), params, release_key(number), rounds.RELEASE_ID, rounds.CONFIG_DIGEST
+    )
+    return rounds.rows_of(made.traces)
 
 
 def variants(cases: Iterable[tuple[str, tuple[tuple[str, int], ...]]]) -> Counter[str]:
@@ -76,7 +71,7 @@ def steps_of(cases: Cases) -> dict[str, list[int]]:
     }
 
 
-def by_variant(run: Rounds, counts: np.ndarray) -> Counter[str]:
+def by_variant(run: rounds.Rounds, counts: np.ndarray) -> Counter[str]:
     """Numbers by variant of the automaton, as numbers by variant in letters."""
     dafsa = run.decisions["dafsa"].dafsa
     bounds = itertools.pairwise(dafsa.variants.offsets.tolist())
@@ -108,12 +103,12 @@ def test_a_release_keeps_what_it_promises(
     params = AmunParams(guessing_advantage=g, mode=mode, profile=profile, compression=compression)
     traces = with_all_letters(rows)
     try:
-        run = run_rounds(traces, Amun(), params, release_key(number))
+        run = rounds.run_rounds(traces, Amun(), params, release_key(number))
     except GuaranteeError:
         assert mode == "filtering"  # nothing was left
         return
     cases = release(traces, params, number)
-    before = variants(rows_of(traces))
+    before = variants(rounds.rows_of(traces))
     kept = run.statistics["sampling"]["variants"] if mode == "filtering" else None
     if kept is not None:
         before = by_variant(run, run.decisions["dafsa"].dafsa.counts_of(kept))
@@ -245,7 +240,7 @@ def test_compression_of_the_noise_scales_what_was_drawn(
 ) -> None:
     _, packed, traces = both(compression, number, negative_steps=negative_steps)
     params = AmunParams(compression=compression, negative_steps=negative_steps)
-    run = run_rounds(traces, Amun(), params, release_key(number))
+    run = rounds.run_rounds(traces, Amun(), params, release_key(number))
     drawn = Released.of(traces[0], run.decisions, params, run.randomness)
     start_noise = drawn.start_noise(run.decisions, params, run.randomness)
     noise = drawn.noise(run.decisions, params, run.randomness)
@@ -262,49 +257,6 @@ def test_compression_of_the_noise_scales_what_was_drawn(
     for i, case in enumerate(ids):
         own = durations[drawn.traces.offsets[i] + 1 : drawn.traces.offsets[i + 1]]
         assert packed[case] == [starts[i], *own]
-
-
-@pytest.mark.usefixtures("same_noise_whatever_was_decided")
-def test_the_noise_of_a_copied_start_is_multiplied_by_its_copies_unless_only_steps_are() -> None:
-    traces = traces_of([(str(i), letter, i * DAY_US) for i in range(4) for letter in "AB"])
-
-    def scales(divided: str, number: int) -> tuple[np.ndarray, np.ndarray]:
-        params = AmunParams(mode="oversampling", guessing_advantage=0.1, divided_epsilons=divided)
-        run = run_rounds(traces, Amun(), params, release_key(number))
-        drawn = Released.of(traces[0], run.decisions, params, run.randomness)
-        return drawn.start_noise(run.decisions, params, run.randomness), drawn.copies
-
-    most = 1
-    for number in range(6):  # under one key in thirty nothing is copied
-        (whole, copies), (steps, again) = scales("all", number), scales("steps", number)
-        assert (copies == again).all()
-        assert whole == pytest.approx(steps * copies, abs=int(copies.max()))
-        most = max(most, int(copies.max()))
-    assert most > 1
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_moves_of_the_authors_are_rounded_up_and_need_both_kinds(mode: str) -> None:
-    """Each transition of one variant alone: gains, of which one-sided ones stay out."""
-    letters = "ABC"
-    traces = with_all_letters([(str(i), letters[i % 3], 0) for i in range(60)])
-    seen = set()
-    for number in range(20):
-        own = {}
-        for moves in ("algorithm_1", "authors"):
-            params = AmunParams(mode=mode, guessing_advantage=0.2, moves=moves)
-            own[moves] = run_rounds(traces, Amun(), params, release_key(number)).decisions[
-                "sampling"
-            ]
-        ours, theirs = own["algorithm_1"], own["authors"]
-        if mode == "oversampling":  # the same noise, rounded up, so at least 1
-            assert (theirs.gains >= 1).all()
-            assert ((theirs.gains - ours.gains >= 0) & (theirs.gains - ours.gains <= 1)).all()
-            seen.update((theirs.gains - ours.gains).tolist())
-        else:  # a variant is one transition, whose noise has one sign
-            assert not theirs.gains.any() and not theirs.losses.any()
-            seen.update((ours.gains + ours.losses > 0).tolist())
-    assert len(seen) == 2
 
 
 stamps = st.integers(-(10**5), 10**5).map(lambda hours: EPOCH + timedelta(hours=hours))
@@ -330,10 +282,10 @@ def test_compressed_starts_are_inside_the_public_range(
 def test_public_ends_take_the_place_of_those_of_the_log() -> None:
     day = datetime(2020, 8, 7, tzinfo=UTC)
     given_ends = AmunParams(log_start=day, log_end=day + timedelta(days=30))
-    decided = run_rounds(table_1(), Amun(), given_ends, release_key()).decisions["dafsa"]
+    decided = rounds.run_rounds(table_1(), Amun(), given_ends, release_key()).decisions["dafsa"]
     assert decided.log_start_us == (day - EPOCH) // timedelta(microseconds=1)
     assert decided.log_end_us == decided.log_start_us + 30 * DAY_US
-    own = run_rounds(table_1(), Amun(), AmunParams(), release_key()).decisions["dafsa"]
+    own = rounds.run_rounds(table_1(), Amun(), AmunParams(), release_key()).decisions["dafsa"]
     [traces] = table_1()
     assert (own.log_start_us, own.log_end_us) == (traces.starts.min(), traces.starts.max())
 
@@ -388,7 +340,7 @@ def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
         for i, second in enumerate(seconds)
         for row in ((str(i), "A", 0), (str(i), "B", second * 10**6))
     ]
-    run = run_rounds(traces_of(rows), Amun(), params, release_key())
+    run = rounds.run_rounds(traces_of(rows), Amun(), params, release_key())
     table = run.statistics["sampling"]["times"]
     dafsa = run.decisions["dafsa"].dafsa
     prior = _prior(table, dafsa, params)
@@ -439,7 +391,7 @@ def test_no_two_draws_share_a_cell(mode: str) -> None:
     params = AmunParams(mode=mode, guessing_advantage=0.05, profile="reference")
     traces, n_draws = table_1(), []
     for number in range(20):  # of which some delete nearly all cases
-        run = run_rounds(traces, Amun(), params, release_key(number), kind=Recording)
+        run = rounds.run_rounds(traces, Amun(), params, release_key(number), kind=rounds.Recording)
         run.randomness.asked.clear()
         for batch in traces:
             Amun().apply(batch, run.decisions, params, run.randomness)

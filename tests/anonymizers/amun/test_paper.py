@@ -220,17 +220,6 @@ def test_the_scale_of_the_noise_is_the_range_of_the_group_over_epsilon() -> None
         assert found[case] == pytest.approx(row, rel=1e-6), f"case {case}"
 
 
-def test_correlated_times_divide_epsilon_by_the_longest_kept_trace() -> None:
-    """Proposition A.7 with m = 4: .3466 / .3095 / .3099 / .4479 in place of Table 3's epsilons."""
-    divided = REFERENCE.model_copy(update={"correlated_times": True})
-    plain, scaled = scales_by_cell(REFERENCE, TABLE_3_PK), scales_by_cell(divided, TABLE_3_PK)
-    for case, row in plain.items():
-        assert scaled[case] == pytest.approx([4 * scale for scale in row])
-    assert 3 * DAY_US / scaled["2"][0] == pytest.approx(0.3466, abs=5e-5)
-    assert 3 * DAY_US / scaled["3"][0] == pytest.approx(0.4479, abs=5e-5)
-    assert 15 * MINUTE_US / scaled["3"][1] == pytest.approx(0.3099, abs=5e-5)
-
-
 # --- Table 4 --------------------------------------------------------------------------------------
 
 

@@ -11,18 +11,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support import logs
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tests.support.logs import (
-    Event,
-    Step,
-    cases_of,
-    event_batch,
-    event_logs,
-    read_cases,
-    read_cases_of_individuals,
-    trace_batch,
-)
 from tracecloak.anonymizers.contract.bounding import (
     ContributionBounds,
     distinct_activities,
@@ -31,28 +22,28 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
-Owned = list[tuple[Event, str]]
+Owned = list[tuple[logs.Event, str]]
 
 
 def batches_of(owned: Owned, n_shards: int = 1) -> list[TraceBatch]:
     """Traces of events that name their individuals."""
-    batch = event_batch([e for e, _ in owned], individuals=[who for _, who in owned])
+    batch = logs.event_batch([e for e, _ in owned], individuals=[who for _, who in owned])
     return group_into_traces([batch], n_shards, by_individual=True)
 
 
 def bounded(
     batches: Iterable[TraceBatch], bounds: ContributionBounds, key: int = 0
-) -> dict[tuple[str, str], list[Step]]:
+) -> dict[tuple[str, str], list[logs.Step]]:
     """The bounded cases of all batches, by individual and case."""
-    found: dict[tuple[str, str], list[Step]] = {}
+    found: dict[tuple[str, str], list[logs.Step]] = {}
     for batch in batches:
-        found.update(read_cases_of_individuals(bounds.bound(batch, randomness(key))))
+        found.update(logs.read_cases_of_individuals(bounds.bound(batch, randomness(key))))
     return found
 
 
 owned_logs = st.builds(
     lambda log, owners: list(zip(log, owners, strict=False)),
-    event_logs(max_events=40, n_cases=6),
+    logs.event_logs(max_events=40, n_cases=6),
     st.lists(st.sampled_from("ijkl"), min_size=40, max_size=40),
 )
 
@@ -60,13 +51,13 @@ owned_logs = st.builds(
 # --- the caps -------------------------------------------------------------------------------------
 
 
-@given(event_logs(), st.integers(1, 5), st.sets(st.sampled_from("ABX")))
+@given(logs.event_logs(), st.integers(1, 5), st.sets(st.sampled_from("ABX")))
 def test_caps_of_a_case_are_those_of_a_loop(log, length, public):
     bounds = ContributionBounds(tuple(public), length)
-    found = bounds.bound(trace_batch(log), randomness())
-    assert read_cases(found) == {
+    found = bounds.bound(logs.trace_batch(log), randomness())
+    assert logs.read_cases(found) == {
         case: [(a if a in public else OTHER, time) for a, time in steps[:length]]
-        for case, steps in cases_of(log).items()
+        for case, steps in logs.cases_of(log).items()
     }
 
 
@@ -104,13 +95,13 @@ def test_an_individual_changes_no_other_ones_contribution(owned, key):
         }
 
 
-@given(event_logs(n_cases=4), st.integers(0, 3))
+@given(logs.event_logs(n_cases=4), st.integers(0, 3))
 def test_a_case_changes_no_other_ones_contribution(log, key):
     bounds = ContributionBounds(("A", "B"), 3)
-    everyone = read_cases(bounds.bound(trace_batch(log), randomness(key)))
+    everyone = logs.read_cases(bounds.bound(logs.trace_batch(log), randomness(key)))
     for gone in ("c1", "c2", "c3", "c4"):
-        without = trace_batch([event for event in log if event[0] != gone])
-        found = read_cases(bounds.bound(without, randomness(key)))
+        without = logs.trace_batch([event for event in log if event[0] != gone])
+        found = logs.read_cases(bounds.bound(without, randomness(key)))
         assert found == {case: steps for case, steps in everyone.items() if case != gone}
 
 
@@ -129,22 +120,22 @@ def chosen(traces: TraceBatch, most: int, key: int = 0) -> dict[str, set[str]]:
     return found
 
 
-@given(event_logs(activities="ABCDEFG"), st.integers(1, 7), st.integers(0, 5))
+@given(logs.event_logs(activities="ABCDEFG"), st.integers(1, 7), st.integers(0, 5))
 def test_of_each_case_at_most_so_many_activities_are_chosen(log, most, key):
-    found = chosen(trace_batch(log), most, key)
-    for case, steps in cases_of(log).items():
+    found = chosen(logs.trace_batch(log), most, key)
+    for case, steps in logs.cases_of(log).items():
         had = {activity for activity, _ in steps}
         assert found[case] <= had and len(found[case]) == min(most, len(had))
 
 
-@given(event_logs(n_cases=4, activities="ABCDEFG"), st.integers(0, 3))
+@given(logs.event_logs(n_cases=4, activities="ABCDEFG"), st.integers(0, 3))
 def test_activities_chosen_do_not_depend_on_other_cases(log, key):
     # Without the others the vocabulary is another one too, and the codes with it.
-    everyone = chosen(trace_batch(log), 2, key)
-    for case in cases_of(log):
-        alone = trace_batch([event for event in log if event[0] == case])
+    everyone = chosen(logs.trace_batch(log), 2, key)
+    for case in logs.cases_of(log):
+        alone = logs.trace_batch([event for event in log if event[0] == case])
         assert chosen(alone, 2, key) == {case: everyone[case]}
-    assert chosen(trace_batch(log, "0ABCDEFGH"), 2, key) == everyone
+    assert chosen(logs.trace_batch(log, "0ABCDEFGH"), 2, key) == everyone
 
 
 # --- uniform choices: each test rejects at ALPHA, n = 60,000 --------------------------------------

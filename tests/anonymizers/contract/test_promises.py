@@ -10,11 +10,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from tests.anonymizers.contract.test_contract import (
-    Described,
-    descriptions,
-    every_method,
-)
+from tests.anonymizers.contract import test_contract
 from tracecloak.anonymizers.contract.method import Anonymizer
 
 # An epsilon of which it is said that it holds, or that it is what all costs together.
@@ -26,16 +22,16 @@ AS_FAILURE = re.compile(
 )
 
 
-def said(described: Described) -> list[str]:
+def said(described: test_contract.Described) -> list[str]:
     promise = described.guarantee
     return [promise.sentence, promise.short, promise.reality, *promise.not_covered,
             *described.explained]  # fmt: skip
 
 
-@every_method
+@test_contract.every_method
 def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer) -> None:
     n_found = 0
-    for described in descriptions(method):
+    for described in test_contract.descriptions(method):
         promise = described.guarantee
         if promise.epsilon is None or promise.kind == "syntactic":
             continue
@@ -45,5 +41,5 @@ def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer)
             found += _IN_ALL.findall(promise.reality)
         n_found += len(found)
         assert all(held <= Fraction(number) <= held * Fraction("1.00001") for number in found)
-    kinds = {described.guarantee.kind for described in descriptions(method)}
+    kinds = {described.guarantee.kind for described in test_contract.descriptions(method)}
     assert n_found or "rigorous" not in kinds

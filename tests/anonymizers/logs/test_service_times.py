@@ -18,14 +18,8 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.logs import service_times
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.logs.service_times import (
-    ServiceTimes,
-    _kinds_of_events,
-    borders_of,
-    cells_of_service,
-    weights_of,
-)
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -38,7 +32,7 @@ DAY = 1440 * MINUTE
 RANGE = TimeRange(0, 30 * DAY)
 TIME = LogTime(WorkingCalendar("UTC"), RANGE, "minute")
 GRID = TIME.grid({})
-BORDERS = borders_of(GRID)
+BORDERS = service_times.borders_of(GRID)
 K = len(BORDERS) + 1
 WIDTH = 3 * K + 2
 Event = tuple[str, int | None, int]
@@ -105,14 +99,14 @@ def made(drawn: Sequence[tuple[str, int | None, int]]) -> list[Event]:
 @given(st.lists(st.lists(steps, min_size=1, max_size=4).map(made), min_size=1, max_size=4))
 def test_cells_are_those_of_a_loop(cases):
     traces = in_minutes(cases)
-    cells = cells_of_service(traces, GRID)
+    cells = service_times.cells_of_service(traces, GRID)
     found: list[dict[int, int]] = [{} for _ in cases]
     for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
         found[int(case)][int(key)] = int(count)
     assert found == [naive_cells(case) for case in cases]
     squares = [sum(x * x for x in one.values()) for one in found]
     assert cells.squares.tolist() == squares
-    counter = ServiceTimes(TIME, False, 2048)
+    counter = service_times.ServiceTimes(TIME, False, 2048)
     whole = counter.count(traces, {}, randomness())
     pieces = [
         counter.count(traces.take(np.array([i])), {}, randomness()) for i in range(len(cases))
@@ -133,7 +127,7 @@ def units() -> Iterator[list[Event]]:
     yield [("A", 900 * i, 900 * i + 899) for i in range(3)]  # long places, in one cell
 
 
-def sums_of(counter: ServiceTimes, cases: list[list[Event]]) -> np.ndarray:
+def sums_of(counter: service_times.ServiceTimes, cases: list[list[Event]]) -> np.ndarray:
     return counter.count(in_minutes(cases), {}, randomness()).dense(np.arange(3 * WIDTH))
 
 
@@ -141,7 +135,7 @@ def sums_of(counter: ServiceTimes, cases: list[list[Event]]) -> np.ndarray:
 def test_a_case_moves_the_sums_no_further_than_is_stated(is_pure):
     """In L2 up to the clip, or in L1 up to three occurrences an event; and nearly that far."""
     clip = 3 * 16 * 3 if is_pure else 1500
-    counter = ServiceTimes(TIME, is_pure, clip)
+    counter = service_times.ServiceTimes(TIME, is_pure, clip)
     stated = of_clipped(clip, 1, is_pure=is_pure)
     before = sums_of(counter, OTHERS)
     moves = []
@@ -169,7 +163,7 @@ def law_of_draws(weights: np.ndarray, of_gaps: np.ndarray) -> np.ndarray:
 
 def test_weights_by_hand():
     """A third of the gaps is short, so two thirds hold all long times: these take 3 of 4."""
-    weights = weights_of(np.array([[0.5, 0.5]]), np.array([[1 / 3, 2 / 3]]))
+    weights = service_times.weights_of(np.array([[0.5, 0.5]]), np.array([[1 / 3, 2 / 3]]))
     assert weights[0].tolist() == pytest.approx([0.25, 0.75], abs=1e-6)
 
 
@@ -182,7 +176,7 @@ def test_draws_by_weights_agree_with_a_law_that_gaps_have_room_for(pairs, data):
         counts[min(one, other), max(one, other)] += data.draw(st.integers(1, 5))
     counts /= counts.sum()
     law, gaps = counts.sum(axis=1), counts.sum(axis=0)
-    weights = weights_of(law[None], gaps[None])[0]
+    weights = service_times.weights_of(law[None], gaps[None])[0]
     assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
     assert ((weights > 0) == (law > 0)).all()
     # Where times fill their gaps to the brim it comes near slowly.
@@ -215,7 +209,7 @@ def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
     values = traces.attributes["start_timestamp"].to_pylist()
     column = pa.array([values[0], IS_OPEN, values[2]], pa.int64())
     open_b = replace(traces, attributes={"start_timestamp": column})
-    kinds, service, _ = _kinds_of_events(open_b, GRID, borders_of(GRID))
+    kinds, service, _ = service_times._kinds_of_events(open_b, GRID, service_times.borders_of(GRID))
     assert kinds[1] == 0 and service.tolist() == [60, 0, 70]  # 0 is that it is not known
 
 

@@ -12,12 +12,7 @@ import pytest
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tracecloak.anonymizers.noise.published import (
-    choose_harmful,
-    positive_excess,
-    positive_laplace,
-    truncated_laplace,
-)
+from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 
@@ -49,7 +44,7 @@ def test_truncated_noise_is_a_laplace_variable_without_its_decimals(
 ) -> None:
     """With n = 200,000; control: discrete Laplace noise, and the law of a tenth more scale."""
     stream = CellStream(randomness(), "t", cells_of(200_000))
-    sample = truncated_laplace(stream, numerator, denominator)
+    sample = published.truncated_laplace(stream, numerator, denominator)
     law = truncated_law(math.exp(-denominator / numerator), 300)
     assert p_of(sample, law) > ALPHA
     wrong = discrete_laplace(
@@ -71,7 +66,7 @@ def test_positive_noise_has_the_conditional_law(count: int, scale: int) -> None:
     """With n = 100,000; control: counts that are just raised to 1."""
     n, a = 100_000, math.exp(-1 / scale)
     counts = np.full(n, count)
-    sample = positive_laplace(randomness(), "p", cells_of(n), counts, scale, 1)
+    sample = published.positive_laplace(randomness(), "p", cells_of(n), counts, scale, 1)
     assert sample.min() >= 1
     expected = positive_law(count, a, 400) * n
     observed = np.bincount(np.minimum(sample, 400), minlength=401)[1:]
@@ -88,7 +83,7 @@ def test_what_a_positive_count_costs(epsilon: float) -> None:
     a, largest = math.exp(-epsilon), 6000
     laws = [positive_law(count, a, largest) for count in range(12)]
     ratios = np.abs([np.log(laws[c][:40] / laws[c + 1][:40]) for c in range(11)])
-    assert ratios.max() == pytest.approx(epsilon + positive_excess(epsilon), abs=1e-6)
+    assert ratios.max() == pytest.approx(epsilon + published.positive_excess(epsilon), abs=1e-6)
     # A count of 0 is as one of 1.
     assert ratios[0].max() == pytest.approx(0, abs=1e-9)
 
@@ -96,7 +91,7 @@ def test_what_a_positive_count_costs(epsilon: float) -> None:
 def test_harmful_ones_are_chosen_with_the_law_of_their_number_and_any_is_as_likely() -> None:
     """With n = 10,000 choices of 5 at scale 2; control: no end, and skewed ones."""
     n, a = 10_000, math.exp(-1 / 2)
-    chosen = [choose_harmful(randomness(), f"c{i}", cells_of(5), 2, 1) for i in range(n)]
+    chosen = [published.choose_harmful(randomness(), f"c{i}", cells_of(5), 2, 1) for i in range(n)]
     assert all((np.diff(places) > 0).all() for places in chosen)
     weights = a ** np.arange(6)
     sizes = np.bincount([len(places) for places in chosen], minlength=6)

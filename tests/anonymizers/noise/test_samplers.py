@@ -284,24 +284,6 @@ def test_the_exact_path_alone_draws_the_same(
     assert len(decided) >= n
 
 
-def test_the_exact_path_alone_tosses_and_chooses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, scores = np.arange(2000), np.arange(40)
-
-    def outcomes() -> tuple[list[bool], list[int]]:
-        tossed = bernoulli_exp(stream_of(2000), rows, rows, 700).tolist()
-        chosen = [
-            permute_and_flip(stream_of(40, first=40 * i), scores, Fraction(1, 3), Fraction(2))
-            for i in range(30)
-        ]
-        return tossed, chosen
-
-    fast = outcomes()
-    monkeypatch.setattr(keyed_stream, "_GUARD", 2.0)
-    assert outcomes() == fast
-    assert 100 < sum(fast[0]) < 1900
-    assert len(set(fast[1])) > 3
-
-
 # --- what a value depends on ----------------------------------------------------------------------
 
 N = 500

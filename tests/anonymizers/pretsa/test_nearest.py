@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.pretsa import tree
 from tracecloak.anonymizers.pretsa.nearest import Targets, targets_of
@@ -96,26 +94,6 @@ def test_merges_are_the_same_on_logs_that_were_made_up(seeds: range) -> None:
         durations = DurationTable.from_events(positions, draw.integers(0, 9, len(positions)))
         t = None if seed % 3 == 0 else float(draw.uniform(0.2, 1))
         _compare(variants, durations, int(draw.integers(1, 6)), t, bool(seed % 2))
-
-
-@pytest.mark.logs
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "academic_credentials.xes.gz", "bpic15_1.xes.gz", "bpic2012.xes.gz",
-        "bpic2013_closed.xes.gz", "bpic2013_incidents.xes.gz", "coselog_receipt.xes.gz",
-        "hospital_billing.parquet", "purchasing_example.xes.gz", "renting_log_high.xes.gz",
-        "sepsis.xes.gz", "traffic_fines.parquet", "unrineweginfectie.xes.gz",
-    ],
-)  # fmt: skip
-def test_merges_are_the_same_on_public_logs(logs_folder: Path, name: str) -> None:
-    traces = real_log(logs_folder, name)
-    variants = VariantHistogram.from_traces(traces)
-    positions = ranges(variants.offsets[variants.find(traces)], traces.lengths)
-    durations = DurationTable.from_events(positions, traces.durations)
-    for k, t, ends in ((4, 0.5, True), (10, None, False)):
-        _compare(variants, durations, k, t, ends)
 
 
 @pytest.mark.parametrize("direction", ["edits", "text", "authors_code"])

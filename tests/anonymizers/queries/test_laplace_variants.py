@@ -27,28 +27,25 @@ from tests.support.privacy_loss import (
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.queries.prefix_method import (
-    LaplaceVariants,
-    LaplaceVariantsParams,
-    decision_of,
-    epsilon_in_all,
-)
+from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 
-METHOD = LaplaceVariants()
+METHOD = prefix_method.LaplaceVariants()
 PUBLISHED: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
 WITH_NAMES: dict[str, Any] = {**PUBLISHED, "vocabulary": ("A", "B")}
 
 
-def params_of(**given: Any) -> LaplaceVariantsParams:
-    return LaplaceVariantsParams(**given)
+def params_of(**given: Any) -> prefix_method.LaplaceVariantsParams:
+    return prefix_method.LaplaceVariantsParams(**given)
 
 
-def released(log: TraceBatch, params: LaplaceVariantsParams, number: int = 0) -> dict[Variant, int]:
+def released(
+    log: TraceBatch, params: prefix_method.LaplaceVariantsParams, number: int = 0
+) -> dict[Variant, int]:
     made = anonymise([log], METHOD, params, release_key(number), "release", "configuration")
     variants: ReleasedVariants = made.products.by_name["variants"]
     [cases] = made.traces
@@ -91,9 +88,9 @@ def test_a_log_of_too_many_events_is_refused_with_the_mend_and_without_their_num
     wide = PrefixCounts(np.array([0, 3]), np.zeros(3, np.int32), np.array([10**9]), none == 0)
     params = params_of(epsilon="1", max_prefix_length=3, p_harmful=1)
     with pytest.raises(UsageError, match=r"those of more than 67,108,864 events, .*raise the prun"):
-        decision_of(wide, words, params, None)
+        prefix_method.decision_of(wide, words, params, None)
     near = replace(wide, counts=np.array([10**7]))
-    assert decision_of(near, words, params, None).variants.n_cases == 10**7
+    assert prefix_method.decision_of(near, words, params, None).variants.n_cases == 10**7
 
 
 def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
@@ -105,7 +102,7 @@ def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
     given = {"epsilon": "1", "max_prefix_length": 2, "p_harmful": 1, "vocabulary": ("A", "B")}
     params = params_of(**given, budget="honest")
     assert params.query.when_full == "keep largest"
-    made = decision_of(wide, words, params, 4).variants
+    made = prefix_method.decision_of(wide, words, params, 4).variants
     assert made.n_cases == 10**7
     assert made.n_variants == 2 and made.lows is None
     assert made.counts[0] == pytest.approx(3 * made.counts[1], rel=1e-6)
@@ -156,7 +153,7 @@ def test_a_level_costs_what_is_said_and_hardly_less(form: Any, epsilon: str) -> 
     The tail that is not listed has a probability of e^-60.
     """
     params = params_of(**{**WITH_NAMES, "epsilon": epsilon, "max_prefix_length": 1})
-    stated = epsilon_in_all(params, form)
+    stated = prefix_method.epsilon_in_all(params, form)
     scale = Fraction(*params.scale)
     reach = math.ceil(60 * scale)
     laws = [FORMS[form](scale, reach, count) for count in range(6)]
@@ -173,7 +170,7 @@ def test_cases_of_one_unit_and_levels_add_up(form: Any) -> None:
     params = params_of(**{**WITH_NAMES, "max_prefix_length": 2, "max_cases_per_individual": 2})
     scale = Fraction(*params.scale)
     law = [FORMS[form](scale, 80, count) for count in range(3)]
-    stated = epsilon_in_all(params, form)
+    stated = prefix_method.epsilon_in_all(params, form)
     per_level = stated / 2
     assert delta_between(law[0], law[2], per_level)[1] < 1e-12
     apart = law[1].times(law[1]), law[0].times(law[0])

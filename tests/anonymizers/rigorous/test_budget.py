@@ -112,24 +112,6 @@ def test_shares_of_any_needs_add_up_exactly(n: int) -> None:
     assert {True, False} == set(is_joint)
 
 
-def test_what_choices_leave_is_divided_by_the_shares_of_the_others() -> None:
-    """A third has no decimal: the largest share has what rounding the others leaves."""
-    needs = (
-        Choice("chosen", Fraction(1, 10)),
-        Sums("a", Fraction(1), CASE),
-        Pure("b", Fraction(1)),
-        Sums("c", Fraction(4), CASE),
-    )
-    own = budget_of(Fraction(2), Fraction(0), needs).means
-    assert own["chosen"].epsilon == Fraction(1, 5)
-    assert own["a"].epsilon == own["b"].epsilon == Fraction(3, 10)
-    assert own["c"].epsilon == Fraction(12, 10)
-    own = budget_of(Fraction(1), Fraction(0), (*needs[1:3], replace(needs[3], share=1))).means
-    assert sorted(o.epsilon for o in own.values()) == [
-        *(exact("0.333333"), exact("0.333333"), exact("0.333334"))
-    ]
-
-
 # --- which noise ----------------------------------------------------------------------------------
 
 
@@ -206,20 +188,6 @@ def test_without_delta_noise_is_laplace_and_nothing_open_is_released() -> None:
     assert budget_of(Fraction(1), Fraction(0), needs).deviation is None
     with pytest.raises(UsageError, match="delta must be above 0 for cells that nobody declared"):
         budget_of(Fraction(1), Fraction(0), (*needs, Sums("a", HALF, CASE, is_open=True)))
-
-
-def test_an_epsilon_too_small_for_gaussian_noise_has_laplace_noise_or_is_refused() -> None:
-    """Refused where the noise must be in proportion to a clip, or could not be drawn."""
-    opened = Sums("a", Fraction(1), CASE, is_open=True)
-    for epsilon in ("1e-7", "1e-10"):  # less than the delta of what passes, or than any accounting
-        made = budget_of(exact(epsilon), MILLIONTH, (opened,))
-        assert made.deviation is None and total(made.spends()) == (exact(epsilon), MILLIONTH)
-    with pytest.raises(UsageError, match="too small beside delta 1e-06"):
-        budget_of(exact("1e-7"), MILLIONTH, (opened, Sums("b", Fraction(1), CASE, 8, True)))
-    with pytest.raises(UsageError, match="must be at least 1e-9, got 1e-10"):
-        budget_of(exact("1e-10"), MILLIONTH, (Sums("b", Fraction(1), CASE, 8, True),))
-    with pytest.raises(UsageError, match="raise epsilon"):
-        budget_of(exact("1e-13"), MILLIONTH, (opened,)).spends()
 
 
 def test_the_widest_noise_that_may_be_needed_is_refused_beforehand() -> None:

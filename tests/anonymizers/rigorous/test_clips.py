@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
+from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
 from tracecloak.anonymizers.rigorous.clip_by_rank import (
@@ -28,13 +29,6 @@ from tracecloak.anonymizers.rigorous.clip_by_rank import (
     changed_ranks,
     measured_ranks,
     place_of_rank,
-)
-from tracecloak.anonymizers.rigorous.clips import (
-    choose_clip,
-    largest_clip,
-    norm_grid,
-    norms_of_cases,
-    ranks_need,
 )
 from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
@@ -95,7 +89,7 @@ def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
         assert loss[place] == min(loss)
 
 
-GRID = norm_grid()
+GRID = clips.norm_grid()
 
 
 def test_the_grid_goes_from_the_shortest_case_up_in_tenths() -> None:
@@ -104,7 +98,7 @@ def test_the_grid_goes_from_the_shortest_case_up_in_tenths() -> None:
     assert 1000**2 <= GRID[-1] < 1100**2
     ratios = np.sqrt(GRID[1:] / GRID[:-1])
     assert (ratios[GRID[1:] > 200] < 1.103).all()
-    assert largest_clip() - 1 < math.sqrt(GRID[-1]) <= largest_clip()
+    assert clips.largest_clip() - 1 < math.sqrt(GRID[-1]) <= clips.largest_clip()
 
 
 def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
@@ -114,14 +108,16 @@ def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
     for case, text in log.items():
         coded = " ".join(name if name in "AB " else OTHER for name in text.split(" "))
         squares.append((case, sum(count**2 for count in naive_pairs({case: coded}).values())))
-    counted = norms_of_cases(None).count(trace_batch(log), {"vocabulary": words}, randomness())
-    expected = Counter(int(np.searchsorted(norm_grid(), square)) for _, square in squares)
+    counted = clips.norms_of_cases(None).count(
+        trace_batch(log), {"vocabulary": words}, randomness()
+    )
+    expected = Counter(int(np.searchsorted(clips.norm_grid(), square)) for _, square in squares)
     assert dict(zip(counted.buckets.tolist(), counted.counts.tolist(), strict=True)) == expected
     # A -> A twice, of different durations: 4 arcs of one each with bins, else 1 + 4 + 1.
     steps = [("c", "A", 0), ("c", "A", MINUTE), ("c", "A", MINUTE * 10**6)]
     for n_bins, square in ((None, 6), (4, 4)):
-        [bucket] = norms_of_cases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
-        assert bucket == np.searchsorted(norm_grid(), square)
+        [bucket] = clips.norms_of_cases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
+        assert bucket == np.searchsorted(clips.norm_grid(), square)
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -135,13 +131,13 @@ def histogram(norms: dict[int, int]) -> np.ndarray:
 
 
 def own(max_units: int = 1) -> Allowance:
-    need = ranks_need("clip", Fraction(1), max_units)
+    need = clips.ranks_need("clip", Fraction(1), max_units)
     return budget_of(Fraction(1), Fraction(1, 10**6), (need,)).means["clip"]
 
 
 def test_a_clip_needs_a_block_of_the_gaussian_budget() -> None:
     for max_units in (1, 3):
-        need = ranks_need("clip", Fraction(1, 20), max_units)
+        need = clips.ranks_need("clip", Fraction(1, 20), max_units)
         assert need.is_l2 and not need.is_any_clip
         assert (need.changed, need.units) == (changed_ranks(len(GRID) + 1, max_units), RANK_UNITS)
 
@@ -155,7 +151,7 @@ def test_the_clip_is_the_smallest_norm_that_few_enough_cases_exceed(
     """100 cases, without noise, of norms at two places and beyond; none is below the median."""
     cases, silence = histogram({4: 50, 9: 42, 12: 8}), Silence()
     quiet = randomness().with_noise(silence)
-    found = choose_clip(cases, own(), rank, 1, quiet, "clip", margin)
+    found = clips.choose_clip(cases, own(), rank, 1, quiet, "clip", margin)
     assert found == GRID[place]
     assert silence.draws == [("gaussian", len(cases), Fraction(*noise_of(1)))]
 
@@ -171,5 +167,5 @@ def test_the_margin_is_the_noise_of_one_number_of_units() -> None:
     quiet = randomness().with_noise(Silence())
     for over, place in ((12, 4), (13, 9)):
         cases = histogram({4: 1000, 9: 40 + over})
-        found = choose_clip(cases, own(3), 40, 3, quiet, "clip")
+        found = clips.choose_clip(cases, own(3), 40, 3, quiet, "clip")
         assert found == GRID[place]

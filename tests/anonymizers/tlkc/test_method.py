@@ -31,11 +31,9 @@ from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.suppression import (
     Patterns,
-    cases_with,
     labels_of,
     maximal_frequent,
     minimal_violations,
-    suppressed_by_n_scores,
 )
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -150,23 +148,6 @@ def test_a_released_log_has_no_violation(
     found = naive(released, kind, perspective, length, [DISEASE])
     assert found.violating(k, given_.exact_confidence) == set()
     Tlkc().verify([released], given_)
-
-
-@given(log=small_logs(max_cases=6), kind=st.sampled_from(["set", "multiset", "sequence"]))
-@settings(max_examples=20, deadline=None)
-def test_no_suppressed_element_can_be_given_back(log: Mapping[str, Case], kind: str) -> None:
-    """Each suppressed element alone makes a violation again, if the others stay suppressed."""
-    given_ = params(kind, "activity", sensitive={})
-    cases = known(traces_with(log), given_)
-    nothing = np.zeros((len(cases.counts), 0), np.int64)
-    violating = minimal_violations(cases, nothing, given_.knowledge_kind, Demand(2), 2)
-    share = cases_with(cases, violating.elements)
-    chosen = suppressed_by_n_scores(violating, share, cases.n_cases, 0.5)
-    patterns = [set(words) for words in violating.words()]
-    assert all(pattern & set(chosen.tolist()) for pattern in patterns)
-    for element in chosen.tolist():
-        rest = set(chosen.tolist()) - {element}
-        assert any(not pattern & rest for pattern in patterns)
 
 
 @given(log=logs, theta=st.sampled_from([Fraction(1, 4), HALF, Fraction(1)]))

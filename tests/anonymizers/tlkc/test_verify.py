@@ -26,13 +26,9 @@ from tests.support.tlkc_logs import (
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.tlkc import verify
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
-from tracecloak.anonymizers.tlkc.verify import (
-    examine_tlkc,
-    verify_k_anonymity,
-    verify_tlkc,
-)
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
@@ -66,7 +62,7 @@ def test_what_is_found_is_what_plain_python_finds(
     ]
     asked = params(kind, perspective, k, length=length, confidence=confidence)
     share = Fraction(str(confidence))
-    found = examine_tlkc(batches, asked)
+    found = verify.examine_tlkc(batches, asked)
     assert found.n_cases == traces.n_cases
     assert found.n_known == len(expected.cases)
     assert found.fewest_cases == min(map(len, expected.cases.values()))
@@ -186,9 +182,9 @@ def test_a_share_exactly_at_the_bound_holds_and_one_above_does_not() -> None:
         )
 
     asked = params("set", "activity", 2, confidence=0.3)
-    assert verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
+    assert verify.verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
     with pytest.raises(GuaranteeError, match=r"confidence=0\.3"):
-        verify_tlkc([log(4)], asked)
+        verify.verify_tlkc([log(4)], asked)
 
 
 def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None:
@@ -258,6 +254,6 @@ def test_k_anonymity_is_counted_as_plain_python_counts(
     )
     if min(alike.values()) < k:
         with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):
-            verify_k_anonymity([traces], asked)
+            verify.verify_k_anonymity([traces], asked)
     else:
-        verify_k_anonymity([traces], asked)
+        verify.verify_k_anonymity([traces], asked)

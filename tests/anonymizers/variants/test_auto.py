@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,7 +19,6 @@ from tracecloak.anonymizers.accounting.gaussian_scale import rough_gaussian_delt
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
-from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -152,35 +150,6 @@ def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fr
     assert shared.deviation is not None and alone.deviation is not None
     assert (shared.deviation > alone.deviation) == (share > Fraction(1, 2))
     assert worst((choice, sums), DELTA) > 1.05 * float(DELTA)  # the control
-
-
-def part_of(name: str, round_name: str, *needs: Any) -> Part:
-    return Part(name, needs, lambda means: "", lambda given: None, round=round_name)
-
-
-def test_a_choice_after_a_block_is_refused_where_it_decides_what_is_done() -> None:
-    """The proof has all choices before all blocks, in the order in which rounds are decided."""
-    sums = Sums("sums", Fraction(1), ONE, 1024, is_l2=True)
-    place = Instead("x", "x", Fraction(1), ("sums",), delta_share=Fraction(1, 4))
-    first, second = (Choice(name, Fraction(2, 100)) for name in ("first", "second"))
-    right = (
-        part_of("a", "one", first), part_of("b", "two", sums, place), part_of("c", "one", second),
-    )  # fmt: skip
-    found = budget_of_parts(right, Fraction(1), DELTA)
-    assert found.means["x"].epsilon == Fraction(96, 100)
-    for wrong in (
-        (
-            part_of("a", "one", first),
-            part_of("b", "two", sums, place),
-            part_of("c", "three", second),
-        ),
-        (part_of("b", "two", sums, place, first),),
-    ):
-        with pytest.raises(AssertionError, match="a choice comes after a block"):
-            budget_of_parts(wrong, Fraction(1), DELTA)
-        # Where nothing is done in place of the blocks, choices may come at any time.
-        alone = [replace(p, needs=tuple(n for n in p.needs if n is not place)) for p in wrong]
-        assert budget_of_parts(alone, Fraction(1), DELTA).deviation is not None
 
 
 @pytest.mark.parametrize("log", [STRAIGHT, _scattered(1500, 5), SMALL])

@@ -9,11 +9,7 @@ to all logs but the one that is judged.
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,20 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.keys import randomness
+from tests.support import ways_by_cell
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.ways_by_cell import (
-    WAYS,
-    Cell,
-    Coefficients,
-    Judged,
-    fitted,
-    judged,
-    left_out,
-    noisy_features,
-    recorded,
-)
-from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.pretsa.nearest import targets_of
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
@@ -45,7 +29,6 @@ from tracecloak.anonymizers.variants.distance import (
 from tracecloak.anonymizers.variants.expected_distance import (
     COEFFICIENTS,
     Profile,
-    expected_distances,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -78,29 +61,25 @@ def test_a_case_changes_one_number_by_one() -> None:
             assert sorted(np.abs(change).tolist()) == [0, 0, 1]
 
 
-def expected_of(cell: Cell, n: int) -> list[dict[str, float]]:
-    return [expected_distances(features) for features in noisy_features(cell, n, seed=4)]
-
-
 # --- how well it foretells, by recorded releases --------------------------------------------------
 
 
 @lru_cache
-def cells() -> tuple[Cell, ...]:
-    return tuple(recorded())
+def cells() -> tuple[ways_by_cell.Cell, ...]:
+    return tuple(ways_by_cell.recorded())
 
 
 @lru_cache
-def judged_left_out() -> tuple[Judged, ...]:
+def judged_left_out() -> tuple[ways_by_cell.Judged, ...]:
     """Each cell by coefficients that were fitted to all other logs."""
-    by_log: dict[str, Coefficients] = {
-        log: left_out(cells(), log) for log in sorted({cell.log for cell in cells()})
+    by_log: dict[str, ways_by_cell.Coefficients] = {
+        log: ways_by_cell.left_out(cells(), log) for log in sorted({cell.log for cell in cells()})
     }
-    return tuple(judged(cell, by_log[cell.log]) for cell in cells())
+    return tuple(ways_by_cell.judged(cell, by_log[cell.log]) for cell in cells())
 
 
 def test_the_coefficients_are_those_that_the_recorded_cells_give() -> None:
-    for way, row in fitted(cells()).items():
+    for way, row in ways_by_cell.fitted(cells()).items():
         assert COEFFICIENTS[way] == pytest.approx(row, abs=2e-3)
 
 
@@ -114,14 +93,6 @@ def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
     assert np.mean([cell.ratio <= 1.1 for cell in judges]) >= 0.8
     assert np.mean([cell.ratio <= 1.3 for cell in judges]) >= 0.9
     assert np.mean([cell.interval[0] > 1.3 for cell in judges]) <= 0.05
-
-
-def test_no_single_way_does_as_well() -> None:
-    """Controls: always one of the ways, by coefficients that prefer it, where variants repeat."""
-    for preferred in WAYS:
-        always = {way: (-1.0 * (way == preferred), *(0.0,) * 6) for way in WAYS}
-        within = [judged(cell, always).ratio <= 1.1 for cell in cells() if not cell.is_distinct]
-        assert np.mean(within) < 0.65
 
 
 LOAN = (
@@ -285,33 +256,3 @@ def test_more_activities_than_characters_are_refused() -> None:
     Huge.codes = codes  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match=r"1,112,064.*embedding"):
         LevenshteinDistance(Huge())  # type: ignore[arg-type]
-
-
-# --- embedding ------------------------------------------------------------------------------------
-
-EXCHANGEABLE = {
-    ("A", "B", "D"): 30,
-    ("A", "C", "D"): 30,
-    ("E", "F", "G"): 30,
-    ("E", "G", "F"): 10,
-}
-
-
-def test_the_same_key_gives_the_same_vectors_in_every_process() -> None:
-    variants = histogram(EXCHANGEABLE, "ABCDEFG")
-    here = event_distances(variants, randomness(7), epochs=20)
-    assert (here == event_distances(variants, randomness(7), epochs=20)).all()
-    assert (here != event_distances(variants, randomness(8), epochs=20)).any()
-    program = (
-        "from tests.anonymizers.variants.test_distance import *\n"
-        "variants = histogram(EXCHANGEABLE, 'ABCDEFG')\n"
-        "print(event_distances(variants, randomness(7), 20).tobytes().hex())"
-    )
-    there = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "PYTHONHASHSEED": "99", "OPENBLAS_NUM_THREADS": "1"},
-    )
-    assert there.stdout.decode().strip() == here.tobytes().hex()

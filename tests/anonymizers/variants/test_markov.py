@@ -11,14 +11,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.generators import budget, spends_of
+from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.silence import Silence
@@ -26,17 +25,14 @@ from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.markov_sums import lattice_units
 from tracecloak.anonymizers.variants import markov_chain
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.anonymizers.variants.markov_chain import (
     Chain,
-    KnownEnds,
     chain_of,
     draw_walks,
 )
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
@@ -168,19 +164,6 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     assert delta_at(deviation * Fraction(99, 100)).is_at_most(DELTA) is False
 
 
-def test_the_lattice_is_coarser_where_noise_is_wide_and_too_wide_is_refused() -> None:
-    def units(epsilon: Fraction, max_units: int) -> int:
-        means = budget(MARKOV, epsilon, DELTA, max_units).means
-        return lattice_units(means["markov-log sums"], max_units)
-
-    assert units(Fraction(1), 1) == 1024
-    assert 1 <= units(Fraction(1, 10**5), 1000) < 1024
-    with pytest.raises(UsageError, match="raise epsilon"):
-        spends_of(MARKOV, Fraction(1, 10**8), Fraction(1, 10**12), 1000)
-    with pytest.raises(UsageError, match="raise epsilon"):
-        spends_of(PURE, Fraction(1, 10**6), Fraction(0), 1000)
-
-
 # --- the chain ------------------------------------------------------------------------------------
 
 
@@ -216,45 +199,7 @@ def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
     assert set(cells.blocks[1:].tolist()) == {2}
 
 
-def test_arcs_that_noise_hides_are_taken_where_they_are_known_otherwise() -> None:
-    """Without them no walk would begin with C."""
-    cells = cells_of(domain())
-    sums = VariantFlows.of(counted({("A", "B"): 50, ("C", "A"): 5}), cells).whole_sums(cells)
-    noise = SumNoise((10, 1), 1, False)
-    hidden = chain_of(sums, cells, noise)
-    n = cells.n_names
-    starts, arcs = np.zeros(n), np.zeros((n, n + 1))
-    a, c = 0, 2
-    starts[c] = arcs[c, a] = arcs[a, n] = 5
-    shown = chain_of(sums, cells, noise, KnownEnds(starts, arcs))
-    assert hidden is not None and shown is not None
-    assert hidden.starts[c] == 0 and shown.starts[c] == pytest.approx(5 / 55)
-    assert shown.steps[0, c, a] == pytest.approx(1)
-    assert shown.steps[1, a, n] > 0.05
-
-
 # --- walks ----------------------------------------------------------------------------------------
-
-
-def a_chain(max_length: int = 3) -> Chain:
-    """Three activities; END with chance 1/4 after each but the last position."""
-    cells = FlowCells.of(3, max_length, 10_000)
-    row = np.array([[0.5, 0.25, 0, 0.25], [0, 0.125, 0.625, 0.25], [0.75, 0, 0, 0.25]])
-    return Chain(np.array([0.5, 0, 0.5]), np.repeat(row[None], cells.n_blocks - 2, axis=0), cells)
-
-
-def law_of(chain: Chain) -> dict[Any, float]:
-    """Chance of every walk, cut at the largest length."""
-    length, law = len(chain.cells.blocks) - 1, dict[Any, float]()
-    for n in range(1, length + 1):
-        for walk in itertools.product(range(3), repeat=n):
-            chance = float(chain.starts[walk[0]])
-            for position, (source, target) in enumerate(itertools.pairwise(walk), 1):
-                chance *= chain.steps[chain.cells.blocks[position] - 2, source, target]
-            if n < length:
-                chance *= chain.steps[chain.cells.blocks[n] - 2, walk[-1], 3]
-            law[walk] = float(chance)
-    return law
 
 
 NAMES_ARRAY = ActivityVocabulary.of(NAMES).names
@@ -265,21 +210,6 @@ def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
     return Counter(
         {tuple("ABC".index(x) for x in variant): n for variant, n in variants_of(made).items()}
     )
-
-
-@settings(max_examples=20)
-@given(st.integers(0, 3_000), st.integers(0, 10**6))
-def test_counts_are_near_what_the_chain_expects(n: int, number: int) -> None:
-    """Each split of a group is a rounding, so errors of a walk are below the number of its steps.
-
-    Of k independent walks of chance p the deviation would be the root of k p (1 - p), up to 27.
-    """
-    chain = a_chain()
-    found = walks(chain, n, number)
-    assert found.total() == n
-    for walk, chance in law_of(chain).items():
-        assert abs(found[walk] - n * chance) < len(walk) + 1
-        assert chance > 0 or not found[walk]
 
 
 # --- releases -------------------------------------------------------------------------------------

@@ -253,26 +253,6 @@ def test_trees_are_as_likely_as_enumerated() -> None:
     assert p_value_of_law(sample, law(counts, floor=False)) < ALPHA
 
 
-def test_noise_belongs_to_the_prefix_and_not_to_the_log() -> None:
-    """Cases elsewhere, or in another place of the histogram, move no other leaf's noise."""
-    domain = domain_of("ABCD", 4)
-    rule = SplitRule.of(Fraction(1), 6, 1)
-    here = {("A", "B"): 300, ("A", "C", "A"): 200}
-    trees = []
-    for counts in (here, {**here, ("D", "A", "B"): 500, ("B",): 1}):
-        tree = grow(counted(counts, domain), domain, rule, (2, 1), randomness(0))
-        noisy = {
-            (*prefix, column): int(tree.counts[row, column])
-            for row, prefix in enumerate(split_prefixes(tree, domain))
-            for column in np.flatnonzero(tree.is_leaf[row]).tolist()
-            if prefix[:1] == ("A",)
-        }
-        trees.append(noisy)
-    assert len(trees[0]) > 15
-    assert trees[0] == trees[1]
-    assert len(set(trees[0].values())) > 4, "the noise of different prefixes differs"
-
-
 def test_children_are_bounded_by_a_public_number() -> None:
     domain = domain_of("AB", 10)
     rng = np.random.default_rng(1)
