@@ -27,7 +27,6 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.rigorous.budget import budget_of
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
-from tracecloak.anonymizers.variants import method as variant_histogram
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -94,19 +93,20 @@ def deviation_in_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Deviations and thresholds in floats; what is cached of them is forgotten afterwards."""
+    exactly_proven = calibration.proven_deviation
 
     def proven(_: Callable[..., bool], seems_enough: Callable[..., bool]) -> Fraction:
-        return calibration.proven_deviation(seems_enough, seems_enough)
+        return exactly_proven(seems_enough, seems_enough)
 
     def upper_quantile(passing: Fraction) -> Fraction:
         return Fraction(float(special.ndtri(1 - float(passing))))
 
-    monkeypatch.setattr(joint, "proven_deviation", proven)
+    monkeypatch.setattr(calibration, "proven_deviation", proven)
     monkeypatch.setattr(calibration, "_upper_quantile", functools.cache(upper_quantile))
     monkeypatch.setattr(gaussian_scale, "_deviation_of_one", functools.cache(deviation_in_floats))
     for name in ("stability_threshold", "truncated_noise_bound"):
         exactly = getattr(calibration, name)
-        monkeypatch.setattr(variant_histogram, name, functools.cache(exactly))
+        monkeypatch.setattr(calibration, name, functools.cache(exactly))
     cached = (joint.joint_deviation, budget_of)
     for function in cached:
         function.cache_clear()

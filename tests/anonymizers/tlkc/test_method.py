@@ -301,3 +301,13 @@ def test_a_log_of_which_nothing_would_be_left_is_refused(
 def test_parameters_that_make_no_sense_are_refused(more: Mapping[str, Any], message: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=message):
         TlkcParams(**more)
+
+
+def test_times_that_no_file_could_hold_are_refused() -> None:
+    years = [("1", "A", 0), ("1", "B", 8_000 * 365 * 24 * HOUR_US)]
+    fits = params("sequence", "activity", k=1, initial_time="1970-01-01T00:00:00Z")
+    [released] = release_of([trace_batch(years)], Tlkc(), fits)
+    assert released.n_events == 2
+    late = params("sequence", "activity", k=1, initial_time="2500-01-01T00:00:00Z")
+    with pytest.raises(GuaranteeError, match=r"initial_time=2500-01-01.* take an earlier one"):
+        release_of([trace_batch(years)], Tlkc(), late)

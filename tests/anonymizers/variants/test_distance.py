@@ -9,6 +9,7 @@ to all logs but the one that is judged.
 from __future__ import annotations
 
 import itertools
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import ways_by_cell
+from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
+from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
 from tracecloak.anonymizers.pretsa.nearest import targets_of
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
@@ -256,3 +259,9 @@ def test_more_activities_than_characters_are_refused() -> None:
     Huge.codes = codes  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match=r"1,112,064.*embedding"):
         LevenshteinDistance(Huge())  # type: ignore[arg-type]
+
+
+def test_without_gensim_the_other_distance_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim.models", None)
+    with pytest.raises(UsageError, match=r"gensim.*levenshtein"):
+        event_distances(histogram({("A",): 1}), randomness(1))
