@@ -36,7 +36,7 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.health import Health
-from tracecloak.pipelines.stream.stuck import meanwhile
+from tracecloak.pipelines.stream.stuck import ending_if_stuck, meanwhile
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.stream.standing import Standing
@@ -104,7 +104,11 @@ def operator_side(
             parts.enter_context(_every(seconds, write))
         exit_code = TracecloakError.exit_code
         try:
-            with _ending(config, standing, stop, last_words):
+            with (
+                contextlib.nullcontext()
+                if config.stuck_after is None
+                else ending_if_stuck(config, standing, stop, last_words)
+            ):
                 yield
             exit_code = 0
         except TracecloakError as error:
@@ -200,19 +204,6 @@ def check_operators_files(config: StreamConfig) -> None:
         check_metrics(config.metrics)
     if config.health_file is not None and not Path(config.health_file).absolute().parent.is_dir():
         raise UsageError(f"health_file: the folder of {config.health_file!r} is not there; make it")
-
-
-def _ending(
-    config: StreamConfig,
-    standing: Standing,
-    stop: threading.Event,
-    last_words: Callable[[TracecloakError], None],
-) -> contextlib.AbstractContextManager[None]:
-    if config.stuck_after is None:
-        return contextlib.nullcontext()
-    from tracecloak.pipelines.stream.stuck import ending_if_stuck
-
-    return ending_if_stuck(config, standing, stop, last_words)
 
 
 def _write_health(health: Health) -> None:

@@ -27,7 +27,6 @@ from tracecloak.transforms.services.kafka_identity import (
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
-    TopicWriter,
 )
 from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream import kafka_source
@@ -133,13 +132,6 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
             source.watermark_us()
             time.sleep(1)
     source.close()
-
-
-def test_a_message_that_is_sent_is_there_with_its_headers(topic: KafkaTopic) -> None:
-    writer = TopicWriter(topic)
-    writer.send([(b"key", b"data")], {"step": "3", "epoch": "ä"})
-    [found] = read(PartitionReader(topic, "g", KnownLog.from_json({0: 0})), 1)
-    assert (found.data, found.attributes) == (b"data", {"step": "3", "epoch": "ä"})
 
 
 def test_a_partition_that_is_added_to_a_topic_that_is_well_is_read(topic: KafkaTopic) -> None:

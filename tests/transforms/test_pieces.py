@@ -33,9 +33,6 @@ from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
-BOM = b"\xef\xbb\xbf"
-# Signs of which every way of two or three means something else.
-_CSV = st.text(st.sampled_from('ab,"\n\r\ufeff é'), max_size=60)
 _OPEN = '"open,x'
 _LONG = ["x" * 70 + ",y", '"' + "ab\n" * 30 + '",y']
 _QUOTING = [
@@ -93,25 +90,6 @@ def _read_in_pieces(reader: DividedReader, data: bytes, wanted: Sequence[str], n
         values.update(read[0])
         malformed += read[1]
     return values, malformed
-
-
-@given(_CSV, st.integers(1, 30), st.booleans(), st.booleans(), st.booleans())
-def test_csv_is_the_same_in_pieces(
-    text: str, n: int, goes_on: bool, has_header: bool, is_utf8: bool
-) -> None:
-    encoding = "utf-8" if is_utf8 else "cp1252"
-    data = text.encode(encoding, "replace")
-    if not data:
-        return
-    reader = CsvReader(
-        encoding=encoding, header=True if has_header else ("a", "b"), goes_on=goes_on
-    )
-    try:
-        wanted = reader.column_names(BytesIO(data)) or []
-    except InputSchemaError:
-        return
-    whole = _read(reader, data, wanted[:2])
-    assert _read_in_pieces(reader, data, wanted[:2], n) == whole
 
 
 @given(
@@ -256,17 +234,6 @@ def test_a_column_that_no_piece_has_is_missed_once(
     (file,) = source.files
     in_pieces()
     assert not caplog.messages
-
-
-@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
-def test_a_pipeline_misses_a_column_that_no_piece_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: str
-) -> None:
-    """The runner of bundles gives a side input what is of other outputs of the same stage."""
-    (tmp_path / "a.jsonl").write_text('{"case_id":"1","activity":"A"}\n' * 20)
-    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 100)
-    with pytest.raises(Exception, match="no column 'timestamp'"), beam.Pipeline(runner) as pipeline:
-        pipeline | ReadFiles(_source(tmp_path))
 
 
 @pytest.mark.parametrize("is_same_size", [False, True])
