@@ -232,7 +232,7 @@ class InMemoryDriver:
             _LOG.info("next: release")
             products = method.products(decisions, spec.params)
             # The writers are loaded once there is something to write.
-            from tracecloak.transforms.batch.commit import Written, commit
+            from tracecloak.transforms.batch.commit import commit
             from tracecloak.transforms.publish.release_files import write_products
 
             others = write_products(target.folder, target.manifest, products)
@@ -250,7 +250,7 @@ class InMemoryDriver:
                 writing = LogParts(target, means.hold, means.limits, means.workers)
                 parts, log, beside = writing.write(chain(released, spec.columns))
                 others += beside
-        commit(target, Written(parts, others, products, log))
+        commit(target, parts, others, products, log)
 
 
 @dataclass(frozen=True)

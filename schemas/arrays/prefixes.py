@@ -39,17 +39,13 @@ class PrefixLevels:
         offsets, lengths = offsets[n_empty:], lengths[n_empty:]
         if not len(lengths):
             return cls(np.zeros(1, np.int64), np.full(1, -1), [0, 1], ends)
-        row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        depth = (np.arange(len(row)) - offsets[row]).astype(np.int32)
-        node = number_prefixes(offsets, codes, lengths, row, depth)
-        first = np.empty(int(node.max()) + 1, np.int64)
-        first[node[::-1]] = np.arange(len(node) - 1, -1, -1)  # the first position of each node
-        inner = first[1:]
+        depth, node, inner = number_prefixes(offsets, codes)
+        n_nodes = len(inner) + 1
         order = order_of_small(depth[inner], int(lengths.max()))
-        level_of = np.zeros(len(first), np.int64)
-        level_of[1 + order] = np.arange(1, len(first))
+        level_of = np.zeros(n_nodes, np.int64)
+        level_of[1 + order] = np.arange(1, n_nodes)
         inner = inner[order]
-        parents, last = np.zeros(len(first), np.int64), np.full(len(first), -1)
+        parents, last = np.zeros(n_nodes, np.int64), np.full(n_nodes, -1)
         parents[1:] = np.where(depth[inner] == 0, 0, level_of[node[inner - 1]])
         last[1:] = codes[inner]
         ends[n_empty:] = level_of[node[offsets[1:] - 1]]
@@ -58,9 +54,17 @@ class PrefixLevels:
 
 
 def number_prefixes(
-    offsets: np.ndarray, codes: np.ndarray, lengths: np.ndarray, row: np.ndarray, depth: np.ndarray
-) -> np.ndarray:
-    """int32[n_positions]: number of the prefix that ends at each position, from 1."""
+    offsets: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers the prefixes of sorted and distinct sequences that are not empty.
+
+    Returns:
+        int32[n_positions], the place of each position in its sequence; int32[n_positions], the
+        number of the prefix that ends there, from 1; int64[n], the first position of each prefix.
+    """
+    lengths = np.diff(offsets)
+    row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    depth = (np.arange(len(row)) - offsets[row]).astype(np.int32)
     previous_length = np.concatenate([[0], lengths[:-1]])
     has_previous = depth < previous_length[row]
     previous = np.where(has_previous, offsets[row - 1] + depth, 0)
@@ -76,4 +80,6 @@ def number_prefixes(
     order = order_of_small(depth, int(lengths.max()))
     last_new = np.where(is_new[order], np.arange(len(order), dtype=np.int32), 0)
     number[order] = number[order[np.maximum.accumulate(last_new)]]
-    return number
+    first = np.empty(int(number.max()) + 1, np.int64)
+    first[number[::-1]] = np.arange(len(number) - 1, -1, -1)
+    return depth, number, first[1:]

@@ -61,15 +61,10 @@ class Trie:
             empty = np.zeros(0, np.int32)
             return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, zero, empty)
         row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        depth = (np.arange(len(codes)) - offsets[row]).astype(np.int32)
-        node = number_prefixes(offsets, codes, lengths, row, depth)
-        n_nodes = int(node.max()) + 1
-
-        first = np.full(n_nodes, -1, np.int64)
-        first[node[::-1]] = np.arange(len(node) - 1, -1, -1)  # the first position of each node
+        depth, node, inner = number_prefixes(offsets, codes)
+        n_nodes = len(inner) + 1
         parents = np.full(n_nodes, -1, np.int32)
         activities = np.full(n_nodes, -1, np.int32)
-        inner = first[1:]
         parents[1:] = np.where(depth[inner] == 0, 0, node[inner - 1])
         activities[1:] = codes[inner]
         is_end = np.zeros(n_nodes, bool)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
@@ -21,31 +22,23 @@ from tracecloak.transforms.publish.release_files import (
 _LOG = logging.getLogger("tracecloak")
 
 
-@dataclass(frozen=True)
-class Written:
-    """The files of a release that are written before its commit.
-
-    Attributes:
-        parts: The parts of the log.
-        others: All other files.
-        products: What is released beside the log.
-        log: What was counted on the released log; None where there is none.
-    """
-
-    parts: list[OutputFile]
-    others: list[OutputFile]
-    products: Products
-    log: LogCounts | None
-
-
-def commit(target: Target, written: Written) -> None:
+def commit(
+    target: Target,
+    parts: Sequence[OutputFile],
+    others: Sequence[OutputFile],
+    products: Products,
+    log: LogCounts | None,
+) -> None:
     """Commits the written files; a bundle that runs again finds the release and does nothing.
 
     The statement and the page are written here, as they say what came out.
 
     Args:
         target: Where the files are, and what is released.
-        written: The files, and what is in them.
+        parts: The parts of the log, which are written.
+        others: All other files that are.
+        products: What is released beside the log.
+        log: What was counted on the released log; None where there is none.
 
     Raises:
         UsageError: The release was given up meanwhile; nothing is committed.
@@ -53,7 +46,7 @@ def commit(target: Target, written: Written) -> None:
         GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
             is committed.
     """
-    folder, spec, parts = target.folder, target.spec, written.parts
+    folder, spec = target.folder, target.spec
     if folder.is_committed_with(spec.key.fingerprint):
         return
     spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
@@ -71,10 +64,10 @@ def commit(target: Target, written: Written) -> None:
         _LOG.info("verified the log as written")
     if not target.keeps_parts:
         folder.remove([part.path for part in parts])
-    held, log = written.products.held, written.log
-    following = products_of_log(written.products.by_name, log)
-    others = [*written.others, *write_products(folder, target.manifest, Products(following))]
-    products = Products({**written.products.by_name, **following})
+    held = products.held
+    following = products_of_log(products.by_name, log)
+    others = [*others, *write_products(folder, target.manifest, Products(following))]
+    products = Products({**products.by_name, **following})
     came_out = held if log is None else log.came_out.beside(held)
     whole = replace(target.manifest, came_out=came_out)
     statement = write_statement(folder, whole, method.has_error_bars)

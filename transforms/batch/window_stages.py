@@ -23,15 +23,11 @@ class WriteUnits(beam.PTransform):
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[None]:
         """Adds one stage."""
-        return traces | "WriteUnits" >> beam.ParDo(_WriteUnits(self._part))
+        return traces | "WriteUnits" >> beam.Map(_write_units, self._part)
 
 
-class _WriteUnits(beam.DoFn):
-    def __init__(self, part: WindowPart) -> None:
-        self._part = part
-
-    def process(self, traces: TraceBatch) -> None:
-        self._part.write_units(self._part.units(traces))
+def _write_units(traces: TraceBatch, part: WindowPart) -> None:
+    part.write_units(part.units(traces))
 
 
 class KeepCounted(beam.PTransform):
@@ -43,7 +39,7 @@ class KeepCounted(beam.PTransform):
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
         """Adds the filter, and the vocabulary of what passes it."""
-        counted = traces | "OfWindow" >> beam.ParDo(_KeepCounted(self._part)).with_output_types(
+        counted = traces | "OfWindow" >> beam.FlatMap(_counted, self._part).with_output_types(
             TraceBatch
         )
         vocabulary = (
@@ -57,14 +53,10 @@ class KeepCounted(beam.PTransform):
         ).with_output_types(TraceBatch)
 
 
-class _KeepCounted(beam.DoFn):
-    def __init__(self, part: WindowPart) -> None:
-        self._part = part
-
-    def process(self, traces: TraceBatch) -> Iterator[TraceBatch]:
-        counted = self._part.counted(traces)
-        if counted.n_cases:
-            yield counted
+def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
+    counted = part.counted(traces)
+    if counted.n_cases:
+        yield counted
 
 
 def _vocabulary(traces: TraceBatch) -> dict[str, ActivityVocabulary]:

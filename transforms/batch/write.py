@@ -22,7 +22,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch.chunks import Chunk, give_back, only
-from tracecloak.transforms.batch.commit import Written, commit
+from tracecloak.transforms.batch.commit import commit
 from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
 from tracecloak.transforms.publish.log_files import write_dfg, write_export, write_part
@@ -185,5 +185,5 @@ def _commit(
 ) -> str:
     log = None if counted is None else LogCounts(**only(counted).by_name)
     beside = [one for files in others for one in files]
-    commit(target, Written(list(parts), beside, only(products), log))
+    commit(target, list(parts), beside, only(products), log)
     return target.folder.release_id

@@ -358,6 +358,10 @@ def _is_plain(message: Message, names: Collection[str]) -> bool:
     return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
 
 
+# Of messages whose times are read alike: the number, the values, and what is read of the time.
+_Group = list[tuple[int, Sequence[Any], Any]]
+
+
 class _Rows:
     """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
 
@@ -379,7 +383,8 @@ class _Rows:
         self._timeless: dict[int, str] = {}
         self._ids: dict[int, str | None] = {}
         # By how the time came: as text of a field, as ISO 8601 whatever the format, or as a number.
-        self._texts, self._iso_texts, self._numbers = (_Group(names) for _ in range(3))
+        self._names = names
+        self._texts, self._iso_texts, self._numbers = (_Group() for _ in range(3))
         # Of messages that were read together: their numbers, columns, fractions, ids of events.
         self._plain: list[tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]] = []
 
@@ -478,7 +483,7 @@ class _Rows:
         self._ids[number] = event_id or None
         if why is not None:
             self._timeless[number] = why
-        group.add(number, values, time)
+        group.append((number, values, time))
 
     def _require_event(self, body: dict[str, Any]) -> None:
         """Makes sure that a message says that it is an event, where messages say so."""
@@ -537,30 +542,22 @@ class _Rows:
             (self._iso_texts, iso, pa.string()),
             (self._numbers, iso, pa.int64()),
         ):
-            if group.numbers:
-                yield its_mapping, np.array(group.numbers, np.int64), *group.columns(kind)
+            if group:
+                yield its_mapping, *self._columns(group, kind)
 
-
-class _Group:
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names = list(names)
-        self.numbers: list[int] = []
-        self._values: list[Sequence[Any]] = []
-        self._times: list[Any] = []
-
-    def add(self, number: int, values: Sequence[Any], time: Any) -> None:
-        self.numbers.append(number)
-        self._values.append(values)
-        self._times.append(time)
-
-    def columns(self, time_type: pa.DataType) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
-        times = pa.array(self._times, time_type)
+    def _columns(
+        self, group: _Group, time_type: pa.DataType
+    ) -> tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray]]:
+        """The message numbers, columns and fractions of a group."""
+        numbers, values, of_times = zip(*group, strict=True)
+        times = pa.array(of_times, time_type)
         if pa.types.is_integer(time_type):
             times = times.cast(_MICROS)
-        read = [texts_of_scalars(column) for column in zip(*self._values, strict=True)]
+        read = [texts_of_scalars(column) for column in zip(*values, strict=True)]
         columns = [*(text for text, _ in read), times]
         fractional = dict(zip(self._names, (marks for _, marks in read), strict=True))
-        return pa.RecordBatch.from_arrays(columns, [*self._names, TIMESTAMP]), fractional
+        batch = pa.RecordBatch.from_arrays(columns, [*self._names, TIMESTAMP])
+        return np.array(numbers, np.int64), batch, fractional
 
 
 def _no_empty(values: pa.Array) -> pa.Array:
