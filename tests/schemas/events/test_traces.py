@@ -246,3 +246,12 @@ def test_events_without_individual_are_not_lost_silently(batch):
             use()
         assert "canary" not in str(caught.value)
     assert TraceBatch.from_events([batch]).n_events == batch.num_rows
+
+
+@settings(deadline=None)
+@given(event_logs())
+def test_durations_are_those_of_a_loop(log):
+    traces = trace_batch(log)
+    assert traces.durations.tolist() == list(itertools.chain(*naive_durations(log).values()))
+    assert traces.starts.tolist() == [found[0][1] for found in cases_of(log).values()]
+    assert traces.lengths.tolist() == [len(found) for found in cases_of(log).values()]

@@ -420,3 +420,9 @@ def test_a_rule_out_of_range_is_refused(field: str, value: object) -> None:
     changed: Mapping[str, object] = {field: value}
     with pytest.raises(UsageError, match=field):
         replace(RULE, **changed)  # type: ignore[arg-type]
+
+
+def test_a_closed_case_is_forgotten_after_its_tombstone() -> None:
+    assert until(after_closing(), 1) == 1_004
+    assert after_closing(Message(1, 9, "A", 1_003, 1_003)).n_cases == 0
+    assert after_closing(Message(1, 9, "A", 1_004, 1_004)).n_cases == 1
