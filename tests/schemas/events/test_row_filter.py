@@ -181,3 +181,12 @@ def test_a_file_whose_records_cannot_pass_is_known_by_its_values(
 ) -> None:
     mapping = ColumnMapping(activity="Act", individual_id="Who", filters=(row_filter,))
     assert mapping.can_pass(known, xes_names=False) is passes
+
+
+def test_each_bound_is_what_its_name_says() -> None:
+    values = ("9", "10", "10.0", "11", None, "")
+    assert passing(RowFilter("n", at_least="10"), *values) == ["10", "10.0", "11"]
+    assert passing(RowFilter("n", above="10"), *values) == ["11"]
+    assert passing(RowFilter("n", at_most="10"), *values) == ["9", "10", "10.0", ""]
+    assert passing(RowFilter("n", below="10"), *values) == ["9", ""]
+    assert passing(RowFilter("n", at_least="9.5", below="11"), *values) == ["10", "10.0"]

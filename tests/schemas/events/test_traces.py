@@ -17,6 +17,7 @@ from tests.support.logs import (
     event_batch,
     event_batches,
     event_logs,
+    naive_durations,
     plain,
     read_cases,
     read_cases_of_individuals,
