@@ -27,21 +27,12 @@ from tests.support.keys import randomness
 from tests.support.silence import Silence
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
-from tracecloak.anonymizers.indicators import quantiles
+from tracecloak.anonymizers.indicators import quantiles, terms
 from tracecloak.anonymizers.indicators.declared import Amount
 from tracecloak.anonymizers.indicators.figures import counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.indicators.summands import RANGE, Numbers, Summand
-from tracecloak.anonymizers.indicators.terms import (
-    BinsOf,
-    CasesOf,
-    CasesWith,
-    EventsOf,
-    SumOf,
-    Term,
-    of_unit,
-)
 
 METHOD = PrivateIndicators()
 HOUR = 3_600_000_000
@@ -109,7 +100,7 @@ class Largest:
 
 
 def largest_changes(
-    of: Sequence[Term], known: Known, units: Sequence[tuple[Case, ...]]
+    of: Sequence[terms.Term], known: Known, units: Sequence[tuple[Case, ...]]
 ) -> list[Largest]:
     """What the units change of each term, each added to every log of others."""
     found = [Largest() for _ in of]
@@ -140,7 +131,7 @@ def test_no_unit_changes_a_term_by_more_than_its_noise_is_made_for_and_some_by_a
     m: int,
 ) -> None:
     for term, seen in zip(TERMS, largest_changes(TERMS, KNOWN, units_of(m)), strict=True):
-        bound = of_unit(term, m)
+        bound = terms.of_unit(term, m)
         assert seen.is_within(bound), (term.name, seen, bound)
         attained = (seen.l1, seen.l2_squared, seen.linf)
         assert attained == (bound.l1, bound.l2_squared, bound.linf), term.name
@@ -150,7 +141,7 @@ def test_no_unit_changes_a_term_by_more_than_its_noise_is_made_for_and_some_by_a
 
 
 @dataclass(frozen=True)
-class NotClipped(SumOf):
+class NotClipped(terms.SumOf):
     """A number beyond its bounds counts as it is."""
 
     def summand(self, known: Known) -> Summand:  # type: ignore[override]
@@ -166,7 +157,7 @@ class NotClipped(SumOf):
 
 
 @dataclass(frozen=True)
-class NotCentred(SumOf):
+class NotCentred(terms.SumOf):
     """Nothing is taken off the numbers."""
 
     def count(self, traces: Any, known: Any) -> np.ndarray:
@@ -176,7 +167,7 @@ class NotCentred(SumOf):
 
 
 @dataclass(frozen=True)
-class OfTwoBins(BinsOf):
+class OfTwoBins(terms.BinsOf):
     """A case is in its bin and in the next one."""
 
     def bins(self, traces: Any, known: Any) -> np.ndarray:
@@ -185,7 +176,7 @@ class OfTwoBins(BinsOf):
 
 
 @dataclass(frozen=True)
-class OfEveryStep(CasesWith):
+class OfEveryStep(terms.CasesWith):
     """A case counts once for each time that it has a number, whatever the steps."""
 
     def count(self, traces: Any, known: Any) -> np.ndarray:
@@ -193,16 +184,16 @@ class OfEveryStep(CasesWith):
 
 
 @dataclass(frozen=True)
-class WithoutCap(EventsOf):
+class WithoutCap(terms.EventsOf):
     """All events of a case count."""
 
     def count(self, traces: Any, known: Any) -> np.ndarray:
         workload = self.indicator.model_copy(update={"at_most": 100})
-        return EventsOf(workload, self.n_steps).count(traces, known)
+        return terms.EventsOf(workload, self.n_steps).count(traces, known)
 
 
 @dataclass(frozen=True)
-class OfAllGroups(CasesOf):
+class OfAllGroups(terms.CasesOf):
     """A case of one group counts in the next one, too."""
 
     def count(self, traces: Any, known: Any) -> np.ndarray:
@@ -214,16 +205,16 @@ def of_kind(kind: type, has: str = "") -> Any:
     return next(term for term in TERMS if type(term) is kind and has in term.name)
 
 
-def broken(name: str) -> Term:
+def broken(name: str) -> terms.Term:
     if name == "a case in two groups":
-        return OfAllGroups(of_kind(CasesOf, "by case:kind").population)
+        return OfAllGroups(of_kind(terms.CasesOf, "by case:kind").population)
     kind, base = {
-        "a summand that is not clipped": (NotClipped, of_kind(SumOf, "throughput")),
-        "a centred sum that takes nothing off": (NotCentred, of_kind(SumOf, "within")),
-        "a histogram of two bins": (OfTwoBins, of_kind(BinsOf, "histogram of throughput")),
-        "running sums of two bins": (OfTwoBins, of_kind(BinsOf, "q,")),
-        "a case that counts for every step": (OfEveryStep, of_kind(CasesWith, "by pair")),
-        "events without a cap": (WithoutCap, of_kind(EventsOf)),
+        "a summand that is not clipped": (NotClipped, of_kind(terms.SumOf, "throughput")),
+        "a centred sum that takes nothing off": (NotCentred, of_kind(terms.SumOf, "within")),
+        "a histogram of two bins": (OfTwoBins, of_kind(terms.BinsOf, "histogram of throughput")),
+        "running sums of two bins": (OfTwoBins, of_kind(terms.BinsOf, "q,")),
+        "a case that counts for every step": (OfEveryStep, of_kind(terms.CasesWith, "by pair")),
+        "events without a cap": (WithoutCap, of_kind(terms.EventsOf)),
     }[name]
     return kind(**vars(base))
 
@@ -239,7 +230,7 @@ def broken(name: str) -> Term:
 def test_a_term_that_is_wrong_is_caught(name: str) -> None:
     term = broken(name)
     [seen] = largest_changes([term], KNOWN, units_of(1))
-    assert not seen.is_within(of_unit(term, 1))
+    assert not seen.is_within(terms.of_unit(term, 1))
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -345,5 +336,5 @@ def test_amounts_beyond_the_bounds_are_among_the_cases() -> None:
     """The control of the enumeration: it has what a bound is for."""
     [amount] = [i for i in PARAMS.indicators if isinstance(i, Amount) and i.of == "mean"]
     assert {"-9", "1e9", "50", None} <= {case.amount for case in cases_of_one_unit()}
-    numbers: Numbers = SumOf(amount, 1).summand(KNOWN).numbers(log_of(cases_of_one_unit()))
+    numbers: Numbers = terms.SumOf(amount, 1).summand(KNOWN).numbers(log_of(cases_of_one_unit()))
     assert np.nanmax(numbers.values) > 1e8

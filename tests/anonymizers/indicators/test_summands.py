@@ -18,6 +18,7 @@ from tracecloak.anonymizers.indicators.summands import (
     RANGE,
     Numbers,
     Summand,
+    numbers_counted,
     repeats,
     summand_of,
 )
@@ -144,3 +145,10 @@ def test_others_together_are_no_rework() -> None:
     cases = [Case((Event(OTHER, 0), Event(OTHER, 1))), Case((Event("A", 0), Event("A", 0)))]
     assert repeats(log_of(cases)).tolist() == [False, True]
     assert repeats(log_of([])).tolist() == []
+
+
+def test_what_is_a_count_has_no_summand() -> None:
+    with pytest.raises(TypeError):
+        summand_of(read("cases"))
+    with pytest.raises(TypeError):
+        numbers_counted(read("workload"), ())

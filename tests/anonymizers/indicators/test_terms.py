@@ -13,21 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
+from tracecloak.anonymizers.indicators import terms
 from tracecloak.anonymizers.indicators.bought import GroupsDecision
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured
 from tracecloak.anonymizers.indicators.figures import counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.summands import RANGE, Population
-from tracecloak.anonymizers.indicators.terms import (
-    BinsOf,
-    CasesOf,
-    CasesWith,
-    EventsOf,
-    SumOf,
-    coarse_grid,
-    grid,
-    weight_of,
-)
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clip_by_rank import cases_from
 
@@ -121,7 +112,7 @@ def naive(term: Any, cases: list[Case]) -> Counter[Any]:
     population = term.population
     for case in cases:
         group = group_of(population, case)
-        if isinstance(term, CasesOf):
+        if isinstance(term, terms.CasesOf):
             if term.is_centred:
                 sums[0] += UNITS // 2 if group is not None else -UNITS // 2
             elif group is not None:
@@ -130,19 +121,19 @@ def naive(term: Any, cases: list[Case]) -> Counter[Any]:
         if group is None:
             continue
         indicator, n_steps = term.indicator, term.shape(KNOWN)[1]
-        if isinstance(term, EventsOf):
+        if isinstance(term, terms.EventsOf):
             counts = case.events_by([str(step) for step in indicator.groups], indicator.at_most)
             for step, n in enumerate(counts):
                 sums[step] += n * UNITS
             continue
         for step, number in enumerate(numbers_of(indicator, case)):
             cell = group * n_steps + step
-            if isinstance(term, CasesWith):
+            if isinstance(term, terms.CasesWith):
                 centre = UNITS // 2 if term.is_centred else 0
                 sums[cell] += (UNITS if number is not None else 0) - centre
             elif number is None:
                 continue
-            elif isinstance(term, SumOf):
+            elif isinstance(term, terms.SumOf):
                 sums[cell] += place_of(indicator, number) - RANGE // 2
             else:
                 place = place_of(indicator, number)
@@ -150,10 +141,10 @@ def naive(term: Any, cases: list[Case]) -> Counter[Any]:
     return sums
 
 
-def bin_of(term: BinsOf, place: int) -> int:
+def bin_of(term: terms.BinsOf, place: int) -> int:
     if term.indicator.of == "histogram":  # type: ignore[attr-defined]
         return sum(place >= round(b * RANGE / term.n_bins) for b in range(1, term.n_bins))
-    points = coarse_grid() if term.is_running else grid()
+    points = terms.coarse_grid() if term.is_running else terms.grid()
     return next(i for i, point in enumerate(points.tolist()) if place <= point)
 
 
@@ -166,10 +157,10 @@ def test_every_term_is_the_sum_over_its_cases(cases: list[Case], is_plain: bool)
         assert cells.dtype == np.int64, term.name
         assert len(cells) == term.n_cells(KNOWN), term.name
         expected = naive(term, cases)
-        if isinstance(term, BinsOf) and term.is_running:
+        if isinstance(term, terms.BinsOf) and term.is_running:
             rows = np.split(cells, term.n_cells(KNOWN) // term.n_bins)
             cells = np.concatenate([to_bins(row) for row in rows])
-        elif isinstance(term, BinsOf):
+        elif isinstance(term, terms.BinsOf):
             cells = cells // term.units
         assert {i: n for i, n in enumerate(cells.tolist()) if n} == {
             i: n for i, n in expected.items() if n
@@ -188,14 +179,19 @@ def to_bins(measured: np.ndarray) -> np.ndarray:
 
 def test_every_kind_of_term_is_there() -> None:
     kinds = Counter(type(term) for term in TERMS)
-    assert kinds.keys() == {CasesOf, SumOf, CasesWith, BinsOf, EventsOf}
-    of_bins = [term for term in TERMS if isinstance(term, BinsOf)]
+    assert kinds.keys() == {
+        terms.CasesOf,
+        terms.SumOf,
+        terms.CasesWith,
+        terms.BinsOf,
+        terms.EventsOf,
+    }
+    of_bins = [term for term in TERMS if isinstance(term, terms.BinsOf)]
     assert {(term.is_running, term.is_measured) for term in of_bins} == {
         (False, False), (True, True), (False, True),
     }  # fmt: skip
-    assert {term.is_centred for term in TERMS if isinstance(term, CasesOf | CasesWith)} == {
-        True, False,
-    }  # fmt: skip
+    of_cases = [term for term in TERMS if isinstance(term, terms.CasesOf | terms.CasesWith)]
+    assert {term.is_centred for term in of_cases} == {True, False}
     assert len({term.name for term in TERMS}) == len(TERMS)
 
 
@@ -243,18 +239,18 @@ def test_there_are_as_many_cells_as_was_bought_even_if_that_is_nothing(
 
 
 def test_a_point_of_the_fine_grid_is_a_64th_further_from_just_before_0() -> None:
-    points = grid()
-    assert points[0] == 0 and points[-1] == coarse_grid()[-1] == RANGE
+    points = terms.grid()
+    assert points[0] == 0 and points[-1] == terms.coarse_grid()[-1] == RANGE
     assert (np.diff(points) > 0).all()
     assert (np.diff(points) <= (points[:-1] + RANGE / 16_000) / 64 + 1).all()
     assert len(points) < 700
-    assert set(coarse_grid().tolist()) <= set(points.tolist())
-    assert 90 < len(coarse_grid()) < 130
+    assert set(terms.coarse_grid().tolist()) <= set(points.tolist())
+    assert 90 < len(terms.coarse_grid()) < 130
 
 
 def test_weights_of_numbers_of_cases() -> None:
-    assert weight_of([]) == 0
-    assert weight_of([Fraction(1)]) == Fraction(63, 100)
+    assert terms.weight_of([]) == 0
+    assert terms.weight_of([Fraction(1)]) == Fraction(63, 100)
     # Eight means of one number: its share is twice as large.
-    assert weight_of([Fraction(1)] * 8) == Fraction(126, 100)
-    assert weight_of([Fraction(3)] * 8) == 3 * Fraction(126, 100)
+    assert terms.weight_of([Fraction(1)] * 8) == Fraction(126, 100)
+    assert terms.weight_of([Fraction(3)] * 8) == 3 * Fraction(126, 100)

@@ -22,14 +22,7 @@ from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.streams import continual
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, KeptCounts
 from tracecloak.anonymizers.streams.steps import RunningStream, StreamName
-from tracecloak.schemas.events.events import (
-    ACTIVITY,
-    CASE_ID,
-    EVENT_ID,
-    PUBLISH_TIME,
-    SOURCE_ORDER,
-    TIMESTAMP,
-)
+from tracecloak.schemas.events import events
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
 FIRST, MORE = ("B",), ("A", "B", "Z")  # one name comes before and one behind those that are there
@@ -66,12 +59,12 @@ def events_of(messages: Sequence[Message]) -> pa.RecordBatch:
     times = pa.array([m[0] for m in messages], pa.int64())
     return pa.RecordBatch.from_pydict(
         {
-            CASE_ID: coded([m[1] for m in messages]),
-            ACTIVITY: coded([m[2] for m in messages]),
-            TIMESTAMP: times,
-            EVENT_ID: pa.nulls(len(messages), pa.string()),
-            PUBLISH_TIME: times,
-            SOURCE_ORDER: pa.array([0] * len(messages), pa.int64()),
+            events.CASE_ID: coded([m[1] for m in messages]),
+            events.ACTIVITY: coded([m[2] for m in messages]),
+            events.TIMESTAMP: times,
+            events.EVENT_ID: pa.nulls(len(messages), pa.string()),
+            events.PUBLISH_TIME: times,
+            events.SOURCE_ORDER: pa.array([0] * len(messages), pa.int64()),
         }
     )
 

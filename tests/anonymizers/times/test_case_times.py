@@ -17,19 +17,10 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.rigorous.budget import Allowance
+from tracecloak.anonymizers.times import case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.case_starts import Periods
-from tracecloak.anonymizers.times.case_times import (
-    CaseTimes,
-    TablesDecision,
-    counted_tables,
-    decide_times,
-    n_periods_of,
-    ranks_among_all,
-    sample_periods,
-    wide_bins_at,
-)
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -43,7 +34,7 @@ SECOND = MINUTE // 60
 N_TICKS = 1000 * 86_400
 ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
 WORDS = ActivityVocabulary.public("AB")
-COUNTER = Counted(ClippedCells, counted_tables, (ALWAYS,))
+COUNTER = Counted(ClippedCells, case_times.counted_tables, (ALWAYS,))
 N_BINS = 6
 BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 PERIODS = Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))
@@ -114,7 +105,7 @@ def test_cases_are_counted_by_class_period_and_time(log, unit):
 def test_larger_logs_have_more_periods(n_cases, expected):
     """Forty deviations a period: of Laplace noise of scale 3 / epsilon."""
     allowance = Allowance(Fraction(3) * Fraction(1414214, 10**6) / 30)
-    assert n_periods_of(n_cases, allowance, 1) == expected
+    assert case_times.n_periods_of(n_cases, allowance, 1) == expected
 
 
 # --- what is drawn from ---------------------------------------------------------------------------
@@ -125,10 +116,10 @@ def spans_of(shares: list[float], n_cases: float) -> SpansDecision:
     return SpansDecision(np.array(BORDERS), np.cumsum(shares), N_TICKS, counts, 1e-3, WIDE)
 
 
-def exact_times(truth: np.ndarray, deviation: float) -> tuple[CaseTimes, SpansDecision]:
+def exact_times(truth: np.ndarray, deviation: float) -> tuple[case_times.CaseTimes, SpansDecision]:
     """What is decided where the three tables of a log are known, but for a deviation."""
     generator = np.random.default_rng(4)
-    tables = TablesDecision(
+    tables = case_times.TablesDecision(
         *(
             truth.sum(axis=axis) + generator.normal(0, deviation, s)
             for axis, s in zip((2, 1, 0), SHAPES, strict=True)
@@ -144,7 +135,7 @@ def exact_times(truth: np.ndarray, deviation: float) -> tuple[CaseTimes, SpansDe
     own = np.repeat(np.arange(N_CLASSES), sizes)
     # By their steps all cases would take the same, but for those of one event.
     bins = np.where(own == 1, N_BINS, 3)
-    return decide_times(tables, of_all, periods, classes, (own, bins)), of_all
+    return case_times.decide_times(tables, of_all, periods, classes, (own, bins)), of_all
 
 
 def drifting() -> np.ndarray:
@@ -200,10 +191,10 @@ def test_chances_are_chances_whatever_the_noise(deviation):
 
 def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():
     rows = np.array([[0.2, 0.5, 0.3], [0, 0, 1], [1, 0, 0], [0.6, 0.4, 0]])
-    decided = CaseTimes(np.cumsum(rows, axis=1), np.ones((2, 3, 1)))
+    decided = case_times.CaseTimes(np.cumsum(rows, axis=1), np.ones((2, 3, 1)))
     n = 6000
     for own, is_single in itertools.product((0, 1), (True, False)):
-        drawn = sample_periods(
+        drawn = case_times.sample_periods(
             decided, np.full(n, own), np.full(n, is_single), np.arange(n), randomness()
         )
         shares = rows[own + 2 * (not is_single)]
@@ -216,16 +207,16 @@ def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():
 def test_ranks_in_classes_have_their_bins_and_ranks_in_bins_say_where_in_them():
     of_all = spans_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.1], 100)
     rows = np.array([[0, 0, 1, 0, 0, 0], [0.5, 0, 0, 0, 0.25, 0.25]])
-    decided = CaseTimes(np.ones((4, 1)), np.cumsum(rows, axis=1)[:, None])
+    decided = case_times.CaseTimes(np.ones((4, 1)), np.cumsum(rows, axis=1)[:, None])
     n = 1000
     even = (np.arange(n) + 0.5) / n
     none = np.zeros(n, np.int64)
-    in_one = wide_bins_at(decided, none, none, even)
+    in_one = case_times.wide_bins_at(decided, none, none, even)
     assert in_one.tolist() == [2] * n
-    assert ranks_among_all(of_all, in_one, even) == pytest.approx(0.3 + 0.3 * even)
-    bins = wide_bins_at(decided, none + 1, none, even)
+    assert case_times.ranks_among_all(of_all, in_one, even) == pytest.approx(0.3 + 0.3 * even)
+    bins = case_times.wide_bins_at(decided, none + 1, none, even)
     assert np.bincount(bins, minlength=N_BINS).tolist() == [500, 0, 0, 0, 250, 250]
     # Those of one class that take the least of all in a bin are the first of it.
-    found = ranks_among_all(of_all, bins, even / 4)
+    found = case_times.ranks_among_all(of_all, bins, even / 4)
     assert np.array_equal(np.searchsorted(of_all.reached, found, side="right"), bins)
     assert found[:500].max() < 0.1 / 4 and found[500:].min() >= 0.8

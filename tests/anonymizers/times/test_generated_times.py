@@ -18,23 +18,10 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.tiers import at_night
 from tests.support.timed_logs import LITTLE, timing_of_log
+from tracecloak.anonymizers.times import case_starts, fitted_times
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
-from tracecloak.anonymizers.times.case_starts import (
-    Periods,
-    StartsDecision,
-    decide_starts,
-    periods_of,
-    sample_starts,
-)
 from tracecloak.anonymizers.times.case_times import CaseTimes
-from tracecloak.anonymizers.times.fitted_times import (
-    PairFactors,
-    Timing,
-    divided,
-    timed,
-    weights_of,
-)
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     Steps,
@@ -89,9 +76,9 @@ def traces_of(lengths: list[int]) -> TraceBatch:
     )
 
 
-def starts_in(time: WorkingTime) -> StartsDecision:
+def starts_in(time: WorkingTime) -> case_starts.StartsDecision:
     """Even starts."""
-    return decide_starts(ClippedCells.merge([]), time, 0, LITTLE, randomness())
+    return case_starts.decide_starts(ClippedCells.merge([]), time, 0, LITTLE, randomness())
 
 
 def reached_of(bins: tuple[int, ...], n_ticks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,18 +103,18 @@ def spans_of(n_ticks: int, *bins: int) -> SpansDecision:
 
 def timing_of(
     grid: TimeGrid, durations: DurationsDecision, spans: SpansDecision, sums: StepSums = EVEN
-) -> Timing:
+) -> fitted_times.Timing:
     """One period, both classes take as long as all cases, and of A B and B A one has a factor."""
-    return Timing(
+    return fitted_times.Timing(
         grid,
         NO_CLASSES,
         starts_in(grid.time),
-        Periods(np.zeros(0, np.int64), np.array([0.0, 1.0])),
+        case_starts.Periods(np.zeros(0, np.int64), np.array([0.0, 1.0])),
         spans,
         CaseTimes(np.ones((4, 1)), np.tile(spans.reached, (2, 1, 1))),
         durations,
         sums,
-        PairFactors(np.array([0.0, 1.5, 0.0, 0.0]), durations.is_idle),
+        fitted_times.PairFactors(np.array([0.0, 1.5, 0.0, 0.0]), durations.is_idle),
     )
 
 
@@ -159,7 +146,7 @@ def test_stamps_are_in_order_in_the_range_on_the_grid_and_in_working_hours(
     numbers = np.arange(len(lengths)) * 3 + 5
     durations = durations_of(grid.n_ticks, *bins)
     spans = spans_of(grid.n_ticks, *bins_of_spans)
-    made = timed(traces, numbers, timing_of(grid, durations, spans), randomness())
+    made = fitted_times.timed(traces, numbers, timing_of(grid, durations, spans), randomness())
     check(made, grid)
     assert np.array_equal(made.offsets, traces.offsets)
     assert np.array_equal(made.activities, traces.activities)
@@ -195,21 +182,21 @@ def test_stamps_are_those_of_a_loop(name):
     kept = np.geomspace(1, 1000 * grid.n_ticks, 40).astype(np.int64)
     sums = sums_of(kept[::2], kept, *(kept[i::5] for i in range(9)))
     timing = timing_of(grid, durations, spans, sums)
-    made = timed(traces, numbers, timing, randomness())
-    begun = grid.ticks(sample_starts(timing.starts, numbers, randomness()))
+    made = fitted_times.timed(traces, numbers, timing, randomness())
+    begun = grid.ticks(case_starts.sample_starts(timing.starts, numbers, randomness()))
     kinds: Counter[str] = Counter()
     for i in range(traces.n_cases):
         case, own = traces.take(np.array([i])), numbers[i : i + 1]
         classes = NO_CLASSES.of_cases(case)
         steps = Steps.of(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
-        weights = weights_of(taken, steps, timing.factors)
+        weights = fitted_times.weights_of(taken, steps, timing.factors)
         ranks = ranks_by(sums, spans, weights.sum(keepdims=True), classes, own)
         [span] = spans_at(spans, ranks)
         since = np.zeros(1, np.int64)
         if len(taken):
             kinds["shortened" if taken.sum() > span else "lengthened"] += 1
-            since = np.cumsum([0, *divided(np.array([span]), weights, steps)])
+            since = np.cumsum([0, *fitted_times.divided(np.array([span]), weights, steps)])
         begin = int(begun[i])
         if begin + since[-1] >= grid.n_ticks:
             kinds["moved"] += 1
@@ -224,7 +211,9 @@ def test_ties_stay_ties():
     traces, n = traces_of([4] * 50), grid.n_ticks
 
     def made(durations: DurationsDecision, spans: SpansDecision) -> TraceBatch:
-        return timed(traces, np.arange(50), timing_of(grid, durations, spans), randomness())
+        return fitted_times.timed(
+            traces, np.arange(50), timing_of(grid, durations, spans), randomness()
+        )
 
     idle = replace(durations_of(n, 0), is_idle=np.array([False, True, False, False]))
     for durations in (durations_of(n, 0), durations_of(n, 3, 8), idle):
@@ -248,7 +237,7 @@ def test_long_cases_do_not_overflow():
     grid = TimeGrid(time, "second")
     traces, n = traces_of([3, 1_000_000, 2]), grid.n_ticks
     timing = timing_of(grid, durations_of(n, 11), spans_of(n, 11))
-    made = timed(traces, np.arange(3), timing, randomness())
+    made = fitted_times.timed(traces, np.arange(3), timing, randomness())
     check(made, grid)
     took = made.times[made.offsets[1:] - 1] - made.starts
     assert (took > 10 * 365 * DAY).all()
@@ -262,7 +251,7 @@ def test_periods_decide_when_cases_of_a_class_start(name):
     """
     grid = GRIDS[name]
     starts = starts_in(grid.time)
-    periods = periods_of(starts, 3)
+    periods = case_starts.periods_of(starts, 3)
     n, last = grid.n_ticks, periods.borders_us[-1]
     first_only, last_only = [1.0, 1.0, 1.0], [0.0, 0.0, 1.0]
     rows = np.array([last_only, first_only, first_only, last_only])
@@ -282,7 +271,7 @@ def test_periods_decide_when_cases_of_a_class_start(name):
         times = CaseTimes(rows, np.tile(spans.reached, (2, 3, 1)))
         timing = timing_of(grid, durations_of(n, 0, 3), spans)
         timing = replace(timing, starts=starts, periods=periods, times=times)
-        made = timed(traces, np.arange(traces.n_cases), timing, randomness())
+        made = fitted_times.timed(traces, np.arange(traces.n_cases), timing, randomness())
         check(made, grid)
         return made.starts
 
@@ -307,16 +296,16 @@ def test_stamps_of_a_decided_log_do_not_depend_on_the_pieces(data):
     assert timing.periods.size == 4 and timing.classes.n_variants == 6
     lengths = data.draw(lengths_of_cases)
     traces, numbers = traces_of(lengths), 7 + 3 * np.arange(len(lengths))
-    whole = timed(traces, numbers, timing, randomness())
+    whole = fitted_times.timed(traces, numbers, timing, randomness())
     check(whole, timing.grid)
     order = np.array(data.draw(st.permutations(range(len(lengths)))), np.int64)
     for rows in np.split(order, sorted(data.draw(st.lists(st.integers(0, 12), max_size=3)))):
-        made = timed(traces.take(rows), numbers[rows], timing, randomness())
+        made = fitted_times.timed(traces.take(rows), numbers[rows], timing, randomness())
         assert np.array_equal(made.times, whole.take(rows).times)
 
 
 @lru_cache(maxsize=1)
-def timing_of_mixed() -> Timing:
+def timing_of_mixed() -> fitted_times.Timing:
     """Of cases of one to four events; the more they have the later they begin and the longer."""
     log_time = LogTime(CALENDARS["office"], WEEKS, "minute")
     time = log_time.working_time({})

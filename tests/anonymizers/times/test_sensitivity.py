@@ -28,34 +28,14 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
+from tracecloak.anonymizers.times import case_spans, case_starts, step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
-from tracecloak.anonymizers.times.case_spans import (
-    SpansDecision,
-    changed_granularities,
-    changed_spans,
-    counted_granularities,
-    counted_spans,
-    decide_granularity,
-    decide_spans,
-)
-from tracecloak.anonymizers.times.case_starts import (
-    Periods,
-    changed_starts,
-    counted_starts,
-    decide_starts,
-)
 from tracecloak.anonymizers.times.case_times import changed_tables, counted_tables, decide_tables
 from tracecloak.anonymizers.times.pair_times import (
     changed_times,
     clip_of,
     counted_pair_times,
     decide_pair_times,
-)
-from tracecloak.anonymizers.times.step_durations import (
-    counted_durations,
-    decide_durations,
-    n_cells_of,
-    whole_norm,
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
@@ -73,7 +53,7 @@ N = len(WORDS)
 OF_ALL = Detail("case")
 BORDERS = time_borders(N_BINS, N_TICKS)
 # All cases take from a minute to an hour, and so long is a clip of times.
-SPANS = SpansDecision(
+SPANS = case_spans.SpansDecision(
     BORDERS, np.array([0.0, 0, 1, 1, 1, 1]), N_TICKS,
     np.array([0.0, 0, 100, 0, 0, 0]), 1.0, np.arange(N_BINS),
 )  # fmt: skip
@@ -149,9 +129,9 @@ class Statistic:
 def starts(n_cases: float) -> Statistic:
     time = ALWAYS.working_time({})
     return Statistic(
-        Counted(ClippedCells, counted_starts, (ALWAYS,)),
-        lambda counted, noise, own: decide_starts(counted, time, n_cases, noise, own),
-        changed_starts,
+        Counted(ClippedCells, case_starts.counted_starts, (ALWAYS,)),
+        lambda counted, noise, own: case_starts.decide_starts(counted, time, n_cases, noise, own),
+        case_starts.changed_starts,
         0,
     )
 
@@ -175,13 +155,15 @@ def durations(clip: int, units: int, detail: Detail = BY_ACTIVITY, *, buys: bool
     names, classes = detail.names(WORDS), detail.classes(EVERY, WORDS)
     return Statistic(
         Counted(
-            ClippedCells, counted_durations, (ALWAYS, 4, "clip" if buys else clip, units, detail)
+            ClippedCells,
+            step_durations.counted_durations,
+            (ALWAYS, 4, "clip" if buys else clip, units, detail),
         ),
-        lambda counted, noise, own: decide_durations(
+        lambda counted, noise, own: step_durations.decide_durations(
             counted, names, classes, 4, N_TICKS, noise, own
         ),
         lambda max_units: of_clipped(clip, max_units, is_pure=units == 1),
-        n_cells_of(len(names), 4, classes.n_places),
+        step_durations.n_cells_of(len(names), 4, classes.n_places),
         units,
         ("l1",) if units == 1 else ("l2_squared",),
         {"variants": EVERY, "clip": Clip(clip)},
@@ -193,9 +175,9 @@ STATISTICS = {
     "fine starts": starts(10**6),
     "coarse starts": starts(-5),
     "spans": Statistic(
-        Counted(ClippedCells, counted_spans, (ALWAYS, N_BINS)),
-        lambda counted, noise, own: decide_spans(counted, N_BINS, N_TICKS, noise, own),
-        changed_spans,
+        Counted(ClippedCells, case_spans.counted_spans, (ALWAYS, N_BINS)),
+        lambda counted, noise, own: case_spans.decide_spans(counted, N_BINS, N_TICKS, noise, own),
+        case_spans.changed_spans,
         N_BINS,
     ),
     "tables": Statistic(
@@ -206,14 +188,16 @@ STATISTICS = {
         decisions={
             "spans": SPANS,
             "variants": EVERY,
-            "periods": Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1])),
+            "periods": case_starts.Periods(
+                np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1])
+            ),
             "bins": TimeBins(4, N_BINS),
         },
     ),
     "granularity": Statistic(
-        Counted(ClippedCells, counted_granularities, ("UTC",)),
-        decide_granularity,
-        changed_granularities,
+        Counted(ClippedCells, case_spans.counted_granularities, ("UTC",)),
+        case_spans.decide_granularity,
+        case_spans.changed_granularities,
         6,
     ),
     "pair times": pair_times(BY_ACTIVITY, is_pure=False),
@@ -221,7 +205,7 @@ STATISTICS = {
     "times of all": pair_times(OF_ALL, is_pure=False),
     "durations": durations(1024, UNITS, buys=False),
     "bought durations": durations(2500, UNITS, buys=True),
-    "pure durations": durations(whole_norm(3), 1, buys=False),
+    "pure durations": durations(step_durations.whole_norm(3), 1, buys=False),
     "durations of all": durations(3 * UNITS, UNITS, OF_ALL, buys=False),
 }
 statistics = pytest.mark.parametrize("name", STATISTICS)
@@ -229,7 +213,7 @@ statistics = pytest.mark.parametrize("name", STATISTICS)
 
 def changes(statistic: Statistic) -> Iterator[np.ndarray]:
     """What each case moves, of any begin, beside no other case and beside some."""
-    noise, is_pure = statistic.noises[0], statistic.changed(1).l1 == whole_norm(3)
+    noise, is_pure = statistic.noises[0], statistic.changed(1).l1 == step_durations.whole_norm(3)
     for others, first in itertools.product(([], OTHERS), (0, 20 * DAY + 1)):
         before, _ = statistic.sums(others, noise)
         for case in small_cases(first):

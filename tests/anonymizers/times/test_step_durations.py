@@ -26,7 +26,7 @@ from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
-from tracecloak.anonymizers.times import step_durations
+from tracecloak.anonymizers.times import step_durations, time_bins
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.case_spans import GranularityDecision
 from tracecloak.anonymizers.times.step_durations import (
@@ -40,12 +40,6 @@ from tracecloak.anonymizers.times.step_durations import (
     most_names_of_durations,
     n_cells_of,
     sample_durations,
-)
-from tracecloak.anonymizers.times.time_bins import (
-    MOST_BINS,
-    TimeBins,
-    time_borders,
-    without_longest,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -95,7 +89,7 @@ def cell_names(n_bins: int) -> list[Cell]:
 
 
 def borders_of(n_bins: int, n_ticks: int = N_TICKS) -> list[int]:
-    return [int(x) for x in time_borders(n_bins, n_ticks)]
+    return [int(x) for x in time_bins.time_borders(n_bins, n_ticks)]
 
 
 def naive(log: Log, borders: list[int]) -> dict[str, Counter[Cell]]:
@@ -230,7 +224,7 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         "length": Length(2),
         "time_range": Range(TimeRange(0, DAY)),
         "granularity": GranularityDecision("hour"),
-        "bins": TimeBins(4, 9),
+        "bins": time_bins.TimeBins(4, 9),
         **NONE,
     }
     counter = Counted(
@@ -276,7 +270,7 @@ def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
             counts = noisy[(3 * 4 + place) * k :][:k]
             # Shares come from differences, so what is 0 is so but for rounding.
             of_pair = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
-            [shares] = without_longest(counts[None], deviation, of_pair)
+            [shares] = time_bins.without_longest(counts[None], deviation, of_pair)
             ways["shorter"] += int((shares < of_pair).sum())
             # What its pair has none of, a place has none of, if the pair's steps take no time.
             is_idle = decided.is_idle[source * 3 + target]
@@ -391,7 +385,7 @@ def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
     assert excess_of_durations(1000, 16) == ""
     assert n_cells_of(1500, 16) > MAX_CELLS
     assert "fewer bins" in excess_of_durations(1500, 16)
-    for n_bins in (4, 5, MOST_BINS, 200):
+    for n_bins in (4, 5, time_bins.MOST_BINS, 200):
         most = most_names_of_durations(n_bins)
         assert n_cells_of(most, n_bins) <= MAX_CELLS < n_cells_of(most + 1, n_bins)
 
