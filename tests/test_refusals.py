@@ -32,7 +32,7 @@ from tracecloak.examination.doctor import due, engines, places, sample, sources
 from tracecloak.examination.evaluation import evaluate
 from tracecloak.examination.experiments import paper, run, tlkc
 from tracecloak.examination.indicators import truths
-from tracecloak.examination.linkage import knowledge, pair_of_releases
+from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.quality import PatientMiner
 from tracecloak.pipelines.budget import backups, opening
 from tracecloak.pipelines.configuration import config, query_keys, vocabulary_file
@@ -132,14 +132,6 @@ def kept_positions(folder: Path) -> None:
 def database(error: Exception) -> None:
     query = like(query="SELECT 1", database="sqlite:///x")
     patched(databases, "connected", Mock(side_effect=error), lambda: list(sources._of_query(query)))
-
-
-def two_releases(after: Any, perspective: str) -> Any:
-    made = dict.fromkeys(("earlier", "later"), like(name="r", traces=CASES))
-    supposed = like(perspective=perspective)
-    return pair_of_releases.Corresponding(
-        like(before=CASES, after=after, supposed=supposed, **made)
-    )
 
 
 def ended_miner() -> None:
@@ -242,8 +234,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(knowledge, "MAX_CODE", 1,
                        lambda: knowledge.elements_of([CASES], "activity")),
      UsageError, "pairs of activities and resources"),
-    (lambda f: two_releases(NONE, "activity"), UsageError, "at least one case each"),
-    (lambda f: two_releases(CASES, "resource"), UsageError, "were made by resources"),
     (lambda f: ended_miner(), RuntimeError, "the process that mines has ended"),
 ]  # fmt: skip
 

@@ -73,8 +73,7 @@ def _sign_off(verified: Verification, path: str) -> str | None:
         return None
     if Path(verified.folder).resolve() in Path(path).resolve().parents:
         raise UsageError(
-            f"sign_off {path!r} is in the folder of the release, of which it is no part; name a "
-            "file outside of it"
+            f"sign_off {path!r} is in the folder of the release; name a file outside of it"
         )
     place = file_to_write("sign_off", path)
     place.write_bytes(sign_off_html(verified, verified.received))

@@ -69,10 +69,7 @@ def run(given: Given) -> int:
     config = load(given.config, flags)
     schedule = config.made_schedule
     if schedule is None:
-        raise UsageError(
-            "schedule is missing: a calendar is of the windows of a schedule, which the "
-            "configuration file has under the key schedule"
-        )
+        raise UsageError("schedule is missing: a calendar is of the windows of a schedule")
     store = open_store(config)
     # A calendar makes no ledger: where a release would begin one, nothing was spent yet.
     is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
@@ -140,8 +137,7 @@ def _decide(
         missing = next((name for name in ("by", "reason") if not decision[name]), None)
         if missing is not None:
             raise UsageError(
-                f"{missing} is missing: a file is left out by a person, for a reason, and both are "
-                f"noted for the operator; give --{missing}"
+                f"{missing} is missing: who leaves a file out, and why, is noted; give --{missing}"
             )
         by, reason = str(decision["by"]), str(decision["reason"])
         decided = quarantine(config, store, ledger, windows, path, by, reason)

@@ -353,8 +353,7 @@ class SourceConfig(MappedConfig):
         case_id = self.columns.case_id or "case:concept:name"
         if self.unnamed_traces and not case_id.startswith("case:"):
             raise UsageError(
-                f"unnamed_traces is for cases that are traces, and case_id {case_id!r} is a key of "
-                "events: leave one out, or map a key of traces, such as case:concept:name"
+                f"unnamed_traces names traces, and case_id {case_id!r} is a key of events; drop one"
             )
         return replace(how, unnamed_traces=case_id) if self.unnamed_traces else how
 
@@ -570,24 +569,16 @@ class ReleaseConfig(PayingConfig, SourceConfig):
                 window is given without the other.
         """
         if self.schedule is not None and self.window is None:
-            raise UsageError(
-                "window is missing: there is a schedule, so say which of its windows is released "
-                "with --window, such as --window due; `tracecloak windows` lists them"
-            )
+            raise UsageError("window is missing: give --window, such as 2026-11 or due")
         if self.schedule is None and self.window is not None:
             raise UsageError(
-                f"window {self.window!r} needs a schedule, which the configuration file has under "
-                "the key schedule"
+                f"window {self.window!r} needs the key schedule of the configuration file"
             )
         if self.release_id is None and self.schedule is not None:
-            raise UsageError(
-                "release_id is missing: the releases of a schedule are named by it and by their "
-                "windows, such as claims-2026-11; give it with --release_id claims"
-            )
+            raise UsageError("release_id is missing: the releases of a schedule are named by it")
         if self.release_id is None and self.guarantee.kind == "rigorous":
             raise UsageError(
-                "release_id is missing: the default name is a digest of the input, which would "
-                "tell whether the log changed; give a rigorous release a name with --release_id"
+                "release_id is missing: the default, a digest, would tell whether the log changed"
             )
 
     @property
@@ -735,8 +726,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
             params.setdefault("max_cases_per_individual", 1)
         elif params.get("max_cases_per_individual") is not None:
             raise UsageError(
-                "max_cases_per_individual needs to know the individuals: name their column with "
-                "individual_id"
+                "max_cases_per_individual needs to know the individuals: give individual_id"
             )
     return config.model_copy(update={"params": params})
 

@@ -58,14 +58,10 @@ def _of_csv(path: str, text: str) -> dict[str, str]:
                 continue
             if len(row) != len(columns):
                 raise UsageError(
-                    f"line {rows.line_num} of groups {path!r} must have as many columns as the "
-                    "first; put a name with a comma in quotation marks"
+                    f"line {rows.line_num} of groups {path!r} has not as many columns as the first"
                 )
             if row[activity] in groups:
-                raise UsageError(
-                    f"line {rows.line_num} of groups {path!r} names an activity again; leave one "
-                    "of the lines out"
-                )
+                raise UsageError(f"line {rows.line_num} of groups {path!r} names an activity again")
             groups[row[activity]] = row[group]
     except csv.Error as error:
         raise UsageError(f"line {rows.line_num} of groups {path!r}: {error}") from None
@@ -78,8 +74,7 @@ def _places(path: str, columns: list[str]) -> tuple[int, int]:
     """Where the two columns stand; tells the operator which others are passed over."""
     if any(columns.count(name) != 1 for name in _COLUMNS):
         raise UsageError(
-            f"groups {path!r} must begin with a line that names the columns activity and group, "
-            "each once"
+            f"groups {path!r} must begin with the columns activity and group, each once"
         )
     if others := [name for name in columns if name not in _COLUMNS]:
         _OPERATOR.warning("groups %r: the columns %s are not read", path, ", ".join(others))

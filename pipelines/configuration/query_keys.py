@@ -34,15 +34,9 @@ def check_query(
             files.
     """
     if log:
-        raise UsageError(
-            "log and query exclude each other: a release reads files or asks a database; leave one "
-            "out"
-        )
+        raise UsageError("log and query exclude each other; leave one out")
     if query is None and database is None:
-        raise UsageError(
-            "log is missing: say with --log where the event log is, or ask a database with --query "
-            "and --database"
-        )
+        raise UsageError("log is missing: give --log, or --query and --database")
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
         raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
@@ -51,10 +45,7 @@ def check_query(
         if getattr(how, of) != getattr(usual, of):
             raise UsageError(f"{name} is of files, and there is a query; leave it out")
     if schedule is not None and schedule.partition is not None:
-        raise UsageError(
-            "partition is a folder of files, and there is a query, whose result has none; leave "
-            "it out of schedule"
-        )
+        raise UsageError("partition is of files, and there is a query; leave it out of schedule")
     check_database(database)
 
 
@@ -66,6 +57,5 @@ def require_files(query: str | None) -> None:
     """
     if query is not None:
         raise UsageError(
-            "this reads the log several times, and a query is asked once, by a release; export its "
-            "result, and name the files with log in place of query and database"
+            "this reads the log several times, and a query is asked once: export its result"
         )

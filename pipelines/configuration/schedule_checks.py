@@ -29,10 +29,7 @@ def check_composes(method: str, guarantee: Guarantee) -> None:
         return
     if guarantee.adjacency != "add_remove" or guarantee.unit == "event":
         change = "an event" if guarantee.unit == "event" else "a case that is replaced"
-        raise UsageError(
-            f"schedule: {method} protects {change}, which can change two windows at once; choose a "
-            "method that protects a case that is added or removed, or release without a schedule"
-        )
+        raise UsageError(f"schedule: {method} protects {change}, which can change two windows")
 
 
 def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> None:

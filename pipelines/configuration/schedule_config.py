@@ -75,10 +75,7 @@ class ScheduleConfig(pydantic.BaseModel):
     @pydantic.model_validator(mode="after")
     def _check(self) -> ScheduleConfig:
         if self.partition is None and "partition_spread" in self.model_fields_set:
-            raise ValueError(
-                "partition_spread is about a partition, and none is named: name its column with "
-                "partition, or leave it out"
-            )
+            raise ValueError("partition_spread needs partition, the column that it is about")
         return self
 
     def made(self, dataset: str | None) -> Schedule:
@@ -94,14 +91,12 @@ class ScheduleConfig(pydantic.BaseModel):
 
         if self.dataset is not None and dataset is not None and self.dataset != dataset:
             raise UsageError(
-                f"schedule.dataset: is {self.dataset!r}, and dataset beside it is {dataset!r}; "
-                "give one of them"
+                f"schedule.dataset is {self.dataset!r}, and dataset is {dataset!r}; give one"
             )
         named = self.dataset or dataset
         if not named:
             raise UsageError(
-                "schedule.dataset: required; name the data set there, or with the key dataset "
-                "beside the schedule"
+                "schedule.dataset: required, there or as the key dataset next to the schedule"
             )
         try:
             return Schedule(

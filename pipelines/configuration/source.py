@@ -83,8 +83,7 @@ def source_of(
     source = every_file.narrowed(_of_span(config, span_us))
     if files and not source.files and not may_be_none:
         raise InputSchemaError(
-            f"of {len(files):,} input files none is left, as their partitions do not pass the "
-            "filters; correct --where"
+            f"no partition of {len(files):,} input files passes the filters; correct --where"
         )
     if is_checked:
         checked = source.files if is_rigorous else source.files[:_CHECKED_FILES]

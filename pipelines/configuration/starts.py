@@ -30,7 +30,6 @@ def with_starts(method: str, params: Mapping[str, Any], mapping: ColumnMapping) 
         )
     if given is not None and str(given).lower() != str(mapping.has_starts).lower():
         raise UsageError(
-            f"service_times follows from --start_timestamp and --lifecycle, got {given!r}: leave "
-            "it out, and map one of them if events have starts"
+            "service_times follows from --start_timestamp and --lifecycle; leave it out"
         )
     return {**params, SERVICE_TIMES: True} if mapping.has_starts else dict(params)

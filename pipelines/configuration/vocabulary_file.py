@@ -46,13 +46,11 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
                 name = unescaped(name)
             except ValueError as error:
                 raise UsageError(
-                    f"line {number} of the activity vocabulary: {error}; write \\\\ for a "
-                    "backslash, as a remark of the file says"
+                    f"line {number} of the activity vocabulary: {error}; write \\\\ for a backslash"
                 ) from None
         if name == OTHER:
             raise UsageError(
-                f"line {number} of the activity vocabulary is {OTHER}, the name of the activities "
-                "that it does not have; leave it out"
+                f"line {number} of the activity vocabulary is {OTHER}, which stands for all others"
             )
         first = line_of.setdefault(name, number)
         if first != number:
@@ -73,7 +71,4 @@ def check_new_names(rename: Mapping[str, str], bounds: ContributionBounds) -> No
     declared = bounds.vocabulary
     unknown = sorted(set(rename.values()) - set(declared or rename.values()))
     if unknown:
-        raise UsageError(
-            f"rename gives the name {unknown[0]!r}, which is not in the vocabulary: declare it "
-            "there, or correct the name"
-        )
+        raise UsageError(f"rename gives the name {unknown[0]!r}, which is not in the vocabulary")

@@ -220,8 +220,7 @@ def check_lineage(to: str) -> None:
         return
     if "://" in to:
         raise UsageError(
-            f"lineage: {to!r} must be a file of this machine or an address that begins with "
-            "http:// or https://"
+            f"lineage: {to!r} must be a file of this machine or an address of http:// or https://"
         )
     if not Path(to).absolute().parent.is_dir():
         raise UsageError(f"lineage: the folder of {to!r} is not there; make it first")

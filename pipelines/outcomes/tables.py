@@ -47,15 +47,11 @@ def append_release(folder: str, table: str) -> Appended:
     verified = verify(folder)
     received = verified.received
     if received is None or not verified.holds:
-        raise GuaranteeError(
-            f"{folder!r} does not pass `tracecloak verify`, which says why, so nothing of it is "
-            "appended"
-        )
+        raise GuaranteeError(f"{folder!r} does not pass `tracecloak verify`, which says why")
     logs = forms_of(received.folder, received.paths)
     if not logs or logs[0].kind != "parquet":
         raise UsageError(
-            f"{folder!r} has no log in Parquet to append; release a log with --formats parquet, by "
-            "a method that makes one"
+            f"{folder!r} has no log in Parquet to append; release one with --formats parquet"
         )
     release_id = received.body["release_id"]
     fingerprint = received.body["randomness"]["key_fingerprint"]

@@ -87,10 +87,7 @@ class Contents:
         if of_files is None:
             return declared
         if [(f.name, f.type) for f in of_files] != [(f.name, f.type) for f in declared]:
-            raise Wrong(
-                f"{self.logs[0].name} has other columns than the parameters in {MANIFEST_NAME} "
-                "declare."
-            )
+            raise Wrong(f"{self.logs[0].name} has other columns than the parameters declare.")
         return of_files
 
     def _declared(self) -> pa.Schema:
@@ -151,8 +148,7 @@ class Contents:
             n_events, n_bytes = n_events + rows.num_rows, n_bytes + batches[-1].nbytes
             if n_events > _MOST_EVENTS or n_bytes > _MOST_BYTES:
                 raise Unsure(
-                    f"{self.logs[0].name} has more than {_MOST_EVENTS:,} events or "
-                    f"{_MOST_BYTES >> 20} MiB, which is too much to be held at once."
+                    f"{self.logs[0].name} has more than {_MOST_EVENTS:,} events, or is too large."
                 )
         return TraceBatch.concat(batches)
 
@@ -191,8 +187,7 @@ class Contents:
         names = _texts_in(self.received.folder.json(DFG_NAME))
         if any(sanitise(name) != name for name in names):
             raise Unsure(
-                f"{DFG_NAME} has a name that XML cannot hold, and {self.logs[0].name} is the only "
-                "form of the log, so that it cannot be compared."
+                f"{DFG_NAME} has a name that XML cannot hold, so the log cannot be compared."
             )
 
     # --- the checks -------------------------------------------------------------------------------
@@ -275,10 +270,7 @@ class Contents:
             NotApplicable: None is promised, or this installation does not know the method.
         """
         if not self.received.body["verified"]:
-            raise NotApplicable(
-                "What the method promises cannot be seen in the files alone: what it adds "
-                "at random cannot be told from the log."
-            )
+            raise NotApplicable("The promise is about noise, which cannot be seen in the files.")
         method, params = self.received.method_and_params()
         if not method.verifies or not self.logs:
             raise Wrong(f"{MANIFEST_NAME} says that a property of the log was verified: none is.")
@@ -294,10 +286,7 @@ class Contents:
         """Makes sure that the Parquet and the JSON file of a product have the same rows."""
         product = self.products[name]
         if product is None:
-            raise Unsure(
-                f"{shown([f'{name}.json'])} is of no kind of product that this installation can "
-                "read back."
-            )
+            raise Unsure(f"This installation cannot read {shown([f'{name}.json'])} back.")
         expected, first = product.to_table(), 0
         with self.received.folder.reading(f"{name}.parquet") as stream:
             file = _table(self.received, f"{name}.parquet", stream)
@@ -327,8 +316,7 @@ class Contents:
             self.require_names()
             if not self.received.is_by_this_version:
                 raise Unsure(
-                    f"{name}.json is by tracecloak {self.received.version}, which alone can make "
-                    "it again."
+                    f"{name}.json can be made again by tracecloak {self.received.version} alone."
                 )
             raise Wrong(f"{name}.json is not what follows from {self.logs[0].name}.")
         return [f"the log and its {name}" for name in following]

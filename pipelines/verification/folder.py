@@ -91,8 +91,7 @@ class ReceivedFolder:
         except (Wrong, OSError, KeyError, TypeError):
             pass
         raise InputSchemaError(
-            f"{LATEST_NAME} of {self.path!r} points at no release in that folder; name the folder "
-            "of one release, which is called run_id=…"
+            f"{LATEST_NAME} of {self.path!r} points at no release in it; name a folder run_id=…"
         )
 
     @cached_property

@@ -68,10 +68,7 @@ def _shared_text(folder: ReceivedFolder, page: bytes) -> str:
         if there is None:
             missing.append(name)
         elif not is_what_it_says(name, there):
-            raise Unsure(
-                f"{STATIC_NAME}/{name} beside the release, whose scripts it shares, has not the "
-                "SHA-256 that it is named after, so it is not tracecloak's: remove it."
-            )
+            raise Unsure(f"{shown([name])} beside the release is not what its name says: remove it")
     if missing:
         return (
             f"It runs no script but tracecloak's own and those that it names by their SHA-256, of "
@@ -102,10 +99,7 @@ def _require_judgeable(contents: Contents) -> None:
     """
     received = contents.received
     if not received.is_by_this_version:
-        raise Unsure(
-            f"It is by tracecloak {received.version}, as {MANIFEST_NAME} says, so that version "
-            "alone can make it again."
-        )
+        raise Unsure(f"It is by tracecloak {received.version}, which alone can make it again.")
     if None in contents.products.values():
         raise Unsure("This installation cannot read back all that the page was made of.")
     contents.require_names()

@@ -66,8 +66,7 @@ def check_statement(received: Received) -> str:
         raise Wrong(f"{STATEMENT_NAME} promises an epsilon, and {MANIFEST_NAME} does not.")
     if not all(_stands_in(words, plain) for words in wanted):
         raise Wrong(
-            f"{STATEMENT_NAME} does not have the release's name, method, epsilon and delta of "
-            f"{MANIFEST_NAME}."
+            f"{STATEMENT_NAME} has not the name, method, epsilon and delta of {MANIFEST_NAME}."
         )
     raise Unsure(
         f"{STATEMENT_NAME} has the name, method, epsilon and delta of {MANIFEST_NAME}. Its other "
@@ -108,8 +107,7 @@ def check_method(received: Received) -> str:
     method, params = received.method_and_params()
     if not received.is_by_this_version:
         raise Unsure(
-            f"The release is by tracecloak {received.version}, as {MANIFEST_NAME} says, whose "
-            "methods may promise otherwise than those of this version."
+            f"The release is by tracecloak {received.version}, whose methods may promise otherwise."
         )
     guarantee, stated = method.guarantee(params), received.body["guarantee"]
     if stated.get("population") == "query result":
@@ -119,14 +117,10 @@ def check_method(received: Received) -> str:
     promised = guarantee.to_json()
     for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
         if promised[name] != stated[name]:
-            raise Wrong(
-                f"guarantee.{name} in {MANIFEST_NAME} is not what {method.name} promises with "
-                "these parameters."
-            )
+            raise Wrong(f"guarantee.{name} in {MANIFEST_NAME} is not what {method.name} promises.")
     if not set(promised["not_covered"]) <= set(stated["not_covered"]):
         raise Wrong(
-            f"guarantee.not_covered in {MANIFEST_NAME} leaves out something that {method.name} "
-            "does not cover."
+            f"guarantee.not_covered in {MANIFEST_NAME} lacks what {method.name} does not cover."
         )
     spends = json.loads(json.dumps([part.to_json() for part in method.spends(params)]))
     if spends != received.body["spends"]:

@@ -90,8 +90,7 @@ class Received:
             )
         if self.is_stream:
             raise NotApplicable(
-                f"{MANIFEST_NAME} of an epoch is written before its steps, so it has no digests of "
-                "them: that they are whole is not shown."
+                f"{MANIFEST_NAME} of an epoch is written before its steps, without their digests."
             )
         strange = [path for path in paths if not _is_plain(path)]
         if strange:
@@ -179,8 +178,7 @@ class Received:
             raise NotApplicable("What a stream promises follows from more than its manifest has.")
         if name in METHODS.removed:
             raise Unsure(
-                f"The method {name} was removed from tracecloak, so its promise cannot be computed "
-                "again. The check `budget` accounts for the parts of the budget as they are stated."
+                f"The method {name} was removed from tracecloak: its promise cannot be computed."
             )
         if name not in METHODS:
             raise Unsure(f"This installation does not know the method {shown([name])}.")

@@ -38,10 +38,7 @@ def check_steps(received: Received) -> str:
 def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
     path = next((forms[ending] for ending in _ENDINGS if ending in forms), None)
     if path is None:
-        raise Wrong(
-            f"{shown(forms.values())}: the step has no JSON file, which is written last; it may "
-            "have been copied before it was whole."
-        )
+        raise Wrong(f"{shown(forms.values())}: the step has no JSON file, which is written last.")
     body = received.folder.json(path)
     stream, params = received.body["stream"], received.body["params"]
     name, _, epoch = received.body["release_id"].partition("@")

@@ -196,8 +196,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         if trusted is not None:
             raise Wrong(f"There is no {_SIGNATURE}: nobody signed the release.")
         raise NotApplicable(
-            "The release is not signed: nothing shows who made it, or that it was not replaced as "
-            "a whole."
+            "The release is not signed: nothing shows who made it, or that it was not replaced."
         )
     if not there[0]:
         raise Wrong(f"{_PUBLIC} is there, and {_SIGNATURE} is not.")
@@ -215,10 +214,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
             raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
         return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
     if not there[1]:
-        raise Wrong(
-            f"There is a {_SIGNATURE} but no {_PUBLIC}, so it can be checked only with a public "
-            "key that you have: name that with --key."
-        )
+        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key with --key.")
     try:
         public = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
     except UsageError:
@@ -247,10 +243,7 @@ def check_leftovers(received: Received) -> str:
         known.update(path for _, forms in received.steps() for path in forms.values())
     others = sorted([*(path for path in sizes if path not in known), *odd])
     if others:
-        raise Wrong(
-            f"No part of the release: {shown(others)}. Nothing speaks for such a file, link or "
-            "folder; ask who sent it."
-        )
+        raise Wrong(f"No part of the release: {shown(others)}. Ask who sent it.")
     return "The folder holds nothing else."
 
 

@@ -337,7 +337,7 @@ def test_wrong_keys_are_told_with_the_mend(
         ({"database": uri, "encoding": "latin-1"}, 2, "encoding is of files"),
         ({"database": uri, "header": "a,b"}, 2, "header is of files"),
         ({"database": uri, "comment": "#"}, 2, "comment is of files"),
-        ({"database": uri, "schedule": SCHEDULE, "dataset": "x"}, 2, "partition is a folder"),
+        ({"database": uri, "schedule": SCHEDULE, "dataset": "x"}, 2, "partition is of files"),
         ({"database": uri, "output": "objects://out"}, 2, "not on this machine"),
     )
     for changes, code, words in cases:

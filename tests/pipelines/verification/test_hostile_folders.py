@@ -626,7 +626,7 @@ def test_an_examination_holds_a_log_up_to_a_number_of_events(
     monkeypatch.setattr(contents_of, "_MOST_EVENTS", whole.n_events)
     assert contents.whole() is not None
     monkeypatch.setattr(contents_of, "_MOST_EVENTS", whole.n_events - 1)
-    with pytest.raises(Unsure, match="too much to be held at once"):
+    with pytest.raises(Unsure, match="too large"):
         contents.whole()
 
 
