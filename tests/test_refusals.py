@@ -139,7 +139,7 @@ def ended_miner() -> None:
     theirs.close()
     miner = PatientMiner(ANY, ANY, 1)
     miner._worker = like(kill=int, join=int), ours
-    miner.answered("question")
+    miner.mined("question")
 
 
 SPENT = like(is_spent=True, config=like(epoch="1", release_id="ward"))
