@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracecloak.examination.doctor.setting import Said, Setting
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.keys.attempts import NOT_ENDED, last_attempt
 from tracecloak.pipelines.keys.key_store import BEING_MADE
+from tracecloak.pipelines.keys.notes import NOT_ENDED, last_attempt
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import is_local
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -35,7 +35,7 @@ def look_at_input(setting: Setting) -> Iterator[Said]:
 
 def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[Said]:
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.keys.left_out import left_out_of
+    from tracecloak.pipelines.keys.notes import left_out_of
 
     decided = left_out_of(setting.store, setting.output, str(release.release_id))
     source = source_of(release, left_out=[one.path for one in decided], is_checked=False)

@@ -17,8 +17,8 @@ from pathlib import Path
 from tracecloak.pipelines.budget.books import Books
 from tracecloak.pipelines.budget.standing import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.notes import forget_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.keys.results import forget_result, noted_results
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger

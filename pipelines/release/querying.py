@@ -22,8 +22,8 @@ from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_o
 from tracecloak.pipelines.budget.standing import State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.keys.results import forget_result, note_result, noted_results
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.going_on import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run

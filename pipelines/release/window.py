@@ -14,7 +14,7 @@ from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.schedule_checks import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.left_out import left_out_of
+from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.values import Concern, Outcome, Run

@@ -14,7 +14,7 @@ from typing import Any
 from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget.opening import open_store
-from tracecloak.pipelines.keys.attempts import end_noted
+from tracecloak.pipelines.keys.notes import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.names import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig

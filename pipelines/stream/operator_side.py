@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
-from tracecloak.pipelines.keys.attempts import note_attempt
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
+from tracecloak.pipelines.keys.notes import note_attempt
 from tracecloak.pipelines.outcomes.lineage import (
     Kind,
     LineageRun,

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.keys.attempts import Attempt, last_attempt
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.notes import Attempt, last_attempt
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger

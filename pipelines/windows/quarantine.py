@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.left_out import LeftOut, left_out_of, note_left_out
+from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out
 from tracecloak.pipelines.keys.receipts import InputFile, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger

@@ -19,7 +19,7 @@ from typing import Literal
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.keys.attempts import note_attempt
+from tracecloak.pipelines.keys.notes import note_attempt
 from tracecloak.pipelines.release.opening import opened
 from tracecloak.pipelines.release.run import released, told_apart
 from tracecloak.pipelines.release.values import Outcome

@@ -26,7 +26,7 @@ from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.budget.unfinished import withdraw
-from tracecloak.pipelines.keys import attempts
+from tracecloak.pipelines.keys import notes
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
@@ -287,6 +287,6 @@ def test_how_the_last_run_ended_is_noted(
     assert ends(ward.config)[0] == 75
     ward.open.close()
     assert why in " | ".join(line.text for line in lines_of(ward) if "last run" in line.text)
-    monkeypatch.setattr(attempts, "write_anew", lambda *_: os.open("/dev/null/a", os.O_WRONLY))
+    monkeypatch.setattr(notes, "write_anew", lambda *_: os.open("/dev/null/a", os.O_WRONLY))
     ends(ward.config)
     assert "how ward@1 ended was not noted" in caplog.text
