@@ -19,7 +19,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.anonymizers.rigorous.cells import possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
 from tracecloak.anonymizers.streams.params import UNITS, StreamParams
 from tracecloak.anonymizers.streams.step_figures import with_intervals
@@ -84,18 +84,7 @@ class DfgParams(StreamParams):
     @cached_property
     def noises(self) -> dict[str, ContinualNoise]:
         """See `StreamParams`; `pairs` of the graph."""
-        epsilon, delta = self.budget
-        noise = continual_noise(
-            epsilon,
-            delta,
-            self.horizon,
-            self.clip_units,
-            n_cells=self.n_cells,
-            length=self.length,
-            participation=self.participation,
-            units=self.units,
-        )
-        return {"pairs": noise}
+        return {"pairs": self.noise_of_all(self.clip_units, self.units)}
 
 
 def default_clip(max_trace_length: int, n_words: int) -> Fraction:

@@ -20,20 +20,16 @@ from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
 
+_KINDS = ("case", "individual", "case of individual", "event", "activity", "event without id")
+
 
 class Identities:
     """Keyed identities of what the messages of a stream name."""
 
     def __init__(self, key: ReleaseKey) -> None:
-        def blocks(kind: str) -> KeyedBlocks:
-            return KeyedBlocks(key.derive(b"stream identity/" + kind.encode()))
-
-        self._cases = blocks("case")
-        self._individuals = blocks("individual")
-        self._pairs = blocks("case of individual")
-        self._events = blocks("event")
-        self._activities = blocks("activity")
-        self._unnamed = blocks("event without id")
+        self._of = {
+            kind: KeyedBlocks(key.derive(f"stream identity/{kind}".encode())) for kind in _KINDS
+        }
 
     def keyed(self, events: pa.RecordBatch, rule: ClosingRule, by_individual: bool) -> CaseEvents:
         """Returns the events with keys for names.
@@ -46,13 +42,13 @@ class Identities:
             by_individual: Whether a case is a pair of an individual and a case id.
         """
         case, ids = _coded(events, CASE_ID)
-        keys, whose = self._cases.of_text(ids), np.zeros((len(ids), 0), np.uint64)
+        keys, whose = self._of["case"].of_text(ids), np.zeros((len(ids), 0), np.uint64)
         if by_individual:
             individual, names = _coded(events, INDIVIDUAL_ID)
             pairs, case = np.unique(individual * len(ids) + case, return_inverse=True)
-            whose = self._individuals.of_text(names)[pairs // len(ids)]
+            whose = self._of["individual"].of_text(names)[pairs // len(ids)]
             # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
-            keys = self._pairs.encrypt(keys[pairs % len(ids)] ^ whose)
+            keys = self._of["case of individual"].encrypt(keys[pairs % len(ids)] ^ whose)
         activity, names = _coded(events, ACTIVITY)
         time, published = (np.asarray(events.column(n)) for n in (TIMESTAMP, PUBLISH_TIME))
         return CaseEvents.of(
@@ -69,13 +65,13 @@ class Identities:
     def _event_ids(
         self, ids: pa.StringArray, time: np.ndarray, activity: np.ndarray, names: pa.StringArray
     ) -> np.ndarray:
-        words = self._events.of_text(pc.fill_null(ids, ""))[:, 0].copy()
+        words = self._of["event"].of_text(pc.fill_null(ids, ""))[:, 0].copy()
         unnamed = np.flatnonzero(np.asarray(ids.is_null()))
         if len(unnamed):
             described = np.empty((len(unnamed), 2), np.uint64)
             described[:, 0] = time[unnamed].view(np.uint64)
-            described[:, 1] = self._activities.of_text(names)[activity[unnamed], 0]
-            words[unnamed] = self._unnamed.encrypt(described)[:, 0]
+            described[:, 1] = self._of["activity"].of_text(names)[activity[unnamed], 0]
+            words[unnamed] = self._of["event without id"].encrypt(described)[:, 0]
         return words
 
 

@@ -26,7 +26,7 @@ from tracecloak.anonymizers.indicators.params import AskedParams, Known, weighed
 from tracecloak.anonymizers.indicators.ratios import Measuring
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.continual import ContinualNoise
 from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
 from tracecloak.anonymizers.streams.dfg_steps import KeptCounts, sums_of_step
 from tracecloak.anonymizers.streams.params import StreamParams
@@ -93,17 +93,7 @@ class IndicatorStepParams(AskedParams, StreamParams):
     @cached_property
     def noises(self) -> dict[str, ContinualNoise]:
         """See `StreamParams`; all `indicators` have one noise."""
-        epsilon, delta = self.budget
-        noise = continual_noise(
-            epsilon,
-            delta,
-            self.horizon,
-            self.case_norm,
-            n_cells=self.n_cells,
-            length=self.length,
-            participation=self.participation,
-        )
-        return {"indicators": noise}
+        return {"indicators": self.noise_of_all(self.case_norm)}
 
 
 class IndicatorSteps(CountSteps):

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import RigorousParams
-from tracecloak.anonymizers.streams.continual import ContinualNoise
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_HORIZON, MAX_WINDOWS, Participation
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.vocabulary import ActivityVocabulary
@@ -119,6 +119,24 @@ class StreamParams(RigorousParams, ABC):
         Raises:
             UsageError: Noise so wide cannot be drawn.
         """
+
+    def noise_of_all(self, case_norm: int, units: int = 1) -> ContinualNoise:
+        """Returns the noise of all cells, where one noise has all of the budget.
+
+        Args:
+            case_norm: As of `continual_noise`.
+            units: As of `continual_noise`.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return continual_noise(
+            *(*self.budget, self.horizon, case_norm),
+            n_cells=self.n_cells,
+            length=self.length,
+            participation=self.participation,
+            units=units,
+        )
 
     @cached_property
     def horizon_budget(self) -> tuple[Fraction, Fraction]:
