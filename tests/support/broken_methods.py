@@ -6,25 +6,18 @@ they do is right. Their noise is keyed like the right one, but for the one that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tests.support import broken_noise
-from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.contract.method import Anonymizer, Counter, Decision
-from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
-from tracecloak.anonymizers.logs.attributes import AttributeCounter
-from tracecloak.anonymizers.logs.handovers import HandoverCounter
-from tracecloak.anonymizers.logs.private_log import PrivateLog, PrivateLogParams
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import uniform
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.parts_method import Given
-from tracecloak.anonymizers.times.step_durations import counted_durations
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.cuts import Relation, build_tree
 from tracecloak.anonymizers.trees.process_tree import (
@@ -35,13 +28,9 @@ from tracecloak.anonymizers.trees.process_tree import (
 from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
-    VariantHistogramParams,
 )
 from tracecloak.examination.attack.views import with_noise
 from tracecloak.schemas.published.tree import ReleasedTree
-
-# In lattice steps; no case of these tests has such a norm.
-_NO_CLIP = 1 << 30
 
 # (stream, numerator, denominator of the scale that the guarantee demands) -> noise of each row.
 Sampler = Callable[[CellStream, int, int], np.ndarray]
@@ -54,44 +43,14 @@ def raw_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarra
     return sign * -np.log(uniform(words[:, 0])) * (numerator / denominator)
 
 
-def by_inversion(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """What the published methods draw: the same, rounded to the nearest integer."""
-    words = stream.words(np.arange(len(stream)))
-    return laplace_by_inversion(words, numerator / denominator)
-
-
-def truncated_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """`int(Laplace)`."""
-    return np.trunc(raw_float(stream, numerator, denominator)).astype(np.int64)
-
-
 def one_sided(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """`ceil(|Laplace|)`."""
     return np.ceil(np.abs(raw_float(stream, numerator, denominator))).astype(np.int64)
 
 
-def understated_sensitivity(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """Made for half the sensitivity."""
-    return discrete_laplace(stream, numerator, 2 * denominator)
-
-
-def scale_085(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """85 % of the scale."""
-    return discrete_laplace(stream, 17 * numerator, 20 * denominator)
-
-
 def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """The same numbers under every key."""
     return broken_noise.right(np.random.default_rng(0), numerator / denominator, len(stream))
-
-
-NOISES: Mapping[str, Sampler] = {
-    "truncated float": truncated_float,
-    "one-sided": one_sided,
-    "understated sensitivity": understated_sensitivity,
-    "scale x 0.85": scale_085,
-    "reused": reused,
-}
 
 
 @dataclass(frozen=True)
@@ -117,25 +76,6 @@ def variant_histogram_with(sampler: Sampler) -> Anonymizer:
     return with_noise(VariantHistogramMethod(), LaplaceBy(sampler))
 
 
-def private_dfg_with(sampler: Sampler) -> Anonymizer:
-    """Returns `private-dfg` with this noise on its sums where delta is 0."""
-    return with_noise(PrivateDfg(), LaplaceBy(sampler))
-
-
-def private_log_with_half_the_noise(told: str) -> Anonymizer:
-    """Returns `private-log` with half the scale on the histograms whose purposes begin so."""
-    return with_noise(PrivateLog(), LaplaceBy(understated_sensitivity, told))
-
-
-def miner_with_a_third_of_the_noise() -> Anonymizer:
-    """Returns `process-tree` with a third of the scale of every Laplace noise."""
-
-    def third(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-        return discrete_laplace(stream, numerator, 3 * denominator)
-
-    return with_noise(ProcessTreeMiner(), LaplaceBy(third))
-
-
 class MinerOfTheExactLog(ProcessTreeMiner):
     """`process-tree` that mines what is in the log, and claims epsilon all the same."""
 
@@ -151,32 +91,3 @@ class MinerOfTheExactLog(ProcessTreeMiner):
         # The counts are exact, so one that is larger by any number of cases is taken as larger.
         exact = build_tree(relation, names.to_pylist(), 0.5, ends, "structural")
         return TreeDecision(ReleasedTree(names, str(exact), True, None))
-
-
-class UnclippedPrivateLog(PrivateLog):
-    """`private-log` that makes its noise for clipped cases, and counts them as they are."""
-
-    def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, Counter]:
-        needed: dict[str, Any] = dict(super().requires(round_name, params))
-        for name, knowing in needed.items():
-            counter = getattr(knowing, "counter", None)
-            if isinstance(counter, Counted) and counter.function is counted_durations:
-                given = (*counter.given[:2], _NO_CLIP, *counter.given[3:])
-                needed[name] = replace(knowing, counter=replace(counter, given=given))
-            elif isinstance(counter, AttributeCounter | HandoverCounter):
-                needed[name] = replace(knowing, counter=replace(counter, clip_units=_NO_CLIP))
-        return needed
-
-
-class LowThresholdParams(VariantHistogramParams):
-    """The same parameters with a threshold that lone cases pass."""
-
-    @property
-    def threshold(self) -> int:
-        return 2
-
-
-class LowThreshold(VariantHistogramMethod):
-    """A variant of one case is released with probability e^-epsilon / (1 + e^-epsilon)."""
-
-    Params = LowThresholdParams

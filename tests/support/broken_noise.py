@@ -48,11 +48,6 @@ def reused(rng: np.random.Generator, scale: float, n: int) -> np.ndarray:
     return np.tile(right(rng, scale, n // 2), 2)
 
 
-def reused_in_every_run(rng: np.random.Generator, scale: float, n: int) -> np.ndarray:
-    """The same numbers whatever the generator, as with a seed that was left in."""
-    return right(np.random.default_rng(0), scale, n)
-
-
 def raw_float(rng: np.random.Generator, scale: float, n: int) -> np.ndarray:
     """Float Laplace noise, not rounded: which floats it reaches depends on the count."""
     return rng.laplace(scale=scale, size=n)

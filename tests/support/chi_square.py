@@ -51,10 +51,3 @@ def p_value_of_law(sample: Counter[Hashable], law: Mapping[Hashable, float]) -> 
         np.array([sample[outcome] for outcome in outcomes]),
         np.array([n * law[outcome] for outcome in outcomes]),
     )
-
-
-def laplace_p_value(values: np.ndarray, scale: float, n_bins: int = 100) -> float:
-    """Returns the p-value of real values against Laplace(scale), in bins of equal probability."""
-    edges = stats.laplace.ppf(np.arange(1, n_bins) / n_bins, scale=scale)
-    observed = np.bincount(np.searchsorted(edges, values), minlength=n_bins)
-    return p_value(observed, np.full(n_bins, len(values) / n_bins))
