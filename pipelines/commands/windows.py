@@ -23,6 +23,17 @@ _WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by 
                 "have begun, and the next one"}  # fmt: skip
 
 
+_FLAGS = {
+    "quarantine": "leave this file, which cannot be read, out of the windows of --window that have "
+    "claimed no case yet; with --by and --reason. By default a file that cannot be read ends a "
+    "release",
+    "readmit": "read a file again that was to be left out, as it is mended, in the windows of "
+    "--window that have claimed no case yet; by default what was decided holds",
+    "by": "who decides that a file is left out; by default nobody does",
+    "reason": "why it is left out, for the record; by default nothing is",
+}
+
+
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the flags of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak windows [CONFIG] [FLAG ...]"
@@ -35,21 +46,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "released windows with what they were made of, which is told in the operator's folder; by "
         "default releases compare what they need",
     )
-    parser.add_argument(
-        "--quarantine",
-        help="leave this file, which cannot be read, out of the windows of --window that have "
-        "claimed no case yet; with --by and --reason. By default a file that cannot be read ends "
-        "a release",
-    )
-    parser.add_argument(
-        "--readmit",
-        help="read a file again that was to be left out, as it is mended, in the windows of "
-        "--window that have claimed no case yet; by default what was decided holds",
-    )
-    parser.add_argument("--by", help="who decides that a file is left out; by default nobody does")
-    parser.add_argument(
-        "--reason", help="why it is left out, for the record; by default nothing is"
-    )
+    for name, text in _FLAGS.items():
+        parser.add_argument(f"--{name}", help=text)
 
 
 def run(given: Given) -> int:
@@ -65,7 +63,7 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
-    decision = {name: flags.pop(name, None) for name in ("quarantine", "readmit", "by", "reason")}
+    decision = {name: flags.pop(name, None) for name in _FLAGS}
     config = load(given.config, flags)
     schedule = config.made_schedule
     if schedule is None:

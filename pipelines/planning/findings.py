@@ -236,9 +236,8 @@ class FirstLook:
         if self.granularity is None or self._short_share(self.granularity) < _MANY_SHORT:
             return ""
         return (
-            f"many of the first records follow within a {self.granularity} on the one before in "
-            f"their case, and stamps are released as whole {self.granularity}s: the durations of "
-            "such steps are not kept, and can be many times too long; declare a finer --granularity"
+            f"many steps of the first records are shorter than a {self.granularity}, to which "
+            "stamps are released: their durations are not kept; declare a finer --granularity"
         )
 
     @property

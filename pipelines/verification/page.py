@@ -69,18 +69,10 @@ def _shared_text(folder: ReceivedFolder, page: bytes) -> str:
             missing.append(name)
         elif not is_what_it_says(name, there):
             raise Unsure(f"{shown([name])} beside the release is not what its name says: remove it")
+    text = f"It runs tracecloak's own scripts alone, some in {STATIC_NAME} beside the release"
     if missing:
-        return (
-            f"It runs no script but tracecloak's own and those that it names by their SHA-256, of "
-            f"which {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not in "
-            f"{STATIC_NAME} beside the release: without them the page shows its texts and tables, "
-            "and draws nothing."
-        )
-    return (
-        f"It runs no script but tracecloak's own, those in {STATIC_NAME} beside the release among "
-        "them, which have the SHA-256 that it names. It asks no server for anything else, and "
-        "shows what the files hold."
-    )
+        return f"{text}, where {', '.join(missing)} is missing: without it the page draws nothing."
+    return f"{text}, and shows what the files hold."
 
 
 def _page_of(contents: Contents, shares: bool = False) -> bytes:

@@ -29,10 +29,7 @@ def check_steps(received: Received) -> str:
     if not n_found:
         raise NotApplicable("No step has been published yet.")
     n_steps = received.body["stream"]["n_steps"]
-    return (
-        f"{n_found:,} of the {n_steps:,} steps of the epoch are there, each of this epoch, of its "
-        "own time, and the same in all its forms."
-    )
+    return f"{n_found:,} of the {n_steps:,} steps are there, each the same in all its forms."
 
 
 def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:

@@ -225,8 +225,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
     return (
         f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
-        "trust: anybody can sign with a key of their own. Compare the fingerprint with the one "
-        "that the publisher told you, or name their public key with --key."
+        "trust. Compare the fingerprint with the publisher's, or name their key with --key."
     )
 
 

@@ -129,7 +129,7 @@ def test_steps_within_a_second_are_warned_of_where_seconds_are_declared(
     tmp_path: Path,
 ) -> None:
     """By the steps of cases: of the same stamps in cases of their own nothing is lost."""
-    warning, seconds = "stamps are released as whole seconds", ("--granularity", "second")
+    warning, seconds = "are shorter than a second", ("--granularity", "second")
     apart = [(f"{case} {name}", name, stamp) for case, name, stamp in QUICK]
     for rows, is_told in ((QUICK, True), (apart, False)):
         given = list(map(str, flags(tmp_path, rows, "private-log", *seconds)))
