@@ -324,16 +324,6 @@ def test_memory_is_bounded() -> None:
         read(header + block)
 
 
-def test_errors_of_the_stream_pass() -> None:
-    def fail() -> bytes:
-        raise ConnectionError("lost")
-
-    data = avro_of(FIELDS, ROWS)
-    for cut in (0, 50, len(data) - 20):
-        with pytest.raises(ConnectionError, match="lost"):
-            read(b"", stream=Trickle(data[:cut], fail))
-
-
 def written(*batches: pa.RecordBatch) -> bytes:
     return written_by(AvroWriter, *batches)
 

@@ -1,0 +1,89 @@
+"""What every file format owes the pipeline, over one log that each of them writes itself."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tracecloak.schemas.errors import LacksColumn
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+
+ROWS = [
+    {"case_id": f"c{i // 3}", "activity": "A,é" if i % 2 else 'B "x"',
+     "timestamp": datetime(2026, 1, 1, i % 24, tzinfo=UTC)}
+    for i in range(60)
+]  # fmt: skip
+WRITTEN = [name for name, kind in FORMATS.ours.items() if kind.writer and name != "spreadsheet"]
+every_format = pytest.mark.parametrize("name", WRITTEN)
+
+
+class Slow(io.BytesIO):
+    """A stream that gives less than it is asked for, and fails where it is told to."""
+
+    def __init__(self, data: bytes, fails_at: int | None = None) -> None:
+        super().__init__(data)
+        self._fails_at = fails_at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self._fails_at is not None and self.tell() >= self._fails_at:
+            raise OSError(5, "disk")
+        return super().read(size if size is None or size < 0 else min(size, 7))
+
+
+def written(name: str) -> bytes:
+    stream = io.BytesIO()
+    writer = FORMATS.named(name).open_writer(stream, RELEASED_SCHEMA)
+    writer.write(pa.RecordBatch.from_pylist(ROWS[:20], RELEASED_SCHEMA))
+    writer.write(pa.RecordBatch.from_pylist(ROWS[20:], RELEASED_SCHEMA))
+    writer.close()
+    return stream.getvalue()
+
+
+def read(name: str, stream: Any, batch_rows: int = 1_000, **mapping: str) -> list[Any]:
+    reader = SourceFormat(name).reader_of("log")
+    names = reader.column_names(stream)
+    stream.seek(0)
+    xes_names = FORMATS.named(name).has_xes_names
+    resolved = ColumnMapping(**mapping).resolve(names, xes_names)
+    found, records, n_rejects = [], [], 0
+    for raw in reader.read(stream, resolved.wanted, resolved.required, batch_rows):
+        assert len(raw.records) <= batch_rows
+        records += raw.records.tolist()
+        events, rejects = resolved.canonicalise(raw.columns, raw.records, raw.malformed, 0)
+        n_rejects += rejects.num_rows
+        columns = (events.column(column).to_pylist() for column in RELEASED_SCHEMA.names)
+        found += zip(*columns, strict=True)
+    assert records == list(range(len(found))) and not n_rejects
+    return found
+
+
+EXPECTED = [
+    (row["case_id"], row["activity"], int(row["timestamp"].timestamp()) * 1_000_000) for row in ROWS
+]
+
+
+@every_format
+@pytest.mark.parametrize("batch_rows", [1, 7, 1_000])
+def test_what_is_written_is_read_back_in_batches_of_any_size(name: str, batch_rows: int) -> None:
+    assert read(name, io.BytesIO(written(name)), batch_rows) == EXPECTED
+
+
+@every_format
+def test_a_column_that_the_file_lacks_is_named_and_no_value_is(name: str) -> None:
+    with pytest.raises(LacksColumn, match="'colour'") as caught:
+        read(name, io.BytesIO(written(name)), case_id="colour")
+    assert "c1" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN if name != "parquet"])
+def test_a_stream_may_give_few_bytes_and_its_own_errors_pass(name: str) -> None:
+    data = written(name)
+    assert read(name, Slow(data)) == EXPECTED
+    with pytest.raises(OSError, match="disk"):
+        read(name, Slow(data, fails_at=len(data) - 20))
