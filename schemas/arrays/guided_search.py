@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 # Of fewer queries than these, or than these for each number, making the guide does not pay.
-_FEW, _FEW_OF_NUMBER = 1 << 14, 4
+_FEW_QUERIES, _FEW_OF_NUMBER = 1 << 14, 4
 # Numbers below the largest by more halvings than these share one place of the guide.
 _HALVINGS = 40
 _FRACTION_BITS = 52
@@ -24,7 +24,7 @@ def n_at_most(ascending: np.ndarray, queries: np.ndarray) -> np.ndarray:
         queries: int64[m] or float64[m]; none is no number.
     """
     n = len(ascending)
-    is_few = len(queries) < max(_FEW, _FEW_OF_NUMBER * n)
+    is_few = len(queries) < max(_FEW_QUERIES, _FEW_OF_NUMBER * n)
     if is_few or n == 0 or ascending[-1] > _EXACT:
         return np.searchsorted(ascending, queries, side="right")
     bounds = np.append(ascending.astype(np.float64), np.inf)

@@ -199,7 +199,7 @@ class Figure:
         return grade_of(self.value, self.low, self.high)
 
 
-_COLUMNS: dict[str, type[Any]] = {
+_FIGURE_COLUMNS: dict[str, type[Any]] = {
     **dict.fromkeys(("figure", "source", "target"), str),
     **dict.fromkeys(("value", "low", "high"), np.int64),
     "kind": str,
@@ -244,7 +244,7 @@ class ReleasedFigures(ReleasedProduct):
             (one.name, *(*one.of, None, None)[:2], one.value, one.low, one.high, one.kind)
             for one in figures
         ]
-        return cls(*columns_of(rows, _COLUMNS))
+        return cls(*columns_of(rows, _FIGURE_COLUMNS))
 
     @classmethod
     def of_noisy(cls, figures: Sequence[Figure]) -> ReleasedFigures:
@@ -270,7 +270,7 @@ class ReleasedFigures(ReleasedProduct):
         """Returns figure, source, target, value, low, high, kind, usable, grade."""
         columns = (getattr(self, column.name) for column in fields(self))
         graded = grade_columns(grades(self.values, self.lows, self.highs))
-        return pa.table(dict(zip(_COLUMNS, columns, strict=True)) | graded)
+        return pa.table(dict(zip(_FIGURE_COLUMNS, columns, strict=True)) | graded)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
@@ -283,8 +283,8 @@ class ReleasedFigures(ReleasedProduct):
         Raises:
             KeyError, TypeError, ValueError: They are none.
         """
-        rows = ([row[name] for name in _COLUMNS] for row in body["figures"])
-        return cls(*columns_of(rows, _COLUMNS))
+        rows = ([row[name] for name in _FIGURE_COLUMNS] for row in body["figures"])
+        return cls(*columns_of(rows, _FIGURE_COLUMNS))
 
     def came_out(self) -> Yield:
         """Returns its cases, which are those of the whole release: a graph may hide some."""

@@ -16,7 +16,7 @@ from tracecloak.schemas.published.yields import Yield
 SHARE = "share"
 """The unit of what lies between 0 and 1."""
 
-_COLUMNS: dict[str, type[Any]] = {
+_INDICATOR_COLUMNS: dict[str, type[Any]] = {
     **dict.fromkeys(("indicator", "group"), str),
     **dict.fromkeys(("value", "low", "high"), np.float64),
     **dict.fromkeys(("unit", "kind", "grade"), str),
@@ -87,7 +87,7 @@ class ReleasedIndicators:
     @classmethod
     def of(cls, rows: Sequence[IndicatorRow]) -> ReleasedIndicators:
         """Returns rows in the order that is given."""
-        return cls(*columns_of(map(astuple, rows), _COLUMNS))
+        return cls(*columns_of(map(astuple, rows), _INDICATOR_COLUMNS))
 
     def rows(self) -> list[IndicatorRow]:
         """Returns the rows one by one."""
@@ -96,7 +96,9 @@ class ReleasedIndicators:
 
     def to_table(self) -> pa.Table:
         """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
-        columns = dict(zip(_COLUMNS, (getattr(self, c.name) for c in fields(self)), strict=True))
+        columns = dict(
+            zip(_INDICATOR_COLUMNS, (getattr(self, c.name) for c in fields(self)), strict=True)
+        )
         graded = grade_columns(np.array(columns.pop("grade").tolist(), np.str_))
         return pa.table(columns | graded)
 
@@ -113,7 +115,9 @@ class ReleasedIndicators:
         """
         rows = body["indicators"]
         # A release without grades gets those of its units.
-        return cls.of([IndicatorRow(**{n: row[n] for n in _COLUMNS if n in row}) for row in rows])
+        return cls.of(
+            [IndicatorRow(**{n: row[n] for n in _INDICATOR_COLUMNS if n in row}) for row in rows]
+        )
 
     def came_out(self) -> Yield:
         """Returns the number of figures, and the share of those that are noise."""

@@ -26,7 +26,7 @@ from tracecloak.schemas.texts.bounded_json import bounded_json
 from tracecloak.transforms.formats.message_fields import Stamp
 
 _MAX_NODES = 20_000
-_MAX_DEPTH = 100
+_MAX_TYPE_DEPTH = 100
 _MAX_DECIMAL_DIGITS = 76
 _EPOCH = datetime(1970, 1, 1)
 
@@ -96,7 +96,7 @@ class AvroSchemas:
                 raise ValueError("a field takes no byte")
             n_types = 1 + sum(n for _, n, _ in parts)
             depth = 1 + max((d for _, _, d in parts), default=0)
-            if n_types > _MAX_NODES or depth > _MAX_DEPTH:
+            if n_types > _MAX_NODES or depth > _MAX_TYPE_DEPTH:
                 raise ValueError("a type is too large")
             sizes[name] = any(has_bytes for has_bytes, _, _ in parts), n_types, depth
 

@@ -31,7 +31,7 @@ class AzureStore:
         for blob in blobs:
             # Where names are a hierarchy, a folder is a blob of its own.
             if "hdi_isfolder" not in (blob.metadata or {}):
-                yield f"azfs://{account}/{container}/{blob.name}", _listed(blob)
+                yield f"azfs://{account}/{container}/{blob.name}", _azure_blob(blob)
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
@@ -44,7 +44,7 @@ class AzureStore:
             if status_of(error) == 404:
                 return None
             raise
-        return None if "hdi_isfolder" in (blob.metadata or {}) else _listed(blob)
+        return None if "hdi_isfolder" in (blob.metadata or {}) else _azure_blob(blob)
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request for some MiB."""
@@ -73,6 +73,6 @@ class AzureStore:
         return account, container, name
 
 
-def _listed(blob: Any) -> Listed:
+def _azure_blob(blob: Any) -> Listed:
     etag = '"' + str(blob.etag).strip('"') + '"'  # a listing leaves the quotes out
     return Listed(int(blob.size), etag, etag)

@@ -24,13 +24,13 @@ class GcsStore:
         """Yields what begins with a path, up to 1,000 objects a request."""
         bucket, name = bucket_and_name(prefix)
         for blob in self._client.list_blobs(bucket, prefix=name):
-            yield f"gs://{bucket}/{blob.name}", _listed(blob)
+            yield f"gs://{bucket}/{blob.name}", _gcs_object(blob)
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
         bucket, name = bucket_and_name(path)
         blob = self._client.bucket(bucket).get_blob(name) if name else None
-        return None if blob is None else _listed(blob)
+        return None if blob is None else _gcs_object(blob)
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one generation as they lie there, by one request."""
@@ -41,6 +41,6 @@ class GcsStore:
         return bytes(data)
 
 
-def _listed(blob: Any) -> Listed:
+def _gcs_object(blob: Any) -> Listed:
     # The digest is the one in receipts of releases that Beam read.
     return Listed(int(blob.size), str(blob.generation), str(blob.crc32c))

@@ -27,7 +27,7 @@ class S3Store:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
         for page in pages:
             for found in page.get("Contents", ()):
-                yield f"s3://{bucket}/{found['Key']}", _listed(found, "Size")
+                yield f"s3://{bucket}/{found['Key']}", _s3_object(found, "Size")
 
     def looked_up(self, path: str) -> Listed | None:
         """Returns what lies at a path, by one request."""
@@ -35,7 +35,7 @@ class S3Store:
         if not key:
             return None
         try:
-            return _listed(self._client.head_object(Bucket=bucket, Key=key), "ContentLength")
+            return _s3_object(self._client.head_object(Bucket=bucket, Key=key), "ContentLength")
         except Exception as error:  # boto3 makes its classes as it runs
             if status_of(error) == 404:
                 return None
@@ -49,6 +49,6 @@ class S3Store:
         return bytes(got["Body"].read())
 
 
-def _listed(found: Mapping[str, Any], size: str) -> Listed:
+def _s3_object(found: Mapping[str, Any], size: str) -> Listed:
     etag = str(found["ETag"])  # with its quotes, as in receipts of releases that Beam read
     return Listed(int(found[size]), etag, etag)

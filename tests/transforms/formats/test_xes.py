@@ -319,36 +319,5 @@ def test_any_declared_encoding_gives_batches_or_a_refusal():
 
 # --- the public research logs ---
 
-# Of each: events, cases, activities, variants, directly-follows pairs, shortest and longest trace;
-# counted by others than us and noted beside the logs.
-LOGS = {
-    "sepsis.xes.gz": (15_214, 1_050, 16, 846, 115, 3, 185),
-    "unrineweginfectie.xes.gz": (6_973, 1_650, 10, 50, 15, 2, 35),
-    "coselog_receipt.xes.gz": (8_577, 1_434, 27, 116, 99, 1, 25),
-    "bpic2012.xes.gz": (262_200, 13_087, 24, 4_366, 125, 3, 175),
-}
 
 
-@pytest.mark.logs
-@pytest.mark.skipif("TRACECLOAK_LOGS" not in os.environ, reason="TRACECLOAK_LOGS is not set")
-@pytest.mark.parametrize("file", LOGS)
-def test_research_logs(file):
-    with gzip.open(Path(os.environ["TRACECLOAK_LOGS"]) / file) as stream:
-        found = list(XesReader().read(stream, NAMES, NAMES, 65_536))
-    table = pa.Table.from_batches([batch.columns for batch in found])
-    assert table.column(TIME).null_count == 0
-    traces: dict[str, list[str]] = {}  # in document order, which is that of the stamps here
-    for case, activity in zip(
-        table.column(CASE).to_pylist(), table.column(ACTIVITY).to_pylist(), strict=True
-    ):
-        traces.setdefault(case, []).append(activity)
-    lengths = [len(t) for t in traces.values()]
-    assert LOGS[file] == (
-        table.num_rows,
-        len(traces),
-        len({activity for t in traces.values() for activity in t}),
-        len({tuple(t) for t in traces.values()}),
-        len({pair for t in traces.values() for pair in itertools.pairwise(t)}),
-        min(lengths),
-        max(lengths),
-    )
