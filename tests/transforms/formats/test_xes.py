@@ -4,14 +4,11 @@ import codecs
 import encodings.aliases
 import gzip
 import io
-import itertools
 import logging
-import os
 import random
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -318,6 +315,3 @@ def test_any_declared_encoding_gives_batches_or_a_refusal():
 
 
 # --- the public research logs ---
-
-
-
