@@ -6,7 +6,7 @@ they do is right. Their noise is keyed like the right one, but for the one that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from tests.support import broken_noise
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import uniform
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.trees.counts import cases_with_pair
 from tracecloak.anonymizers.trees.cuts import Relation, build_tree
@@ -28,6 +28,7 @@ from tracecloak.anonymizers.trees.process_tree import (
 from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
+    VariantHistogramParams,
 )
 from tracecloak.examination.attack.views import with_noise
 from tracecloak.schemas.published.tree import ReleasedTree
@@ -43,14 +44,38 @@ def raw_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarra
     return sign * -np.log(uniform(words[:, 0])) * (numerator / denominator)
 
 
+def truncated_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """`int(Laplace)`."""
+    return np.trunc(raw_float(stream, numerator, denominator)).astype(np.int64)
+
+
 def one_sided(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """`ceil(|Laplace|)`."""
     return np.ceil(np.abs(raw_float(stream, numerator, denominator))).astype(np.int64)
 
 
+def understated_sensitivity(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """Made for half the sensitivity."""
+    return discrete_laplace(stream, numerator, 2 * denominator)
+
+
+def scale_085(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """85 % of the scale."""
+    return discrete_laplace(stream, 17 * numerator, 20 * denominator)
+
+
 def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """The same numbers under every key."""
     return broken_noise.right(np.random.default_rng(0), numerator / denominator, len(stream))
+
+
+NOISES: Mapping[str, Sampler] = {
+    "truncated float": truncated_float,
+    "one-sided": one_sided,
+    "understated sensitivity": understated_sensitivity,
+    "scale x 0.85": scale_085,
+    "reused": reused,
+}
 
 
 @dataclass(frozen=True)
@@ -91,3 +116,17 @@ class MinerOfTheExactLog(ProcessTreeMiner):
         # The counts are exact, so one that is larger by any number of cases is taken as larger.
         exact = build_tree(relation, names.to_pylist(), 0.5, ends, "structural")
         return TreeDecision(ReleasedTree(names, str(exact), True, None))
+
+
+class LowThresholdParams(VariantHistogramParams):
+    """The same parameters with a threshold that lone cases pass."""
+
+    @property
+    def threshold(self) -> int:
+        return 2
+
+
+class LowThreshold(VariantHistogramMethod):
+    """A variant of one case is released with probability e^-epsilon / (1 + e^-epsilon)."""
+
+    Params = LowThresholdParams
