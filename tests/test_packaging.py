@@ -3,10 +3,8 @@
 import ast
 import functools
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -16,14 +14,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from deploy.check_wheel import copied, of_the_package
 from deploy.lock import LOCKS, requirements
 from deploy.oldest import FILE, constraints, distribution
 from tests.support.examples import examples_of
-from tests.test_structure import PACKAGES
+from tests.support.reach import LAYERS as PACKAGES
 from tracecloak import _folders
 from tracecloak.schemas.published.guarantee import Kind
-from tracecloak.schemas.published.manifest import TOOL_VERSION
 
 ROOT = Path(__file__).parents[1]
 
@@ -149,36 +145,6 @@ def test_errors_name_extras_that_exist() -> None:
     named.discard(None)  # a variable
     assert {"measures", "mining", "report", "gcp", "pubsub"} <= named
     assert named <= set(SETUP.extras_require)
-
-
-def test_an_sdist_has_its_version_in_its_sources_and_installs_all_files(tmp_path: Path) -> None:
-    """Catches an sdist whose install has another version than what it was built of, or fails.
-
-    What a wheel of it would hold is built without the wheel; `make check-wheel` makes that.
-    """
-    names = copied(tmp_path / "source")
-    code = "from setuptools.build_meta import build_sdist as b; print(b('../built'))"
-    subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "source", check=True, capture_output=True
-    )
-    (sdist,) = (tmp_path / "built").iterdir()
-    assert sdist.name == f"tracecloak-{TOOL_VERSION}.tar.gz"
-    with tarfile.open(sdist) as archive:
-        folder = sdist.name.removesuffix(".tar.gz")
-        texts = {
-            name: archive.extractfile(f"{folder}/{name}").read().decode()  # type: ignore[union-attr]
-            for name in ("PKG-INFO", "schemas/published/manifest.py")
-        }
-    assert f"\nVersion: {TOOL_VERSION}\n" in texts["PKG-INFO"]
-    assert f'\nTOOL_VERSION = "{TOOL_VERSION}"\n' in texts["schemas/published/manifest.py"]
-    shutil.unpack_archive(sdist, tmp_path / "unpacked", filter="data")
-    installed = tmp_path / "installed"
-    subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_py", "--build-lib", installed],
-        cwd=tmp_path / "unpacked" / folder, check=True, capture_output=True,
-    )  # fmt: skip
-    found = {p.relative_to(installed).as_posix() for p in installed.rglob("*") if p.is_file()}
-    assert found == of_the_package(names, tmp_path / "source").keys()
 
 
 def test_the_oldest_versions_are_the_lower_bounds() -> None:

@@ -73,18 +73,3 @@ def test_every_flag_in_a_text_exists(flags: set[str]) -> None:
             n_found += 1
             assert flag in flags | beam_flags() | OTHERS, (path, flag, text)
     assert n_found > 20
-
-
-def test_every_option_that_is_said_to_be_wrong_is_a_key(flags: set[str]) -> None:
-    for path, text in texts():
-        for name in re.findall(r"option `(\w+)`", text):
-            assert f"--{name}" in flags, (path, text)
-
-
-def test_what_is_to_be_installed_can_be(flags: set[str]) -> None:
-    """Tracecloak is on no package index, so its extras are installed from a checkout."""
-    found = [(path, text) for path, text in texts() if "pip install" in text]
-    assert found
-    for path, text in found:
-        assert "pip install tracecloak" not in text, path
-        assert "pip install 'tracecloak" not in text, path

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.check_wheel import check_contents, copied, environment
+from tests.support.reach import LAYERS as PACKAGES
 from tests.test_packaging import SETUP
-from tests.test_structure import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 # What an import finds, and what it must not although it lies next to the folders.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -15,14 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-from deploy.dataflow import launch
 from tests.engines import fetching
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.outcomes.metrics import METRICS
-from tracecloak.pipelines.runners.flags import beam_flags
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.schemas.errors import UsageError
 
@@ -160,37 +155,6 @@ def pods_of_flink() -> Iterator[dict[str, Any]]:
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "flink"}, **template}
 
 
-def test_what_pods_mount_and_name_is_there() -> None:
-    """Claims, ConfigMaps, Secrets that the page says how to make, and services by their ports."""
-    claims = {m["metadata"]["name"] for m in manifests() if m["kind"] == "PersistentVolumeClaim"}
-    pods = [*pods_of_flink()] + [
-        pod_template(m)
-        for m in manifests()
-        if m["kind"] in ("CronJob", "Job", "Deployment", "StatefulSet")
-    ]
-    secrets = set()
-    for pod in pods:
-        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
-        for volume in volumes.values():
-            if (claim := volume.get("persistentVolumeClaim")) is not None:
-                assert claim["claimName"] in claims | {"lake"}
-            if (config := volume.get("configMap")) is not None:
-                manifest("ConfigMap", config["name"])
-        for container in pod["spec"]["containers"]:
-            assert {m["name"] for m in container["volumeMounts"]} <= {*volumes, "state"}
-            for variable in container.get("env", ()):
-                reference = variable.get("valueFrom", {}).get("secretKeyRef")
-                if reference is not None:
-                    secrets.add((reference["name"], reference["key"]))
-    made = PAGE.read_text()
-    for name, key in secrets:
-        assert f"secret generic {name} " in made and f"--from-file={key}" in made
-    accounts = {pod["spec"].get("serviceAccountName") for pod in pods[2:]}
-    assert accounts == {m["metadata"]["name"] for m in manifests() if m["kind"] == "ServiceAccount"}
-    ports = manifest("Service", "flink-job-server")["spec"]["ports"]
-    assert {port["port"] for port in ports} == {8098, 8099}
-
-
 def systemd_says(units: Sequence[Path]) -> str:
     """What systemd finds wrong with units, which it does not start."""
     program = shutil.which("systemd-analyze")
@@ -259,21 +223,6 @@ def test_a_dashboard_of_grafana_has_metrics_that_exist_and_says_whom_they_are_fo
     assert {"tracecloak_stream_lag_seconds", "tracecloak_account_epsilon_remaining"} <= shown
 
 
-def test_a_template_of_dataflow_asks_for_what_its_launcher_reads() -> None:
-    body = json.loads((DEPLOY / "dataflow" / "metadata.json").read_text())
-    asked = {parameter["name"]: parameter for parameter in body["parameters"]}
-    text = Path(str(launch.__file__)).read_text()
-    read = re.findall(r'add_argument\("--(\w+)"(, required=True)?\)', text)
-    assert {name: "isOptional" not in asked[name] for name in asked} == {
-        name: bool(required) for name, required in read
-    }
-    assert not set(asked) & {flag.removeprefix("--") for flag in beam_flags()}
-    for parameter in asked.values():
-        keys = {"name", "label", "helpText", "paramType", "regexes"}
-        assert keys == {*parameter} - {"isOptional"}
-        assert all(re.compile(pattern) for pattern in parameter["regexes"])
-
-
 # --- By tracecloak and Beam -------------------------------------------------------------------
 
 
@@ -307,136 +256,22 @@ def of_chart() -> list[tuple[str, str, str]]:
     ]
 
 
-def commands() -> dict[str, list[str]]:
-    """The arguments of every `tracecloak` that is started, by where."""
-    found = {}
-    for name, service in compose()["services"].items():
-        if " tracecloak " in (text := " ".join(map(str, service.get("entrypoint", ())))):
-            found[f"compose {name}"] = shlex.split(text.split(" tracecloak ", 1)[1])
-    for name in ("release", "stream"):
-        job = manifest("Job", f"flink-{name}")
-        (container,) = job["spec"]["template"]["spec"]["containers"]
-        assert container["command"] == ["tracecloak"]
-        found[f"kubernetes {name}"] = container["args"]
-    return found
-
-
-def test_every_flag_is_tracecloaks_or_one_that_beams_parser_knows() -> None:
-    """And Beam runs the workers where the pools are, at the job server that is there."""
-    for where, words in commands().items():
-        if "ledger" not in where:
-            check_flags(where, words)
-
-
-def check_flags(where: str, words: Sequence[str]) -> None:
-    _, config, *flags = [word for word in words if word not in ("$$@", "tracecloak")]
-    assert config.startswith("/etc/tracecloak/")
-    of_beam = [flag for flag in joined(flags) if not flag.startswith(("--runner", "--release_id"))]
-    names = {flag.split("=")[0] for flag in of_beam}
-    assert names <= beam_flags()
-    options = pipeline_options("FlinkRunner", of_beam, must_end="stream" not in where)
-    known = PipelineOptions(of_beam).get_all_options(drop_default=True)
-    # What only the job server knows is not in Beam's own classes.
-    assert names - {f"--{name}" for name in known} <= {"--checkpointing_interval"}
-    check_ready(options)
-    portable = options.view_as(PortableOptions)
-    assert portable.environment_type == "EXTERNAL"
-    assert portable.environment_config == "localhost:50000"
-    server, port = str(portable.job_endpoint).split(":")
-    assert port == "8099"
-    if "compose" in where:
-        assert server in compose()["services"]
-    else:
-        manifest("Service", server)
-
-
-def joined(flags: Sequence[str]) -> list[str]:
-    """Flags as NAME=VALUE, however they are written."""
-    return re.findall(r"--\w+=\S+", re.sub(r"(--\w+) (?!-)", r"\1=", " ".join(flags)))
-
-
-def places_of_tracecloak() -> dict[str, list[str]]:
-    """By each container of tracecloak's image, where something is mounted that it may write to."""
-    kinds = ("CronJob", "Job", "StatefulSet")
-    pods = [pod_template(m) for m in manifests() if m["kind"] in kinds]
-    found = {
-        f"{number} {container['name']}": [
-            mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
-        ]
-        for number, pod in enumerate([*pods, *pods_of_flink()])
-        for container in pod["spec"].get("containers", ())
-        if "/tracecloak:" in container.get("image", "")
-    }
-    for name, service in compose()["services"].items():
-        volumes = [str(volume) for volume in service.get("volumes", ())]
-        if any("/var/lib/tracecloak" in volume for volume in volumes):
-            writable = [volume for volume in volumes if not volume.endswith(":ro")]
-            found[f"compose {name}"] = [volume.rsplit(":", 1)[1] for volume in writable]
-    return found
-
-
-def test_a_release_is_built_where_it_is_published() -> None:
-    """Beside its output, that is: elsewhere workers would not find it, or could not move it."""
-    texts = [*(path.read_text() for path in CONFIGURATIONS), *(text for _, text, _ in of_chart())]
-    outputs = {body["output"] for text in texts
-               if str((body := yaml.safe_load(text))["output"]).startswith("/")}  # fmt: skip
-    assert outputs == {"/var/lib/tracecloak/releases"}
-    places = places_of_tracecloak()
-    assert len(places) >= 8
-    for where, mounted in places.items():
-        of_output, of_workplace = (
-            max((m for m in mounted if path.startswith(f"{m}/")), key=len, default=None)
-            for path in ("/var/lib/tracecloak/releases/x", "/var/lib/tracecloak/_incomplete/x")
-        )
-        assert of_output == of_workplace is not None, where
-
-
 # --- Users, and images by their digests -------------------------------------------------------
 
 
-def unpinned_bases(dockerfile: str) -> list[str]:
-    """Images that a Dockerfile takes from a registry without a digest that it must be given."""
-    must_be_given = set(re.findall(r"^ARG (\w+_DIGEST)$", dockerfile, re.MULTILINE))
-    taken = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", dockerfile, re.MULTILINE)
-    taken += [(name, "") for name in re.findall(r"--from=(\S+)", dockerfile)]
-    stages = {stage for _, stage in taken}
-    return [
-        image
-        for image, _ in taken
-        if image not in stages
-        and not ((digest := re.search(r"@\$\{(\w+)\}$", image)) and digest[1] in must_be_given)
-    ]
-
-
-def roots(dockerfile: str) -> list[str]:
-    """Bases of the stages of a Dockerfile that become images and run as root.
-
-    A stage of which others only take files is no image. One of our own base has our own user.
-    """
-    copied = set(re.findall(r"--from=(\w+)", dockerfile))
-    stages = re.findall(
-        r"^FROM (\S+)(?: AS (\w+))?$([^\0]*?)(?=^FROM |\Z)", dockerfile, re.MULTILINE
-    )
-    return [
-        base
-        for base, name, body in stages
-        if name not in copied and not base.startswith("${TRACECLOAK}")
-        if re.findall(r"^USER (\S+)$", body, re.MULTILINE)[-1:] in ([], ["0"], ["root"])
-    ]
-
-
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_no_image_runs_as_root(path: Path) -> None:
+def test_an_image_is_of_bases_by_digests_and_does_not_run_as_root(path: Path) -> None:
     text = path.read_text()
-    assert roots(text) == []
-    for line in re.findall(r"^USER .*\n", text, re.MULTILINE):
-        assert roots(text.replace(line, "USER 0\n"))  # one that did is found
-
-
-@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: str(path.relative_to(DEPLOY)))
-def test_no_image_is_built_without_the_digests_of_its_bases(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\nFROM ") and unpinned_bases(text) == []
+    taken = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.MULTILINE)
+    copied = re.findall(r"--from=(\S+)", text)
+    given = set(re.findall(r"^ARG (\w+_DIGEST)$", text, re.MULTILINE))  # without a default
+    for image in {*(base for base, _ in taken), *copied} - {stage for _, stage in taken}:
+        digest = re.search(r"@\$\{(\w+)\}$", image)
+        assert digest is not None and digest[1] in given, image
+    last = text[text.rindex("\nFROM ") :]
+    users = re.findall(r"^USER (\S+)$", last, re.MULTILINE)
+    assert users[-1:] not in (["0"], ["root"])
+    assert users or "FROM ${TRACECLOAK" in last  # our own base has our own user
 
 
 def test_the_composition_starts_nothing_without_its_digest() -> None:

@@ -23,7 +23,6 @@ from tests.support.documents import (
     KINDS,
     PYTHON,
     ROOT,
-    SHELL,
     YAML,
     Block,
     blocks,
@@ -152,13 +151,3 @@ def test_all_code_compiles_and_imports_what_there_is(block: Block) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tracecloak"):
             module = importlib.import_module(node.module or "")
             assert all(hasattr(module, alias.name) for alias in node.names), block.place
-
-
-def test_commands_are_found_in_what_a_shell_reads() -> None:
-    text = (
-        "cat > a.yaml <<'END'\nmethod: amun\nEND\nNAME=x tracecloak plan a.yaml \\\n"
-        "  --expected_cases 5 | head -2 && tracecloak ledger show > out"
-    )
-    block = Block("README.md", 1, SHELL, text, "")
-    assert block.commands == [["plan", "a.yaml", "--expected_cases", "5"], ["ledger", "show"]]
-    assert block.files == {"a.yaml": "method: amun\n"}
