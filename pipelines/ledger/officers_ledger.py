@@ -239,7 +239,7 @@ class OfficersLedger(Ledger):
             ends |= self._answers(past, memory.store.identity(), lost_stores, complaints)
             return [
                 ("accept", NO_COLUMNS, {**ends, **details}),
-                *forgotten(memory, past, copies),
+                *recovered_steps(memory, past, copies),
             ]
 
         _, *again = self.append(steps)
@@ -303,7 +303,7 @@ _WAYS: Mapping[str, Sequence[Action]] = {
 }
 
 
-def forgotten(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[Step]:
+def recovered_steps(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[Step]:
     """Returns what to write into a ledger so that it knows again what the copy knows.
 
     What counts as spent in the copy counts again, and what was declared later than what the

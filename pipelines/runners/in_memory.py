@@ -41,8 +41,6 @@ from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tracecloak.anonymizers.contract.counted_units import CountedUnits
     from tracecloak.schemas.published.graph import LogCounts
     from tracecloak.transforms.batch.job import Job, ReleaseSpec

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -73,13 +73,7 @@ class Day:
             "releases": list(self.releases),
             "epsilon": None if self.epsilon is None else decimal_text(self.epsilon),
             "delta": decimal_text(self.delta),
-            "last_attempt": None
-            if self.attempt is None
-            else {
-                "at": self.attempt.at,
-                "exit_code": self.attempt.exit_code,
-                "reason": self.attempt.reason,
-            },
+            "last_attempt": None if self.attempt is None else asdict(self.attempt),
         }
 
 
