@@ -125,23 +125,3 @@ def test_a_call_with_a_wrong_name_or_value_is_an_error_of_types_in_one_line(tmp_
     assert {int(line) for line, _ in found} == {*range(first, len(lines) + 1)}, done.stdout
     assert len(found) < 2 * (len(lines) - first), done.stdout  # and not every signature of each
     assert not re.search(r"^tracecloak.*pyi:", done.stdout, re.MULTILINE), done.stdout
-
-
-_LOADED = """
-import sys, tracecloak.plugins as plugins
-sys.modules.pop("tracecloak._folders", None)  # where git made no links
-print(sorted(name for name in sys.modules if name.startswith("tracecloak")))
-for name in plugins.__all__:
-    getattr(plugins, name)
-print([name for name in ("apache_beam", "scipy") if name in sys.modules])
-"""
-
-
-def test_a_public_module_loads_nothing_before_it_is_used_and_what_plugins_has_no_beam() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADED], capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.splitlines() == [
-        "['tracecloak', 'tracecloak._names', 'tracecloak.plugins']",
-        "[]",
-    ], done.stderr

@@ -15,8 +15,6 @@ import yaml
 
 from tests.engines.conftest import database, ledger  # noqa: F401  # PostgreSQL, for its tests
 from tests.engines.containers import Image, tracecloak_image
-from tests.engines.flink import flink_job_server
-from tests.engines.processes import answers, wait_until
 from tests.engines.skipping import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
 from tracecloak.examination.demo.hospital import write_sample
@@ -99,28 +97,3 @@ def test_a_release_in_a_container_has_the_bytes_of_one_on_this_machine(
     assert {path.stat().st_uid for path in released.rglob("*")} == {10_001}
     checked = image.run("verify", "/var/lib/tracecloak/releases/run_id=r", mounts=mounts)
     assert checked.returncode == 0, checked.stderr
-
-
-def test_a_release_on_flink_by_a_pool_of_workers_in_a_container_has_the_same_bytes(
-    tmp_path: Path,
-    image: Image,
-    mounts: dict[Path, str],
-    on_this_machine: dict[str, str],
-    ledger: str,  # noqa: F811
-) -> None:
-    """The image starts the pool by itself; job server and database are of this machine."""
-    if answers(POOL_PORT):
-        pytest.skip(f"somebody has port {POOL_PORT} of this machine")
-    server = flink_job_server(tmp_path / "server")
-    pool = image.serving(tmp_path, "--worker_pool", mounts)
-    with or_skip(server) as running, pool as process:
-        wait_until(lambda: answers(POOL_PORT), 60, lambda: "the pool does not answer", process)
-        flags = [flag for flag in running.flags(2) if not flag.startswith("--environment")]
-        made = image.run(
-            "/opt/client.py", "release", "/etc/tracecloak/release.yaml", "--release_id=r",
-            f"--ledger={ledger}", "--new_ledger", *flags, "--environment_type=EXTERNAL",
-            f"--environment_config=localhost:{POOL_PORT}",
-            entrypoint="python", mounts=mounts, network="host",
-        )  # fmt: skip
-        assert made.returncode == 0, made.stderr + process.tail()
-    assert digests(tmp_path / "state" / "releases" / "run_id=r") == on_this_machine

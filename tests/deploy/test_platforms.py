@@ -105,19 +105,6 @@ def test_helm_finds_nothing_wrong_and_notices_what_is() -> None:
         assert all(word in said for word in words), said
 
 
-def test_the_volume_of_the_keys_stays_and_another_configuration_is_another_job() -> None:
-    claim = manifest("PersistentVolumeClaim", "flink-shared")
-    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    retention = manifest("StatefulSet", "local-stream")["spec"][
-        "persistentVolumeClaimRetentionPolicy"
-    ]
-    assert set(retention.values()) == {"Retain"}
-    changed = rendered("flink", "--set", "release.configuration.release_id=claims-2")
-    name = manifest("Job", "flink-release")["metadata"]["name"]
-    assert name in rendered("flink") and name not in changed
-
-
 # --- By schemas and linters -------------------------------------------------------------------
 
 

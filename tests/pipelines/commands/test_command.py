@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.support.releasing import csv_log, digests, small_rows, tracecloak
@@ -84,14 +82,6 @@ def test_a_changed_input_under_the_same_id_is_refused(
     assert "the input changed" in capsys.readouterr().err
     assert digests(out / "run_id=r1") == before
     assert tracecloak(*common, "--release_id", "r2") == 0
-
-
-def test_a_release_of_another_key_store_cannot_be_compared_and_is_refused(
-    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    assert tracecloak(*common, "--release_id", "r1", "--key_store", tmp_path / "other") == 2
-    assert "key_store of that run" in capsys.readouterr().err
 
 
 def test_without_an_id_the_same_run_finds_its_release(
@@ -248,24 +238,6 @@ def test_a_list_that_is_given_twice_is_refused_as_one_would_be_lost(
     assert f"{flag} is given twice: give it once, separated by" in capsys.readouterr().err
 
 
-def test_a_list_of_names_is_read_as_a_release_reads_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a file that is damaged for one command and has one bad record for another."""
-    numbers = b"".join(n.to_bytes(16, "little") for n in (5, 10**38, 7))
-    buffers = [None, pa.py_buffer(numbers)]
-    cases = pa.Array.from_buffers(pa.decimal128(38, 0), 3, buffers)  # one has 39 digits
-    stamps = pa.array([0, 1, 2], pa.timestamp("us", "UTC"))
-    log = tmp_path / "log.parquet"
-    pq.write_table(
-        pa.table([cases, ["A", "B", "C"], stamps], ["case_id", "activity", "timestamp"]), log
-    )
-    assert tracecloak("vocabulary", "--log", log, "--json") == 0
-    shown = json.loads(capsys.readouterr().out)
-    assert (shown["names"], shown["records_left_out"]) == (["A", "C"], 1)
-    assert tracecloak("profile", "--log", log, "--output", tmp_path / "p.json", "--quiet") == 0
-
-
 def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,29 +251,6 @@ def test_unknown_and_repeated_keys_of_the_configuration_are_refused(
     config.write_text("log: x\nmethod: amun\nmethod: amun\noutput: y\n")
     assert tracecloak("release", config) == 2
     assert "given twice: method" in capsys.readouterr().err
-
-
-def test_a_filter_that_leaves_nothing_ends_with_5_and_shows_nothing(
-    tmp_path: Path, out: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [
-        (f"c{i}", a, f"2026-01-0{1 + i % 2}T0{j}:00:00Z")
-        for i in range(9)
-        for j, a in enumerate("AB")
-    ]
-    rows += [("c9", "A", "2026-01-03T00:00:00Z"), ("c9", "B", "2026-01-03T02:00:00Z")]
-    log = csv_log(tmp_path / "log.csv", rows)
-    flags = ["--mode", "filtering", "--guessing_advantage", "0.9", "--start_precision_days", "9"]
-    code = tracecloak(
-        "release", "--log", log, "--output", out, "--key_store", tmp_path / "keys",
-        "--method", "amun", "--release_id", "r1", *flags,
-    )  # fmt: skip
-    assert code == 5
-    told = capsys.readouterr().err
-    assert "the filter dropped every case" in told
-    # What it refuses, it refuses with noise, and the same command would end so again.
-    assert "what was reserved stays spent" in told and "`tracecloak ledger forfeit`" in told
-    assert files(out) == set()
 
 
 def test_a_failure_inside_the_pipeline_ends_with_6_and_quotes_no_data(
@@ -396,3 +345,11 @@ def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) 
         ) == 0  # fmt: skip
         said.append(json.loads((out / f"run_id=r{number}" / "manifest.json").read_text()))
     assert len({body["config_digest"] for body in said}) == 1
+
+
+def test_a_release_of_another_key_store_cannot_be_compared_and_is_refused(
+    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tracecloak(*common, "--release_id", "r1")
+    assert tracecloak(*common, "--release_id", "r1", "--key_store", tmp_path / "other") == 2
+    assert "key_store of that run" in capsys.readouterr().err

@@ -117,14 +117,6 @@ def test_a_log_has_one_line_a_minute_of_a_stage_its_first_and_its_last(
     ]  # fmt: skip
 
 
-def test_quiet_has_neither_progress_nor_warnings(capfd: pytest.CaptureFixture[str]) -> None:
-    with showing_progress("quiet"):
-        LOG.info("one")
-        LOG.warning("two")
-        LOG.error("three")
-    assert capfd.readouterr().err == "three\n"
-
-
 _RUN = """
 import logging, time
 from tracecloak.pipelines.screen import progress

@@ -176,15 +176,6 @@ def on_a_terminal(**environment: str) -> str:
     return shown_on_a_terminal(_SHOW, "stdout", given)
 
 
-def test_a_terminal_has_colour_unless_it_is_not_wanted() -> None:
-    coloured = on_a_terminal()
-    assert "\x1b[1;36m" in coloured
-    assert "36m" not in on_a_terminal(NO_COLOR="1")
-    assert "\x1b" not in on_a_terminal(TERM="dumb")
-    # Nothing of a path is markup.
-    assert "text [red]of[/red] /a/path" in coloured
-
-
 def test_elsewhere_columns_are_aligned_and_rich_is_not_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -240,12 +231,3 @@ def test_nothing_steers_a_terminal_that_somebody_watches(stream: Any) -> None:
     shown = shown_on_a_terminal(given + code, stream, environment)
     assert SHOWN in shown
     assert "\x1b[2J" not in shown and not {"\u202e", "\x9b"} & set(shown)
-
-
-def test_an_error_that_quotes_a_configuration_steers_no_terminal(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "c.yaml").write_text('"\\e[2J\\u202e": 1\ninput: log.csv\nmethod: "\\e[31m"\n')
-    assert tracecloak("plan", folder / "c.yaml") == 2
-    told = capsys.readouterr().err
-    assert told.replace("\n", "").isprintable()

@@ -68,11 +68,6 @@ def graph_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("graph"), "private-dfg", 3)
 
 
-@pytest.fixture(scope="module")
-def tree_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("tree"), "process-tree", 0)
-
-
 # --- What verify says -----------------------------------------------------------------------------
 
 
@@ -196,16 +191,6 @@ def test_a_picture_that_is_not_ours_fails(graph_release: Path, tmp_path: Path, n
     assert "dfg.svg" in found["pictures"] and "do not open it" in found["pictures"]
 
 
-@pytest.mark.parametrize("ending", ["svg", "pnml", "ptml", "bpmn", "tree"])
-def test_every_form_of_a_tree_is_made_again(
-    tree_release: Path, tmp_path: Path, ending: str
-) -> None:
-    release = copied(tree_release, tmp_path)
-    path = release / f"tree.{ending}"
-    rewritten(release, path.name, path.read_bytes().replace(b"\n", b"\n\n", 1))
-    assert f"tree.{ending}" in failed(verify(str(release)))["pictures"]
-
-
 @pytest.mark.parametrize(
     ("name", "state"),
     [
@@ -287,23 +272,6 @@ def test_an_activity_that_is_called_as_the_start_is_leaves_the_page_unsure(tmp_p
     found = verify(str(tmp_path / "out"))
     assert failed(found) == {}
     assert {states(found)[check] for check in ("page", "pictures")} == {"unsure"}
-
-
-def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: Path) -> None:
-    rows = [(f"c{case}", name, "2026-01-01T00:00:00Z") for case in range(9) for name in "A\x01"]
-    for formats, verdict in (("xes", "unsure"), ("xes,csv", "ok")):
-        folder = tmp_path / verdict
-        folder.mkdir()
-        assert tracecloak(
-            "release", "--log", csv_log(folder / "log.csv", rows), "--output", folder / "out",
-            "--key_store", folder / "keys", "--method", "k-anonymous-variants", "--k", 3,
-            "--formats", formats, "--runner", "InMemory",
-        ) == 0  # fmt: skip
-        found = verify(str(folder / "out"))
-        assert failed(found) == {} and found.verdict == verdict
-        assert ("unsure" in {states(found)[check] for check in ("forms", "page")}) == (
-            verdict == "unsure"
-        )
 
 
 # --- Epochs of streams ----------------------------------------------------------------------------
@@ -399,3 +367,20 @@ def test_a_browser_that_opens_a_page_of_ours_asks_no_server(
     page = (graph_release / "report.html").read_bytes()
     (tmp_path / "page.html").write_bytes(page.replace(b"<body>\n", f"<body>\n{url}".encode(), 1))
     assert not asks(browser, server, tmp_path / "page.html")
+
+
+def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: Path) -> None:
+    rows = [(f"c{case}", name, "2026-01-01T00:00:00Z") for case in range(9) for name in "A\x01"]
+    for formats, verdict in (("xes", "unsure"), ("xes,csv", "ok")):
+        folder = tmp_path / verdict
+        folder.mkdir()
+        assert tracecloak(
+            "release", "--log", csv_log(folder / "log.csv", rows), "--output", folder / "out",
+            "--key_store", folder / "keys", "--method", "k-anonymous-variants", "--k", 3,
+            "--formats", formats, "--runner", "InMemory",
+        ) == 0  # fmt: skip
+        found = verify(str(folder / "out"))
+        assert failed(found) == {} and found.verdict == verdict
+        assert ("unsure" in {states(found)[check] for check in ("forms", "page")}) == (
+            verdict == "unsure"
+        )

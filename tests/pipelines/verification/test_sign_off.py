@@ -189,20 +189,3 @@ def test_an_epoch_of_a_stream_has_a_page(tmp_path: Path) -> None:
     run(stream_config(tmp_path), in_time(random_messages(40), 80))
     text = signed_off(tmp_path / "out" / "run_id=ward" / "epoch=1", tmp_path / "page.html").text
     assert "It is epoch 1 of a stream, whose" in text and "steps of the epoch together" in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "method", ["private-log", "private-indicators", "amun", "sacofa", "tlkc", "process-tree"]
-)
-def test_it_prints_on_one_or_two_sheets(tmp_path: Path, browser: Any, method: str) -> None:
-    signed_off(made(tmp_path, method, 0), tmp_path / "page.html")
-    window = browser.new_page()
-    window.goto((tmp_path / "page.html").as_uri())
-    sheets = window.pdf(prefer_css_page_size=True)
-    window.emulate_media(media="print")
-    assert not window.locator("button:visible, nav:visible").count()
-    window.close()
-    assert len(re.findall(rb"/Type\s*/Page\b", sheets)) in (1, 2)
-    [sides, *_] = re.findall(rb"MediaBox ?\[0 0 (\S+) (\S+)\]", sheets)
-    assert [float(side) for side in sides] == pytest.approx([595.3, 841.9], abs=1)  # A4
