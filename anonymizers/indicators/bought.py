@@ -97,8 +97,8 @@ class LongestTimeDecision(contract.Decision):
     longest_us: int
 
 
-def counted_labels(batch: Batch, by: str, max_labels: int) -> ActivityCounts:
-    """The weights of cases by label, see `activities_of_cases`.
+def count_labels(batch: Batch, by: str, max_labels: int) -> ActivityCounts:
+    """Adds up the weights of cases by label, see `activities_of_cases`.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -152,8 +152,8 @@ def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> Trac
     return replace(traces, activities=codes, vocabulary=vocabulary)
 
 
-def counted_times(batch: Batch, indicator: Timed) -> CellSums:
-    """Cases by the bin of an indicator's time, of `LONGEST_US`.
+def count_times(batch: Batch, indicator: Timed) -> CellSums:
+    """Counts cases by the bin of an indicator's time, of `LONGEST_US`.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -199,7 +199,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
         return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == PAIR)
 
     needs = (Sums(name, share, changed, bought_vocabulary.NAME_UNITS, is_open=True, is_l2=True),)
-    counters = {name: Counted(ActivityCounts, counted_labels, (by, max_labels))}
+    counters = {name: Counted(ActivityCounts, count_labels, (by, max_labels))}
     return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
 
 
@@ -213,5 +213,5 @@ def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> P
         return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
     sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
-    needs, counters = (Choice(name, share),), {name: Counted(CellSums, counted_times, (indicator,))}
+    needs, counters = (Choice(name, share),), {name: Counted(CellSums, count_times, (indicator,))}
     return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")

@@ -17,7 +17,6 @@ import numpy as np
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.indicators import ratios
 from tracecloak.anonymizers.indicators.bought import bought_parts
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import (
@@ -45,6 +44,14 @@ from tracecloak.anonymizers.indicators.quantiles import (
     quantiles_of_running,
     rank_half_width,
     value_at,
+)
+from tracecloak.anonymizers.indicators.ratios import (
+    Interval95,
+    Measuring,
+    NoisyNumber,
+    count_within,
+    mean_of,
+    number_of,
 )
 from tracecloak.anonymizers.indicators.summands import RANGE, Population, bounds_of
 from tracecloak.anonymizers.indicators.terms import (
@@ -100,7 +107,7 @@ def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
     return means[term.name].noise(of_unit(term, params.max_units), term.units)
 
 
-def measuring_of(params: IndicatorParams, means: Means) -> ratios.Measuring:
+def measuring_of(params: IndicatorParams, means: Means) -> Measuring:
     """Returns the noise of the sums of all terms, in their own units.
 
     Raises:
@@ -108,11 +115,11 @@ def measuring_of(params: IndicatorParams, means: Means) -> ratios.Measuring:
     """
     noises = {term: noise_of(term, means, params) for term in weighed_terms(params)}
     widths = {term.name: noise.width / term.units for term, noise in noises.items()}
-    return ratios.Measuring(widths, all(noise.is_laplace for noise in noises.values()))
+    return Measuring(widths, all(noise.is_laplace for noise in noises.values()))
 
 
-def counted_sums(batch: Batch, params: IndicatorParams) -> CellSums:
-    """All sums of a round, one term after the other; and the exact bins that choices are made on.
+def count_sums(batch: Batch, params: IndicatorParams) -> CellSums:
+    """Counts all terms of a round, one after the other, and the exact bins of choices.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -190,7 +197,7 @@ def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParam
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
-    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, counted_sums, (params,))}
+    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, count_sums, (params,))}
     return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
 
 
@@ -226,7 +233,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
         return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
 
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * QUANTILE_SHARE),)
-    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, counted_sums, (params,))}
+    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, count_sums, (params,))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
@@ -248,7 +255,7 @@ class Measurements:
     """
 
     values: Mapping[str, np.ndarray]
-    measuring: ratios.Measuring
+    measuring: Measuring
     chosen: Mapping[str, np.ndarray]
 
 
@@ -291,22 +298,20 @@ class _Figures:
         return self.known.params
 
     @property
-    def measuring(self) -> ratios.Measuring:
+    def measuring(self) -> Measuring:
         return self.measured.measuring
 
-    def number(self, term: Term, place: int) -> ratios.NoisyNumber:
+    def number(self, term: Term, place: int) -> NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
-        return ratios.NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
+        return NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
 
-    def cases(self, population: Population, group: int) -> ratios.NoisyNumber:
+    def cases(self, population: Population, group: int) -> NoisyNumber:
         """The number of cases of a group of a population."""
         term = CasesOf(population)
         number = self.number(term, group)
         return number.plus(0.5, self.cases(Population(), 0)) if term.is_centred else number
 
-    def cases_with(
-        self, indicator: Indicator, n_steps: int, group: int, step: int
-    ) -> ratios.NoisyNumber:
+    def cases_with(self, indicator: Indicator, n_steps: int, group: int, step: int) -> NoisyNumber:
         """The cases of a group that have a number of an indicator."""
         term, population = CasesWith(indicator, n_steps), Population.of(indicator)
         number = self.number(term, group * term.shape(self.known)[1] + step)
@@ -336,20 +341,20 @@ class _Figures:
 
     def _figure(
         self, indicator: Indicator, n_steps: int, group: int, step: int
-    ) -> tuple[ratios.Interval95, str, str, tuple[float, float]]:
+    ) -> tuple[Interval95, str, str, tuple[float, float]]:
         """The number with its unit and kind, and between which bounds each case has one."""
         population = Population.of(indicator)
         if isinstance(indicator, Cases):
             number = self.cases(population, group)
             kind = DERIVED if CasesOf(population).is_centred else MEASURED
-            return ratios.number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
+            return number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
         if isinstance(indicator, Workload):
             number = self.number(EventsOf(indicator, n_steps), step)
-            return ratios.number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
+            return number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
         term = SumOf(indicator, n_steps)
         summand = term.summand(self.known)
         of_range = self.number(term, group * term.shape(self.known)[1] + step)
-        total = ratios.NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
+        total = NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
         if indicator.is_of_all:
             cases = self.cases(population, group)
         else:
@@ -357,16 +362,16 @@ class _Figures:
         if isinstance(indicator, Frequency):
             number = total.plus(summand.middle, cases)
             unit = "cases" if indicator.at_most == 1 else "occurrences"
-            return ratios.number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
+            return number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
         bounds = summand.low, summand.high
         if isinstance(indicator, Measured) and indicator.of == "sum":
             number = total.plus(summand.middle, cases)
-            interval = ratios.number_of(number, self.measuring, is_count=False)
+            interval = number_of(number, self.measuring, is_count=False)
             if summand.low >= 0:
-                interval = ratios.Interval95(*(max(n, 0.0) for n in _ends(interval)))
+                interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
             bounds = summand.low * max(cases.value, 1.0), summand.high * max(cases.value, 1.0)
         else:
-            interval = ratios.mean_of(total, cases, summand.low, summand.high, self.measuring)
+            interval = mean_of(total, cases, summand.low, summand.high, self.measuring)
         return interval, _unit_of(indicator), DERIVED, bounds
 
     def _quantiles(
@@ -390,9 +395,7 @@ class _Figures:
         for quantile, place in zip(indicator.quantiles, places, strict=True):
             value, least, most = (value_at(end, low, high, points) for end in _ends(place))
             rounding = (high - low) / (2 * RANGE)
-            interval = ratios.Interval95(
-                value, max(least - rounding, low), min(most + rounding, high)
-            )
+            interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
             of = decimal_text(quantile) if n > 1 else ""
             unit = _unit_of(indicator)
             yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
@@ -412,8 +415,8 @@ class _Figures:
         low, high = bounds_of(indicator, self.known.bought_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
-            ends = ratios.count_within(float(count), half)
-            interval = ratios.Interval95(round(value), min(ends[0], value), max(ends[1], value))
+            ends = count_within(float(count), half)
+            interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
             of = _edges_text(indicator, edges[b], edges[b + 1])
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)
 
@@ -433,7 +436,7 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _ends(interval: ratios.Interval95) -> tuple[float, float, float]:
+def _ends(interval: Interval95) -> tuple[float, float, float]:
     return interval.value, interval.low, interval.high
 
 
@@ -447,7 +450,7 @@ def _unit_of(indicator: Indicator) -> str:
 def _row(
     indicator: Indicator,
     group: str,
-    interval: ratios.Interval95,
+    interval: Interval95,
     unit: str,
     kind: str,
     bounds: tuple[float, float] = _NO_BOUNDS,

@@ -87,8 +87,8 @@ def _is_aggregate(indicator: declared.Indicator) -> bool:
     return not indicator.attributes
 
 
-def counted_aggregates(batch: Batch, params: PappiParams) -> CellSums:
-    """The number of cases, and the sum of each indicator's numbers above their lower bound.
+def count_aggregates(batch: Batch, params: PappiParams) -> CellSums:
+    """Adds up cases, and each indicator's numbers above their lower bound.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -187,7 +187,7 @@ class Pappi(contract.Anonymizer):
 
     def requires(self, round_name: str, params: PappiParams) -> Mapping[str, contract.Counter]:
         """Returns the counter of all sums."""
-        return {"sums": Counted(CellSums, counted_aggregates, (params,))}
+        return {"sums": Counted(CellSums, count_aggregates, (params,))}
 
     def decide(
         self,

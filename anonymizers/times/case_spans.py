@@ -58,8 +58,8 @@ _N_CELLS = len(GRANULARITIES)
 _SECOND = GRANULARITIES.index("second")
 
 
-def counted_granularities(batch: Batch, time_zone: str) -> ClippedCells:
-    """Cases by the coarsest grid that all their stamps are on.
+def count_granularities(batch: Batch, time_zone: str) -> ClippedCells:
+    """Counts cases by the coarsest grid that all their stamps are on.
 
     Cell i of `ClippedCells` is `GRANULARITIES[i]`.
 
@@ -118,7 +118,7 @@ def decide_granularity(
     either, seconds are kept.
 
     Args:
-        counted: What `counted_granularities` counts, exactly.
+        counted: What `count_granularities` counts, exactly.
         noise: Of each count; made for `changed_granularities`.
         randomness: The release's.
     """
@@ -152,7 +152,7 @@ def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str)
 
     needs = (Sums("granularity", share, changed),)
     counters = {
-        "granularity": Counted(ClippedCells, counted_granularities, (params.calendar_time_zone,))
+        "granularity": Counted(ClippedCells, count_granularities, (params.calendar_time_zone,))
     }
     return Part("granularity", needs, sentence, decide, counters, round_name, chosen="granularity")
 
@@ -166,8 +166,8 @@ _LEAST_DEVIATIONS = 2.5
 _TINY = np.finfo(np.float64).tiny
 
 
-def counted_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> ClippedCells:
-    """Cases by time from first to last event: bin d is cell d.
+def count_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> ClippedCells:
+    """Counts cases by time from first to last event: bin d is cell d.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -190,8 +190,8 @@ def bins_of_spans(
 
     Args:
         traces: Complete cases.
-        time: See `counted_spans`.
-        n_bins: See `counted_spans`.
+        time: See `count_spans`.
+        n_bins: See `count_spans`.
         decisions: What was decided before.
     """
     grid = time.grid(decisions)
@@ -245,7 +245,7 @@ def decide_spans(
     """Adds noise to all counts, and makes shares of the bins; equal ones if none stands out.
 
     Args:
-        counted: What `counted_spans` counts, exactly.
+        counted: What `count_spans` counts, exactly.
         n_bins: See `time_borders`.
         n_ticks: Working time of the range, in ticks.
         noise: Of each count; made for `changed_spans`.
@@ -346,5 +346,5 @@ def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
         return decision
 
     needs = (Sums("spans", share, changed),)
-    counters = {"spans": Counted(ClippedCells, counted_spans, (params.log_time,))}
+    counters = {"spans": Counted(ClippedCells, count_spans, (params.log_time,))}
     return Part("spans", needs, sentence, decide, counters)

@@ -50,8 +50,8 @@ _LEAST_CASES_BY_HOUR = 2
 _CELLS_OF_CASE = 2
 
 
-def counted_starts(batch: Batch, log_time: LogTime) -> ClippedCells:
-    """Starts by day of the range and by hour of the week: cells of `ClippedCells`.
+def count_starts(batch: Batch, log_time: LogTime) -> ClippedCells:
+    """Counts starts by day of the range and by hour of the week: cells of `ClippedCells`.
 
     Cell d < n_days is day d since the Monday before the range; the hours follow.
     """
@@ -116,7 +116,7 @@ def decide_starts(
 
     Args:
         batch: Complete cases, and what was decided before.
-        counted: What `counted_starts` counts, exactly.
+        counted: What `count_starts` counts, exactly.
         time: The range and its working time; public or paid for.
         n_cases_noisy: Number of cases, noisy and paid for elsewhere; of any sign.
         noise: Of each count; made for `changed_starts`.
@@ -363,5 +363,5 @@ def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
         return decide_starts(counted, time, n_cases, noise, given.randomness)
 
     needs = (Sums("starts", share, changed),)
-    counters = {"starts": Counted(ClippedCells, counted_starts, (params.log_time,))}
+    counters = {"starts": Counted(ClippedCells, count_starts, (params.log_time,))}
     return Part("starts", needs, sentence, decide, counters)

@@ -193,8 +193,8 @@ class _Sizes:
         )
 
 
-def counted_tables(batch: Batch, time: LogTime) -> ClippedCells:
-    """Cases by class and period, by class and wide bin of their time, and by period and wide bin.
+def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
+    """Counts cases by class and period, by class and wide bin, and by period and wide bin.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -251,7 +251,7 @@ def decide_tables(
     """Adds noise to all counts.
 
     Args:
-        counted: What `counted_tables` counts, exactly.
+        counted: What `count_tables` counts, exactly.
         sizes: Number of classes, of periods, and of wide bins, that of single events included.
         noise: Of each count; made for `changed_tables`.
         randomness: The release's.
@@ -430,5 +430,5 @@ def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
 
     needs = (Sums("tables", share, changed),)
-    counters = {"tables": Counted(ClippedCells, counted_tables, (params.log_time,))}
+    counters = {"tables": Counted(ClippedCells, count_tables, (params.log_time,))}
     return Part("tables", needs, sentence, decide, counters)

@@ -125,10 +125,10 @@ def clipped_times(
     return sum_by_key(pair[values > 0], values[values > 0])
 
 
-def counted_pair_times(
+def count_pair_times(
     batch: Batch, time: LogTime, is_pure: bool, detail: Detail = BY_ACTIVITY
 ) -> ClippedCells:
-    """Clipped sums of the time of each case by directly-follows pair: a n + b is from a to b.
+    """Adds up clipped times of cases by directly-follows pair: a n + b is from a to b.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -179,7 +179,7 @@ def decide_pair_times(
     """Adds noise to all sums.
 
     Args:
-        counted: What `counted_pair_times` counts, exactly.
+        counted: What `count_pair_times` counts, exactly.
         n_names: Activities.
         clip: See `clip_of`.
         noise: Of each sum, in lattice steps; made for `changed_times`.
@@ -241,6 +241,6 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
 
     needs = (Sums("pair times", share, changed, UNITS),)
     counters = {
-        "pair times": Counted(ClippedCells, counted_pair_times, (params.log_time, is_pure, detail))
+        "pair times": Counted(ClippedCells, count_pair_times, (params.log_time, is_pure, detail))
     }
     return Part("pair times", needs, sentence, decide, counters)

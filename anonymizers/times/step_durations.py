@@ -123,7 +123,7 @@ def cells_of_steps(
     )
 
 
-def counted_durations(
+def count_durations(
     batch: Batch,
     time: LogTime,
     n_bins: int | None,
@@ -131,7 +131,7 @@ def counted_durations(
     units: int,
     detail: case_classes.Detail = case_classes.BY_ACTIVITY,
 ) -> ClippedCells:
-    """Clipped sums over the cells of `cells_of_steps`.
+    """Adds up clipped cases over the cells of `cells_of_steps`.
 
     Args:
         batch: Complete cases, and what was decided before.
@@ -152,13 +152,13 @@ def counted_durations(
     return ClippedCells.of_cases(cells, clip, units)
 
 
-def counted_norms(
+def count_norms(
     batch: Batch,
     time: LogTime,
     n_bins: int | None,
     detail: case_classes.Detail = case_classes.BY_ACTIVITY,
 ) -> CaseNorms:
-    """How many cases have a vector of which norm, on `clips.norm_grid`: what to choose a clip by.
+    """Counts cases by the norm of their vector, on `clips.norm_grid`: what to choose a clip by.
 
     As if each step counted in three cells, which those of the variants that are classes do: which
     these are is not known yet. A case of one event has the norm 0, one of two the root of 3.
@@ -242,7 +242,7 @@ def decide_durations(
     has are clearly missing, none is taken to be so long (`without_longest`).
 
     Args:
-        counted: What `counted_durations` counts, exactly.
+        counted: What `count_durations` counts, exactly.
         vocabulary: The activities, at most as many as `most_names_of_durations` says.
         classes: The classes of cases.
         n_bins: See `time_borders`.
@@ -417,7 +417,7 @@ def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
         return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
 
     return clip_part(
-        Counted(CaseNorms, counted_norms, (params.log_time, n_bins, params.detail)),
+        Counted(CaseNorms, count_norms, (params.log_time, n_bins, params.detail)),
         share,
         rank,
         max_units,
@@ -462,7 +462,7 @@ def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
 
     counter = Counted(
         ClippedCells,
-        counted_durations,
+        count_durations,
         (params.log_time, n_bins, "clip" if clip is None else clip, lattice, detail),
     )
     need = clipped_need("durations", share, clip, changed, lattice)

@@ -195,7 +195,7 @@ class CaseMonths(CountsByKey):
         return np.cumsum(change)[:n_windows]
 
 
-def counted_months(batch: Batch, time_zone: str) -> CaseMonths:
+def count_months(batch: Batch, time_zone: str) -> CaseMonths:
     """Cases by the months in which they begin and end."""
     return CaseMonths.from_traces(batch.traces, time_zone)
 
@@ -286,5 +286,5 @@ def time_range_part(
         return choose_time_range(counted, epsilon, max_units, calendar, given.randomness)
 
     sentence = "chooses a range of months around most cases, and half of it more"
-    counters = {"months": Counted(CaseMonths, counted_months, (time_zone,))}
+    counters = {"months": Counted(CaseMonths, count_months, (time_zone,))}
     return choice_part(TIME_RANGE, sentence, decide, counters, _EPSILON_SHARE, round_name)

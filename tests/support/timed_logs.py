@@ -12,12 +12,12 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.times.case_spans import counted_spans, decide_spans
-from tracecloak.anonymizers.times.case_starts import counted_starts, decide_starts, periods_of
-from tracecloak.anonymizers.times.case_times import counted_tables, decide_tables
+from tracecloak.anonymizers.times.case_spans import count_spans, decide_spans
+from tracecloak.anonymizers.times.case_starts import count_starts, decide_starts, periods_of
+from tracecloak.anonymizers.times.case_times import count_tables, decide_tables
 from tracecloak.anonymizers.times.fitted_times import Timing, fitted
-from tracecloak.anonymizers.times.pair_times import clip_of, counted_pair_times, decide_pair_times
-from tracecloak.anonymizers.times.step_durations import counted_durations, decide_durations
+from tracecloak.anonymizers.times.pair_times import clip_of, count_pair_times, decide_pair_times
+from tracecloak.anonymizers.times.step_durations import count_durations, decide_durations
 from tracecloak.anonymizers.times.time_bins import TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.events.traces import TraceBatch
@@ -58,27 +58,27 @@ def decided_on(
     released = variants_of(traces) if variants is None else variants
     known: dict[str, Any] = {"variants": released, "bins": BINS}
     classes = CaseClasses.of(released, words)
-    counts = Counted(ClippedCells, counted_starts, (log_time,)).count(traces, {}, randomness())
+    counts = Counted(ClippedCells, count_starts, (log_time,)).count(traces, {}, randomness())
     known["starts"] = decide_starts(counts, grid.time, traces.n_cases, LITTLE, randomness())
     known["periods"] = periods_of(known["starts"], n_periods)
-    counts = Counted(ClippedCells, counted_spans, (log_time, BINS.spans)).count(
+    counts = Counted(ClippedCells, count_spans, (log_time, BINS.spans)).count(
         traces, {}, randomness()
     )
     known["spans"] = decide_spans(counts, BINS.spans, grid.n_ticks, LITTLE, randomness())
-    counts = Counted(ClippedCells, counted_durations, (log_time, BINS.steps, 10**9, UNITS)).count(
+    counts = Counted(ClippedCells, count_durations, (log_time, BINS.steps, 10**9, UNITS)).count(
         traces, known, randomness()
     )
     known["durations"] = decide_durations(
         counts, words, classes, BINS.steps, grid.n_ticks, EXACT, randomness()
     )
-    counts = Counted(ClippedCells, counted_pair_times, (log_time, False)).count(
+    counts = Counted(ClippedCells, count_pair_times, (log_time, False)).count(
         traces, known, randomness()
     )
     clip = clip_of(known["spans"], len(words))
     known["pair times"] = decide_pair_times(
         counts, len(words), clip, EXACT, randomness(), is_pure=False
     )
-    counts = Counted(ClippedCells, counted_tables, (log_time,)).count(traces, known, randomness())
+    counts = Counted(ClippedCells, count_tables, (log_time,)).count(traces, known, randomness())
     sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
     known["tables"] = decide_tables(counts, sizes, LITTLE, randomness())
     return known

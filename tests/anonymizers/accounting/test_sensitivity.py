@@ -29,9 +29,9 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
 from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity, whole_sums_sensitivity
-from tracecloak.anonymizers.times.case_spans import counted_granularities, counted_spans
-from tracecloak.anonymizers.times.case_starts import counted_starts
-from tracecloak.anonymizers.times.step_durations import counted_durations, whole_norm
+from tracecloak.anonymizers.times.case_spans import count_granularities, count_spans
+from tracecloak.anonymizers.times.case_starts import count_starts
+from tracecloak.anonymizers.times.step_durations import count_durations, whole_norm
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
@@ -294,7 +294,7 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
     assert sensitivity.of_steps(1, 2) == sensitivity.of_one_cell(2)
     # A variant of four events is no class here, so its steps count twice. Its case nonetheless
     # goes farther than is stated of three events: the control of the enumeration.
-    counted = counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(4), 1)))
+    counted = counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(4), 1)))
     found = by_cases(counted, ContributionBounds(), ["AAAA", "ABCA"], 1)
     assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
 
@@ -317,16 +317,16 @@ def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
         at_night(activities(2), sensitivity.of_distinct_cells(2)),
         (activities(3), sensitivity.of_distinct_cells(3)),
         (
-            counted_by(Counted(ClippedCells, counted_starts, (ALWAYS,))),
+            counted_by(Counted(ClippedCells, count_starts, (ALWAYS,))),
             sensitivity.of_distinct_cells(2),
         ),
-        (counted_by(Counted(ClippedCells, counted_spans, (ALWAYS, 16))), sensitivity.of_one_cell()),
+        (counted_by(Counted(ClippedCells, count_spans, (ALWAYS, 16))), sensitivity.of_one_cell()),
         (
-            counted_by(Counted(ClippedCells, counted_granularities, ("UTC",))),
+            counted_by(Counted(ClippedCells, count_granularities, ("UTC",))),
             sensitivity.of_one_cell(),
         ),
         (
-            counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(3), 1))),
+            counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(3), 1))),
             sensitivity.of_steps(3),
         ),
         (values_of(OF_EVENT, True, 3), sensitivity.of_events(3)),
@@ -380,7 +380,7 @@ def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, l
         (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
         (activities(1), "ABC", 2, lambda m: sensitivity.of_distinct_cells(1, m)),
         (
-            counted_by(Counted(ClippedCells, counted_durations, (ALWAYS, 4, whole_norm(2), 1))),
+            counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(2), 1))),
             "AB",
             2,
             lambda m: sensitivity.of_steps(2, m),

@@ -16,8 +16,8 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.indicators.bought import (
     LONGEST_US,
     GroupsDecision,
-    counted_labels,
-    counted_times,
+    count_labels,
+    count_times,
     labelled_by,
 )
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
@@ -60,7 +60,7 @@ def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
     cases: list[Case], by: str, most: int
 ) -> None:
     for case in cases:
-        counted = Counted(ActivityCounts, counted_labels, (by, most)).count(
+        counted = Counted(ActivityCounts, count_labels, (by, most)).count(
             log_of([case]), {}, randomness()
         )
         counts = counted.counts.tolist()
@@ -89,7 +89,7 @@ def test_times_are_counted_by_their_bins(cases: list[Case]) -> None:
     )  # fmt: skip
     for indicator, number in zip(params.of_bought_times, numbers, strict=True):
         counted = (
-            Counted(CellSums, counted_times, (indicator,))
+            Counted(CellSums, count_times, (indicator,))
             .count(log_of(cases), {}, randomness())
             .values
         )

@@ -15,7 +15,7 @@ from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.indicators.cell_sums import CellSums
-from tracecloak.anonymizers.indicators.pappi import Pappi, PappiParams, counted_aggregates
+from tracecloak.anonymizers.indicators.pappi import Pappi, PappiParams, count_aggregates
 from tracecloak.anonymizers.indicators.summands import RANGE
 from tracecloak.schemas.published.indicators import IndicatorRow
 
@@ -65,7 +65,7 @@ def test_an_interval_has_the_number_with_a_probability_of_95_percent(
 
 
 def test_a_case_in_place_of_another_moves_no_sum_by_more_than_its_range() -> None:
-    counter = Counted(CellSums, counted_aggregates, (params(),))
+    counter = Counted(CellSums, count_aggregates, (params(),))
     words = ["".join(w) for n in (1, 2, 3) for w in itertools.product("AB", repeat=n)]
     sums = {w: counter.count(batch_of(w), {}, None).values for w in words}  # type: ignore[arg-type]
     most = max(np.abs(a - b).max() for a, b in itertools.product(sums.values(), repeat=2))

@@ -25,7 +25,7 @@ from tracecloak.anonymizers.times.case_spans import (
     GranularityDecision,
     SpansDecision,
     changed_spans,
-    counted_spans,
+    count_spans,
     decide_spans,
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
@@ -43,7 +43,7 @@ WORDS = ActivityVocabulary.public("AB")
 N_BINS = 16
 BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 LARGE = Fraction(10**6)  # an epsilon at which there is no noise
-COUNTER = Counted(ClippedCells, counted_spans, (ALWAYS, N_BINS))
+COUNTER = Counted(ClippedCells, count_spans, (ALWAYS, N_BINS))
 
 
 def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
@@ -95,7 +95,7 @@ def test_times_are_working_times_within_the_range():
     def found(granularity: Any, *hours: int) -> int:
         log = [("c", "A", friday.first_us + time * hour) for time in hours]
         counter = Counted(
-            ClippedCells, counted_spans, (LogTime(calendar, friday, granularity), N_BINS)
+            ClippedCells, count_spans, (LogTime(calendar, friday, granularity), N_BINS)
         )
         [key] = counter.count(public(log), {}, randomness()).keys
         return int(key)
@@ -126,7 +126,7 @@ def test_what_was_bought_is_counted_in():
         "granularity": GranularityDecision("minute"),
         "bins": TimeBins(9, N_BINS),
     }
-    counter = Counted(ClippedCells, counted_spans, (LogTime(WorkingCalendar(), None, None),))
+    counter = Counted(ClippedCells, count_spans, (LogTime(WorkingCalendar(), None, None),))
     log = trace_batch({"c": "A@0 X@90 B@5000", "d": "X@9", "e": "B@100 B@1000000"})
     found = counter.count(log, decisions, randomness())
     borders = time_borders(N_BINS, 30 * 1440)
@@ -165,7 +165,7 @@ def test_shares_sum_to_1_whatever_the_noise(n_cases, n_ticks, epsilon):
     log = {f"c{i}": f"A@0 B@{i * 9}" for i in range(n_cases)}
     time = LogTime(WorkingCalendar(), TimeRange(0, n_ticks * SECOND))
     for number in range(10):
-        counted = Counted(ClippedCells, counted_spans, (time, N_BINS)).count(
+        counted = Counted(ClippedCells, count_spans, (time, N_BINS)).count(
             public(log), {}, randomness()
         )
         decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))

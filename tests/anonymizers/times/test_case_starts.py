@@ -28,7 +28,7 @@ from tracecloak.anonymizers.times.case_starts import (
     StartsDecision,
     _Cells,
     changed_starts,
-    counted_starts,
+    count_starts,
     decide_starts,
     periods_of,
     sample_starts,
@@ -103,7 +103,7 @@ RULES = [
 def test_starts_are_counted_by_date_and_hour(log_time, minutes, cut):
     time = log_time.working_time({})
     starts = [time.first_us + minute * 60_000_000 for minute in minutes]
-    counter = Counted(ClippedCells, counted_starts, (log_time,))
+    counter = Counted(ClippedCells, count_starts, (log_time,))
     pieces = [
         counter.count(log_of(part), {}, randomness()) for part in (starts[:cut], starts[cut:])
     ]
@@ -140,9 +140,7 @@ def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
     asked = []
     for starts in ([], [time.first_us, time.last_us]):
         noting = Recording(release_key(), "release", "input", "configuration")
-        counts = Counted(ClippedCells, counted_starts, (log_time,)).count(
-            log_of(starts), {}, noting
-        )
+        counts = Counted(ClippedCells, count_starts, (log_time,)).count(log_of(starts), {}, noting)
         decided = decide_starts(counts, time, 10**6, noise_of(Fraction(1, 10)), noting)
         assert (decided.bucket_days, decided.n_hours) == (1, 168)
         asked.append({what: set(cells) for what, cells in noting.asked.items()})
@@ -253,9 +251,7 @@ def test_drawn_starts_have_the_dates_and_hours_of_the_log(zone):
     log_time = rule("2017-01-01", "2018-12-31", zone)
     time = log_time.working_time({})
     starts = rhythm(60_000, time)
-    counts = Counted(ClippedCells, counted_starts, (log_time,)).count(
-        many(starts), {}, randomness()
-    )
+    counts = Counted(ClippedCells, count_starts, (log_time,)).count(many(starts), {}, randomness())
     decided = decide_starts(counts, time, len(starts), NONE, randomness())
     assert (decided.bucket_days, decided.n_hours) == (1, 168)
     n = 40_000
@@ -336,9 +332,7 @@ def test_closed_hours_are_never_drawn_even_from_noise():
     )
     time = log_time.working_time({})
     stamps = np.arange(time.first_us, time.last_us, HOUR_US)  # most of them in closed hours
-    counts = Counted(ClippedCells, counted_starts, (log_time,)).count(
-        many(stamps), {}, randomness()
-    )
+    counts = Counted(ClippedCells, count_starts, (log_time,)).count(many(stamps), {}, randomness())
     for number, n_cases in itertools.product(range(5), (0, 500, 10**6)):
         decided = decide_starts(
             counts, time, n_cases, noise_of(Fraction(1, 50)), randomness(number)

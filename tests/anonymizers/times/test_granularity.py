@@ -15,7 +15,7 @@ from tests.support.logs import Event, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times.case_spans import (
-    counted_granularities,
+    count_granularities,
     decide_granularity,
 )
 from tracecloak.anonymizers.times.time_range import grid_clock
@@ -31,7 +31,7 @@ LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
 
 
 def counts_of(log: list[Event], time_zone: str = "UTC") -> list[int]:
-    counter = Counted(ClippedCells, counted_granularities, (time_zone,))
+    counter = Counted(ClippedCells, count_granularities, (time_zone,))
     counted = counter.count(trace_batch(log), {}, randomness())
     return [int(x) for x in counted.dense(np.arange(6))]
 
@@ -53,7 +53,7 @@ def test_cases_are_counted_by_their_finest_stamp(cases, n_pieces):
     for times in cases:
         expected[finest(times)] += 1
     assert counts_of(log) == expected
-    traces, counter = trace_batch(log), Counted(ClippedCells, counted_granularities, ("UTC",))
+    traces, counter = trace_batch(log), Counted(ClippedCells, count_granularities, ("UTC",))
     parts = [traces.take(np.arange(i, traces.n_cases, n_pieces)) for i in range(n_pieces)]
     pieces = [counter.count(part, {}, randomness()) for part in parts]
     merged = ClippedCells.merge(pieces[::-1])

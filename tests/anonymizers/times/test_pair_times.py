@@ -19,7 +19,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.pair_times import (
     clip_of,
-    counted_pair_times,
+    count_pair_times,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -47,7 +47,7 @@ def public(log: Log) -> TraceBatch:
 
 
 def sums_of(log: Log, *, is_pure: bool) -> list[int]:
-    counted = Counted(ClippedCells, counted_pair_times, (ALWAYS, is_pure)).count(
+    counted = Counted(ClippedCells, count_pair_times, (ALWAYS, is_pure)).count(
         public(log), DECISIONS, randomness()
     )
     return [int(x) for x in counted.dense(np.arange(N * N))]

@@ -30,11 +30,11 @@ from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.times import case_spans, case_starts, step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
-from tracecloak.anonymizers.times.case_times import changed_tables, counted_tables, decide_tables
+from tracecloak.anonymizers.times.case_times import changed_tables, count_tables, decide_tables
 from tracecloak.anonymizers.times.pair_times import (
     changed_times,
     clip_of,
-    counted_pair_times,
+    count_pair_times,
     decide_pair_times,
 )
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
@@ -129,7 +129,7 @@ class Statistic:
 def starts(n_cases: float) -> Statistic:
     time = ALWAYS.working_time({})
     return Statistic(
-        Counted(ClippedCells, case_starts.counted_starts, (ALWAYS,)),
+        Counted(ClippedCells, case_starts.count_starts, (ALWAYS,)),
         lambda counted, noise, own: case_starts.decide_starts(counted, time, n_cases, noise, own),
         case_starts.changed_starts,
         0,
@@ -139,7 +139,7 @@ def starts(n_cases: float) -> Statistic:
 def pair_times(detail: Detail, *, is_pure: bool) -> Statistic:
     n = len(detail.names(WORDS))
     return Statistic(
-        Counted(ClippedCells, counted_pair_times, (ALWAYS, is_pure, detail)),
+        Counted(ClippedCells, count_pair_times, (ALWAYS, is_pure, detail)),
         lambda counted, noise, own: decide_pair_times(
             counted, n, clip_of(SPANS, n), noise, own, is_pure=is_pure
         ),
@@ -156,7 +156,7 @@ def durations(clip: int, units: int, detail: Detail = BY_ACTIVITY, *, buys: bool
     return Statistic(
         Counted(
             ClippedCells,
-            step_durations.counted_durations,
+            step_durations.count_durations,
             (ALWAYS, 4, "clip" if buys else clip, units, detail),
         ),
         lambda counted, noise, own: step_durations.decide_durations(
@@ -175,13 +175,13 @@ STATISTICS = {
     "fine starts": starts(10**6),
     "coarse starts": starts(-5),
     "spans": Statistic(
-        Counted(ClippedCells, case_spans.counted_spans, (ALWAYS, N_BINS)),
+        Counted(ClippedCells, case_spans.count_spans, (ALWAYS, N_BINS)),
         lambda counted, noise, own: case_spans.decide_spans(counted, N_BINS, N_TICKS, noise, own),
         case_spans.changed_spans,
         N_BINS,
     ),
     "tables": Statistic(
-        Counted(ClippedCells, counted_tables, (ALWAYS,)),
+        Counted(ClippedCells, count_tables, (ALWAYS,)),
         lambda counted, noise, own: decide_tables(counted, SIZES, noise, own),
         changed_tables,
         sum(a * b for a, b in itertools.combinations(SIZES, 2)),
@@ -195,7 +195,7 @@ STATISTICS = {
         },
     ),
     "granularity": Statistic(
-        Counted(ClippedCells, case_spans.counted_granularities, ("UTC",)),
+        Counted(ClippedCells, case_spans.count_granularities, ("UTC",)),
         case_spans.decide_granularity,
         case_spans.changed_granularities,
         6,
@@ -277,7 +277,7 @@ def test_a_counter_that_does_not_clip_is_found_out() -> None:
     """The control: the clip of times of all cases is exceeded by what cases take."""
     clip, unclipped = (
         clip_of(SPANS, 1),
-        Counted(ClippedCells, counted_pair_times, (ALWAYS, False, OF_ALL)),
+        Counted(ClippedCells, count_pair_times, (ALWAYS, False, OF_ALL)),
     )
     long = [("c", "A", 0), ("c", "B", 400 * DAY)]
     [value] = unclipped.count(public(long), {"spans": SPANS}, randomness()).values

@@ -33,8 +33,8 @@ from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     Steps,
     cells_of_steps,
-    counted_durations,
-    counted_norms,
+    count_durations,
+    count_norms,
     decide_durations,
     excess_of_durations,
     most_names_of_durations,
@@ -175,7 +175,7 @@ def test_times_are_working_times_within_the_range():
 @given(event_logs(max_events=25, activities="ABX"))
 def test_norms_are_those_of_a_loop(log):
     found = (
-        Counted(CaseNorms, counted_norms, (ALWAYS, 5))
+        Counted(CaseNorms, count_norms, (ALWAYS, 5))
         .count(public(log), {}, randomness())
         .histogram(len(norm_grid()))
     )
@@ -198,11 +198,11 @@ def test_a_clip_at_the_norm_of_a_case_leaves_it_whole_whatever_the_classes(log, 
     n_places = len(decisions["variants"].codes)
     for case in range(traces.n_cases):
         one = traces.take(np.array([case]))
-        norms = Counted(CaseNorms, counted_norms, (ALWAYS, 5)).count(one, decisions, randomness())
+        norms = Counted(CaseNorms, count_norms, (ALWAYS, 5)).count(one, decisions, randomness())
         [bucket] = np.flatnonzero(norms.histogram(len(norm_grid())))
         clip = math.isqrt(int(norm_grid()[bucket]) * UNITS**2)
         clipped, whole = (
-            Counted(ClippedCells, counted_durations, (ALWAYS, 5, norm, UNITS))
+            Counted(ClippedCells, count_durations, (ALWAYS, 5, norm, UNITS))
             .count(one, decisions, randomness())
             .dense(np.arange(n_cells_of(3, 5, n_places)))
             for norm in (clip, NO_CLIP)
@@ -228,7 +228,7 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         **NONE,
     }
     counter = Counted(
-        ClippedCells, counted_durations, (LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
+        ClippedCells, count_durations, (LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
     )
     log = {"c": "A@30 X@2000 B@2001"}
     found = counter.count(trace_batch(log), decisions, randomness())
@@ -247,7 +247,7 @@ def shares_of(decided: DurationsDecision) -> np.ndarray:
 
 
 def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int = 0) -> Any:
-    counter = Counted(ClippedCells, counted_durations, (ALWAYS, n_bins, NO_CLIP, UNITS))
+    counter = Counted(ClippedCells, count_durations, (ALWAYS, n_bins, NO_CLIP, UNITS))
     counted = counter.count(public(log), NONE, randomness())
     return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
 
@@ -358,7 +358,7 @@ def test_noise_leaves_no_stray_mass_and_more_of_it_errs_more():
     log, bins = large_log(1500), 16
     truth = shares_of(decided_on(log, bins))
     clip = math.isqrt(4 * UNITS**2)
-    counted = Counted(ClippedCells, counted_durations, (ALWAYS, bins, clip, UNITS)).count(
+    counted = Counted(ClippedCells, count_durations, (ALWAYS, bins, clip, UNITS)).count(
         public(log), NONE, randomness()
     )
     years = bisect.bisect_left(borders_of(bins), 400 * 86_400) + 1

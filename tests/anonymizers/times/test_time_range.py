@@ -24,7 +24,7 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRange,
     TimeRangeDecision,
     choose_time_range,
-    counted_months,
+    count_months,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US
@@ -149,7 +149,7 @@ def test_every_window_lies_within_one_of_the_next_length(first, place):
 
 def test_the_counter_counts_every_case_once():
     traces = trace_batch({"a": "A B", "b": "B", "c": "A@9 A"})
-    piece = Counted(CaseMonths, counted_months, ("UTC",)).count(traces, {}, randomness())
+    piece = Counted(CaseMonths, count_months, ("UTC",)).count(traces, {}, randomness())
     assert piece == CaseMonths(np.zeros(1, np.int64), np.array([3]))
     assert CaseMonths.merge([]).weight == 0
 

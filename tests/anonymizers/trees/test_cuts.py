@@ -14,7 +14,6 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree
-from tracecloak.anonymizers.trees import graph_cuts
 from tracecloak.anonymizers.trees.counts import (
     PAIR_UNITS,
     Part,
@@ -23,6 +22,12 @@ from tracecloak.anonymizers.trees.counts import (
     clipped_pairs,
 )
 from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
+from tracecloak.anonymizers.trees.graph_cuts import (
+    exclusive_cut,
+    loop_cut,
+    parallel_cut,
+    sequence_cut,
+)
 from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.schemas.models.process_tree import Operator, ProcessTree, normalise
 
@@ -154,10 +159,10 @@ def test_cuts_are_those_of_pm4py() -> None:
     n_found: Counter[str] = Counter()
     for _ in range(200):
         follows, starts, ends = relation = random_relation(random)
-        ours = {"sequence": graph_cuts.sequence_cut(follows),
-                "xor": graph_cuts.exclusive_cut(follows),
-                "concurrency": graph_cuts.parallel_cut(follows, starts, ends),
-                "loop": graph_cuts.loop_cut(follows, starts, ends)}  # fmt: skip
+        ours = {"sequence": sequence_cut(follows),
+                "xor": exclusive_cut(follows),
+                "concurrency": parallel_cut(follows, starts, ends),
+                "loop": loop_cut(follows, starts, ends)}  # fmt: skip
         for name, parts in ours.items():
             theirs = pm4py_cut(name, relation)
             if name in ("xor", "concurrency"):  # whose order means nothing
@@ -263,7 +268,7 @@ def test_parts_of_a_sequence_are_those_of_plain_ways() -> None:
         reaches = np.linalg.matrix_power(follows + np.eye(n), n) > 0
         together = np.linalg.matrix_power((reaches == reaches.T).astype(float), n) > 0
         expected = {tuple(np.flatnonzero(row).tolist()) for row in together}
-        found = graph_cuts.sequence_cut(follows) or []
+        found = sequence_cut(follows) or []
         n_found += len(found) > 2
         assert set(found or [tuple(range(n))]) == expected
         for earlier, later in itertools.combinations(found, 2):
