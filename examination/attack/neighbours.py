@@ -76,7 +76,7 @@ class Setting:
         by_individual: Whether they have individuals.
         time: The working time that they take place in, where it is public; else all time from 1970.
         attributes: What is declared, and so what their events have.
-        begin_us: When the first of them begins that are in no manner.
+        begin_us: When the first of them begins that have no pattern.
     """
 
     by_individual: bool
@@ -86,7 +86,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Manner:
+class CasePattern:
     """When a case begins, how long it takes, and which values it has.
 
     Attributes:
@@ -102,19 +102,19 @@ class Manner:
     value: Literal["usual", "another", "undeclared"] = "usual"
 
 
-USUAL = Manner()
+USUAL = CasePattern()
 
 
 def log_of(
-    cases: Sequence[_Case], setting: Setting, manner: Manner = USUAL, n_in_manner: int = 0
+    cases: Sequence[_Case], setting: Setting, pattern: CasePattern = USUAL, n_in_pattern: int = 0
 ) -> TraceBatch:
     """Returns cases as one batch: by default a day apart within a week, their events a minute.
 
     Args:
         cases: Individuals and activities.
         setting: What they have beside these.
-        manner: How the last cases are.
-        n_in_manner: How many these are.
+        pattern: How the last cases are.
+        n_in_pattern: How many these are.
     """
     variants = [variant for _, variant in cases]
     vocabulary = ActivityVocabulary.of({name for variant in variants for name in variant})
@@ -122,15 +122,15 @@ def log_of(
     lengths = np.array([len(variant) for variant in variants], np.int64)
     offsets = offsets_of(lengths)
     place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    in_manner = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_manner, lengths)
+    has_pattern = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_pattern, lengths)
     day_us = _DAY_US
     if setting.time is not None:
         day_us = min(day_us, (setting.time.total_us - setting.begin_us) // _N_DAYS)
     times = setting.begin_us + np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
-    if manner.start_us is not None:
-        times[in_manner] = manner.start_us
-    steps = np.where(in_manner, manner.step_us, STEP_US)
-    first_steps = np.where(in_manner, manner.first_step_us, STEP_US)
+    if pattern.start_us is not None:
+        times[has_pattern] = pattern.start_us
+    steps = np.where(has_pattern, pattern.step_us, STEP_US)
+    first_steps = np.where(has_pattern, pattern.first_step_us, STEP_US)
     times += np.where(place > 0, first_steps + (place - 1) * steps, 0)
     if setting.time is not None:
         times = setting.time.at_us(times)
@@ -143,8 +143,8 @@ def log_of(
         pa.array([whose for whose, _ in cases], pa.string()) if setting.by_individual else None,
         {
             attribute.name: pa.DictionaryArray.from_arrays(
-                pa.array(in_manner.astype(np.int32)),
-                pa.array([_value(attribute, value) for value in ("usual", manner.value)]),
+                pa.array(has_pattern.astype(np.int32)),
+                pa.array([_value(attribute, value) for value in ("usual", pattern.value)]),
             )
             for attribute in setting.attributes
         },
@@ -192,12 +192,12 @@ def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
         what: str,
         others: list[_Case],
         unit: Sequence[Variant],
-        manner: Manner = USUAL,
+        pattern: CasePattern = USUAL,
         setting: Setting = setting,
     ) -> Pair:
         cases: list[_Case] = [*others, *((_UNIT, variant) for variant in unit)]
         watched = tuple(dict.fromkeys(_within(variant, method, params) for variant in unit))
-        with_unit = log_of(cases, setting, manner, len(unit))
+        with_unit = log_of(cases, setting, pattern, len(unit))
         return Pair(what, with_unit, log_of(others, setting), watched)
 
     some = f"{n_crowd} cases of one variant"
@@ -231,12 +231,12 @@ def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
                 [usual] * (m + 3),
             )
         )
-    for how, manner in _manners(method, params, len(usual), setting).items():
-        pairs.append(pair(f"{some} and {each} {how}", crowd, [usual] * m, manner))
+    for how, pattern in _patterns(method, params, len(usual), setting).items():
+        pairs.append(pair(f"{some} and {each} {how}", crowd, [usual] * m, pattern))
     if _releases_stamps(method, params):
         late = replace(setting, begin_us=_whole_us(setting) // 2)
         what = f"{some} and {each} that starts before all others"
-        pairs.append(pair(what, crowd, [usual] * m, Manner(start_us=0), late))
+        pairs.append(pair(what, crowd, [usual] * m, CasePattern(start_us=0), late))
     return pairs
 
 
@@ -249,22 +249,26 @@ def _setting(method: Anonymizer, params: Any) -> Setting:
     return Setting(by_individual, time, method.attributes(params))
 
 
-def _manners(method: Anonymizer, params: Any, length: int, setting: Setting) -> dict[str, Manner]:
+def _patterns(
+    method: Anonymizer, params: Any, length: int, setting: Setting
+) -> dict[str, CasePattern]:
     """How a unit can differ from others that have its activities, as far as a release tells it."""
-    manners: dict[str, Manner] = {}
+    patterns: dict[str, CasePattern] = {}
     whole_us = _whole_us(setting)
     long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
     if _releases_stamps(method, params):
         late_us = max(whole_us - 1 - length * STEP_US, 0)
-        manners["that starts when nobody else does"] = Manner(start_us=late_us)
+        patterns["that starts when nobody else does"] = CasePattern(start_us=late_us)
         if length > 1:
-            manners["with a step that takes no time, as nobody else's"] = Manner(first_step_us=0)
+            patterns["with a step that takes no time, as nobody else's"] = CasePattern(
+                first_step_us=0
+            )
             each_us = long_us // (length - 1)
-            manners["that takes as long as nobody else's"] = Manner(0, each_us, each_us)
+            patterns["that takes as long as nobody else's"] = CasePattern(0, each_us, each_us)
     if setting.attributes:
-        manners["with values that nobody else has"] = Manner(value="another")
-        manners["with values that nobody declared"] = Manner(value="undeclared")
-    return manners
+        patterns["with values that nobody else has"] = CasePattern(value="another")
+        patterns["with values that nobody declared"] = CasePattern(value="undeclared")
+    return patterns
 
 
 def _whole_us(setting: Setting) -> int:
