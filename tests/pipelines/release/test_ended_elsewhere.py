@@ -280,3 +280,24 @@ def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> No
     with pytest.raises(TracecloakError, match="files of the release vanished"):
         folder.commit({"outputs": [{"path": "dfg.json"}]})
     assert folder.committed() is None
+
+
+def test_what_is_visible_is_not_given_up_but_finished(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "point_latest")
+    assert place.officer("forfeit", keys="keys") == 2
+    assert "is visible and complete" in capsys.readouterr().err
+    assert place.actions == ["reserve", "draw", "commit"]
+    assert place.officer("withdraw") == 0
+    assert not place.release_folder.exists()
+
+
+def test_the_account_that_paid_goes_on_paying(
+    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut_off(ReleaseFolder, "commit")
+    assert place.run("--account", "other") == 2
+    assert "account 'default' paid" in capsys.readouterr().err
+    assert place.actions == ["reserve", "draw"]
+    assert place.run() == 0

@@ -1,0 +1,93 @@
+"""Refusals of ledgers, key stores and books that no other test meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.books import book_at, scope, units
+from tests.support.ledgers import account, reservation
+from tests.support.object_store import ObjectStore
+from tracecloak.pipelines.budget.unfinished import forfeit
+from tracecloak.pipelines.cases.cases_reading import erase
+from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.notes import left_out_of
+from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.declarations import both_bounds
+from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.units import unit_book
+from tracecloak.pipelines.units.unit_book import BookError
+from tracecloak.schemas.errors import UsageError
+
+OFFICER = ("me", "why not")
+
+
+def ledger_in(folder: Path) -> OfficersLedger:
+    return OfficersLedger(f"sqlite:///{folder / 'ledger.db'}", new=True)
+
+
+def wrapped_by_neither(folder: Path) -> None:
+    for number, name in enumerate(("first", "second")):
+        (folder / name).write_text(f"{number + 1}" * 64)
+    KeyStore(folder / "keys", None, f"file:{folder}/first").identity()
+    KeptSecrets(folder / "keys", f"file:{folder}/second").wrap_all()
+
+
+def damaged_decision(folder: Path) -> None:
+    store = KeyStore(folder)
+    path = Path(store.operator_folder("/out", "r")) / "left-out.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    left_out_of(store, "/out", "r")
+
+
+def damaged_copy(folder: Path) -> None:
+    (folder / "copy.db").write_text("no database\n" * 100)
+    Past(folder / "copy.db")
+
+
+def not_read_back(folder: Path) -> None:
+    book = book_at("objects://book", ledger_in(folder))
+    book._written(unit_book._File(scope(), "2026-11", 0, units(["c1"])))
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
+    "an epoch is given up": (
+        lambda f: forfeit(KeyStore(f), ledger_in(f), "/out", "ward@1", *OFFICER),
+        UsageError, "epoch of a stream",
+    ),
+    "notes are erased before no day": (
+        lambda f: erase(ledger_in(f), None, None, "yesterday", *OFFICER), UsageError, "before must",
+    ),
+    "a key is wrapped by neither": (wrapped_by_neither, UsageError, "by neither"),
+    "a decision is damaged": (damaged_decision, KeyStoreError, "is damaged"),
+    "a copy is damaged": (damaged_copy, KeyStoreError, "cannot be used"),
+    "two units": (
+        lambda f: both_bounds(account(), account(unit="individual")), UsageError, "per case",
+    ),
+    "no flag": (
+        lambda f: WindowCharge("s", "w", adds_up=1),  # type: ignore[arg-type]
+        UsageError, "adds_up",
+    ),
+    "a file is not what was written": (not_read_back, BookError, "cannot be written"),
+    "a claim names no units": (
+        lambda f: unit_book._sha256(Entry.after(None, "claim", reservation().columns())),
+        BookError, "names no units",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_it_is_refused_with_what_is_wrong(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, kind, told = REFUSALS[name]
+    monkeypatch.setattr(ObjectStore, "root", tmp_path)
+    monkeypatch.setattr(unit_book, "read_if_there", lambda _: None)
+    with pytest.raises(kind, match=told):
+        call(tmp_path)
