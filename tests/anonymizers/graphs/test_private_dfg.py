@@ -525,11 +525,9 @@ def test_short_cases_are_counted_whole_where_that_errs_less(
         math.sqrt(variance_of(each.noise(each.public_clip_units))) for each in (whole, clipped)
     ]
     assert (errors[0] < errors[1]) == is_whole
-    rounds = ("edges",) if is_whole else ("clip", "edges")
-    assert METHOD.rounds(params) == rounds
+    assert METHOD.rounds(params) == (("edges",) if is_whole else ("clip", "edges"))
     law = "Laplace" if is_whole else "Gaussian"
     assert f"exact discrete {law} noise" in METHOD.guarantee(params).reality
-    assert f"discrete {law} noise of scale" in METHOD.explain(params)[len(rounds) - 1]
     # A vocabulary that is bought, or a clip that is given, has a Gaussian budget.
     assert not params_of(epsilon, max_trace_length=longest).is_whole
     assert not params_of(epsilon, l2_clip="3", **given_).is_whole

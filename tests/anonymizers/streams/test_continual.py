@@ -20,7 +20,6 @@ from scipy import signal, stats
 
 from tests.support import privacy_loss
 from tests.support.chi_square import ALPHA, p_value
-from tests.support.continual_errors import error_of_totals, errors_of_normalised_sums
 from tests.support.keys import randomness
 from tests.support.privacy_loss import Law, delta_between
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
@@ -472,28 +471,6 @@ def test_errors_of_pure_windows() -> None:
         noise = continual_noise(epsilon, Fraction(0), 1, 1, n_cells=1)
         assert noise.errors(1)[0] == pytest.approx(math.sqrt(variance))
     assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
-
-
-@pytest.mark.parametrize(("horizon", "most", "last"), [(365, 11.67, 10.12), (8760, 15.92, 13.17)])
-def test_errors_of_a_year_of_totals(horizon: int, most: float, last: float) -> None:
-    """Epsilon 1, delta 1e-6: sigma is 4.2247 at sensitivity 1; days, and hours.
-
-    Without normalised columns 12.44 in the last day, and 16.72 in the last hour.
-    """
-    noise = continual_noise(ONE, MILLIONTH, horizon, 1024, n_cells=400, length=None, units=1024)
-    errors = noise.errors(None)
-    assert errors.max() == pytest.approx(most, abs=0.006)
-    assert errors[-1] == pytest.approx(last, abs=0.006)
-    assert errors[0] == pytest.approx(4.2247 * error_of_totals(0, horizon), rel=3e-4)
-    for t in (horizon // 4, horizon - 1):
-        assert errors[t] < 4.2247 * error_of_totals(t, horizon)
-    if horizon == 365:
-        in_floats = 4.2247 * errors_of_normalised_sums(horizon, None)
-        np.testing.assert_allclose(errors, in_floats, rtol=0.005)
-    # An individual with three cases: three times as much.
-    often = {"n_cells": 400, "length": None, "units": 1024, "participation": Participation(3)}
-    thrice = continual_noise(ONE, MILLIONTH, horizon, 1024, **often)  # type: ignore[arg-type]
-    np.testing.assert_allclose(thrice.errors(7), 3 * noise.errors(7), rtol=1e-6)
 
 
 def test_estimates_are_in_occurrences_and_agree_with_each_other() -> None:

@@ -196,32 +196,6 @@ def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
     )
 
 
-@pytest.mark.parametrize("shares", ["smoothed", "standing_out"])
-def test_coarser_counts_help_where_there_is_much_noise(shares: str) -> None:
-    """800 starts within the first of four years, by weeks, noise of scale 20, over 20 keys.
-
-    Without the coarser counts, the control, twice the mass is misplaced: the ratio is .53, with a
-    deviation of .11 over keys, of which the bound is three away.
-    """
-    time = YEARS.working_time({})
-    weeks, n = np.arange(time.n_days) // 7, 800
-    days = np.random.default_rng(5).integers(0, 364, n)
-    counts = np.bincount(days, minlength=time.n_days)
-    truth = np.bincount(weeks, counts) / n
-    open_us, noise = np.ones(time.n_days), SumNoise((20, 1), 1, True)
-
-    def error(labels: list[np.ndarray]) -> float:
-        found = [
-            getattr(_Cells.of(counts, open_us, labels, noise, "test", randomness(i)), shares)()
-            for i in range(20)
-        ]
-        return float(np.mean([np.abs(row - truth).sum() / 2 for row in found]))
-
-    alone = error([weeks])
-    together = error([weeks, weeks // 4, weeks // 13, weeks // 52])
-    assert together < 0.86 * alone
-
-
 def test_without_cases_starts_are_even_over_the_working_time():
     """At a scale of 10^9 the totals are noise: as often as not a row falls back on even shares."""
     time = time_of("2024-01-01", "2024-06-30", days=(0, 1, 2), from_hour=8, to_hour=12)

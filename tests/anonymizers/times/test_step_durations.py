@@ -6,7 +6,6 @@ import bisect
 import math
 from collections import Counter
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, Event, Log, cases_of, event_logs, trace_batch
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
+from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
@@ -147,26 +144,6 @@ def test_steps_of_classes_count_once_more_by_their_place(log):
                 taken = steps[i][1] // SECOND - steps[i - 1][1] // SECOND
                 expected[case, (begin + i) * 3 + bisect.bisect_right(borders, taken)] += 1
     assert found == expected
-
-
-def test_times_are_working_times_within_the_range():
-    calendar = WorkingCalendar("UTC", (0, 1, 2, 3, 4), 9, 17)
-    friday = TimeRange.of_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
-    grid = LogTime(calendar, friday, "minute").grid({})
-    hour = 60 * MINUTE
-
-    def took(begin: int, end: int) -> int:
-        log = [("c", "A", friday.first_us + begin), ("c", "B", friday.first_us + end)]
-        borders = np.arange(1, 24 * 60)  # the bin is the minutes
-        cells = cells_of_steps(public(log), grid, borders, NO_CLASSES)
-        assert len(cells.keys) == 2
-        return int(cells.keys[0]) % (len(borders) + 1)
-
-    assert took(10 * hour, 11 * hour) == 60
-    assert took(16 * hour, (3 * 24 + 10) * hour) == 2 * 60  # over the weekend
-    assert took(17 * hour, (2 * 24 + 12) * hour) == 0  # in it
-    assert took(-40 * hour, 10 * hour) == 60  # clipped at the begin
-    assert took((3 * 24 + 16) * hour, 4000 * hour) == 59  # and at the end, in its last minute
 
 
 # --- the counters ---------------------------------------------------------------------------------
@@ -338,47 +315,6 @@ def test_an_empty_log_gives_possible_durations(noise):
         counted = ClippedCells.merge([])
         short = decide_durations(counted, WORDS, NO_CLASSES, 8, 1, noise, randomness(number))
         assert short.reached.shape == (9, 1) and (short.reached == 1).all()
-
-
-def large_log(n: int) -> list[Event]:
-    """A to B in minutes, B to A in days, each a little spread."""
-    rng = np.random.default_rng(2)
-    events = []
-    for i in range(n):
-        first, second = int(rng.integers(1, 5)) * MINUTE, int(rng.integers(2, 9)) * DAY
-        events += [(f"c{i}", "A", 0), (f"c{i}", "B", first), (f"c{i}", "A", first + second)]
-    return events
-
-
-def test_noise_leaves_no_stray_mass_and_more_of_it_errs_more():
-    """Ten releases at epsilon 1: next to nothing in bins of years, where nothing is.
-
-    The control is noise a hundred times as wide, with which the shares are lost.
-    """
-    log, bins = large_log(1500), 16
-    truth = shares_of(decided_on(log, bins))
-    clip = math.isqrt(4 * UNITS**2)
-    counted = Counted(ClippedCells, count_durations, (ALWAYS, bins, clip, UNITS)).count(
-        public(log), NONE, randomness()
-    )
-    years = bisect.bisect_left(borders_of(bins), 400 * 86_400) + 1
-
-    def errors(epsilon: Fraction) -> tuple[float, float]:
-        scale = gaussian_scale(epsilon, Fraction(1, 10**6), of_count(clip))
-        noise = SumNoise(scale, UNITS, False)
-        far, distance = [], []
-        for number in range(10):
-            given_ = counted, WORDS, NO_CLASSES, bins, N_TICKS, noise, randomness(number)
-            decided = decide_durations(*given_)
-            shares = shares_of(decided)[[0, 1], [1, 0]]
-            far.append(shares[:, years:].sum() / 2)
-            distance.append(np.abs(shares - truth[[0, 1], [1, 0]]).sum() / 4)
-        return float(np.mean(far)), float(np.mean(distance))
-
-    far, distance = errors(Fraction(1))
-    assert far < 0.01 and distance < 0.1
-    lost = errors(Fraction(1, 100))
-    assert lost[1] > 0.3
 
 
 def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
