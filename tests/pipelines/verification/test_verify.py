@@ -703,7 +703,10 @@ def test_only_the_trusted_key_will_do(
     assert trusted.state == "ok" and "by the key that you trust" in trusted.sentence
     with_another = copied(graph_release, tmp_path)
     shutil.copy(tmp_path / "other.pub", with_another / "manifest.json.pub")
+    without_key = copied(graph_release, tmp_path / "without")
+    (without_key / "manifest.json.pub").unlink()  # so the signature alone decides
     for release, key in (
+        (without_key, tmp_path / "other.pub"),
         (graph_release, tmp_path / "other.pub"),
         (log_release, own),
         (with_another, own),
