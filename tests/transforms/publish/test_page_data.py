@@ -9,7 +9,6 @@ import pytest
 
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.groups import ReleasedGroups
@@ -23,7 +22,6 @@ from tracecloak.transforms.publish.figures_data import (
     figures_data,
     folded_map,
     map_data,
-    medians_of,
 )
 from tracecloak.transforms.publish.times_data import times_data
 from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
@@ -116,23 +114,6 @@ def test_durations_of_cases_are_in_few_bars_that_hold_all() -> None:
     for bar in spans:
         n_in = sum(bar["from_s"] <= s / 1e6 < bar["to_s"] for s in lasted)
         assert abs(n_in - bar["count"]) <= 1  # a border is shown to six digits
-
-
-def test_medians_of_released_durations_lie_in_their_bin() -> None:
-    durations = ReleasedDurations(
-        pa.array(["A", "B"]),
-        np.array([60, 3600, 86400]) * 1_000_000,
-        np.array([0, 0, 0, 1]),
-        np.array([1, 1, 1, 0]),
-        np.array([0, 1, 2, 3]),
-        np.array([1, 5, 2, 4]),
-        *(np.array([0, 0, 0, 0]), np.array([9, 9, 9, 9])),
-    )
-    none = np.zeros(0, np.int64)
-    graph = ReleasedGraph(pa.array(["A", "AA", "B"]), *(none for _ in range(5)))
-    found = medians_of(durations, graph)
-    assert 60 <= found[0, 2] < 3600  # B has the code of the graph, which is another one
-    assert found[2, 0] == 86400
 
 
 def test_a_folded_map_has_groups_for_nodes_and_says_what_is_in_each() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.golden.releases import data_of
-from tests.support.releasing import csv_log, fix_key, manifest, tracecloak
+from tests.support.releasing import csv_log, tracecloak
 from tracecloak.schemas.published.guarantee import Guarantee
 from tracecloak.schemas.published.manifest import Operation, OutputFile, ReleaseManifest
 from tracecloak.schemas.published.yields import Yield
@@ -51,23 +51,6 @@ def made_up(**changes: Any) -> ReleaseManifest:
         True, False, None,
     )  # fmt: skip
     return dataclasses.replace(base, **changes)
-
-
-def test_a_release_is_the_same_page_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fix_key(monkeypatch)
-    pages = []
-    for runner in ("InMemory", "FnApiRunner"):
-        (tmp_path / runner).mkdir()
-        flags = ("--method", "private-log", "--epsilon", 2, "--runner", runner, "--shards", 3)
-        (tmp_path / runner / "names.txt").write_text("A\nB\nC\n")
-        folder = release(
-            tmp_path / runner, "r", *flags, "--vocabulary", tmp_path / runner / "names.txt",
-            "--max_trace_length", 5, "--first_date", "2026-01-01", "--last_date", "2026-02-01",
-        )  # fmt: skip
-        pages.append((folder / "report.html").read_bytes())
-        assert manifest(folder)["released_on"] == "2026-11-23"
-        assert manifest(folder)["about"] == ABOUT
-    assert pages[0] == pages[1]
 
 
 def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> None:
