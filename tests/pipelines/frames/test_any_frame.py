@@ -195,3 +195,12 @@ def test_a_date_and_a_time_of_day_of_a_frame_are_one_time(frame: Any) -> None:
     resolved = mapping.resolve(batch.schema.names, xes_names=False)
     events, _ = resolved.canonicalise(batch, np.arange(2), np.zeros(0, np.int64), 0)
     assert events.column("timestamp").to_pylist() == [1_706_689_805_000_000]
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    """Catches the choice of one of them."""
+    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(InputSchemaError, match="share a name"):
+        AnyFrame.of(doubled)
+    with pytest.raises(InputSchemaError, match="named by texts"):
+        AnyFrame.of(pd.DataFrame({0: [1]}))
