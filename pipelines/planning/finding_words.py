@@ -95,15 +95,15 @@ def share_text(tally: ReadTally) -> str:
 # What also befalls all records of a file that is not what it was taken for.
 _OF_FILES = reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD
 _SOURCE = "mend the source"
+_OFFSETS = "if that is wrong, write stamps with their offset, or correct --time_zone"
 _FRACTION = (
     "that is a number with a fraction, or a floating-point number too large to be exact (above "
     "2^53, or 2^24 of 32 bits)"
 )
-_REJECTED = {
+_WORDS = {
     reasons.NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
     reasons.NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
     reasons.EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
-    reasons.NO_TIME: ("timestamp not readable", ""),  # see _time
     reasons.NO_RECORD: (
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
         "its format and --encoding say",
@@ -148,39 +148,37 @@ _REJECTED = {
     ),
     reasons.FILTERED: ("dropped by a filter", "correct --where if that is wrong"),
     reasons.OUTSIDE: ("time outside the window", "other windows read them"),
+    reasons.SKIPPED_HOUR: (
+        "timestamp in an hour that the clocks of {zone} skip, read as its end",
+        _OFFSETS,
+    ),
+    reasons.REPEATED_HOUR: (
+        "timestamp in an hour that the clocks of {zone} show twice, read as the first",
+        _OFFSETS,
+    ),
+    reasons.POINT_KEY: (
+        "case id written like 5.0, while {n_whole:,} are written like 5",
+        "these are different cases; say --whole_numbers case_id if they are the same",
+    ),
+    reasons.SAME_NAME: (
+        "trace with the name of an earlier one of its file",
+        "their events are read as one case; give each trace a name of its own if they are several",
+    ),
 }
 
 
 def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
     """Returns what is wrong with the records, and what mends it."""
     mapping, file = source.mapping, source.files[finding.file]
-    zone = mapping.time_zone
-    offsets = "if that is wrong, write stamps with their offset, or correct --time_zone"
     if finding.what == reasons.NO_TIME:
         return _time(mapping)
+    what, mend = _WORDS[finding.what]
     is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
     if finding.what == reasons.NO_CASE and is_trace and source.format.has_xes_names(file.path):
-        what, mend = _REJECTED[finding.what]
-        return what, f"{mend}, or set --unnamed_traces digest if traces have no name"
-    if finding.what in _REJECTED:
-        return _REJECTED[finding.what]
-    if finding.what == reasons.SKIPPED_HOUR:
-        what = f"timestamp in an hour that the clocks of {zone} skip, read as its end"
-        return what, offsets
-    if finding.what == reasons.REPEATED_HOUR:
-        what = f"timestamp in an hour that the clocks of {zone} show twice, read as the first"
-        return what, offsets
-    if finding.what == reasons.POINT_KEY:
-        others = by_what[reasons.WHOLE_KEY].n_records
-        return (
-            f"case id written like 5.0, while {others:,} are written like 5",
-            "these are different cases; say --whole_numbers case_id if they are the same",
-        )
-    assert finding.what == reasons.SAME_NAME
-    return (
-        "trace with the name of an earlier one of its file",
-        "their events are read as one case; give each trace a name of its own if they are several",
-    )
+        mend = f"{mend}, or set --unnamed_traces digest if traces have no name"
+    whole = by_what.get(reasons.WHOLE_KEY)
+    n_whole = 0 if whole is None else whole.n_records
+    return what.format(zone=mapping.time_zone, n_whole=n_whole), mend
 
 
 def _time(mapping: ColumnMapping) -> tuple[str, str]:
