@@ -67,8 +67,8 @@ class House:
     def write(self) -> None:
         self.path.write_text(yaml.safe_dump(self.body))
 
-    def set(self, **keys: Any) -> None:
-        self.body.update(keys)
+    def set(self, **changes: Any) -> None:
+        self.body.update(changes)
         self.write()
 
     @property
