@@ -40,9 +40,7 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "amun": "tracecloak.anonymizers.amun.method:Amun",
         "private-dfg": "tracecloak.anonymizers.graphs.private_dfg:PrivateDfg",
         "pappi": "tracecloak.anonymizers.indicators.pappi:Pappi",
-        "private-indicators": (
-            "tracecloak.anonymizers.indicators.private_indicators:PrivateIndicators"
-        ),
+        "private-indicators": ("tracecloak.anonymizers.indicators.errors:PrivateIndicators"),
         "process-tree": "tracecloak.anonymizers.trees.process_tree:ProcessTreeMiner",
         "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
         "variant-histogram": ("tracecloak.anonymizers.variants.method:VariantHistogramMethod"),
@@ -50,17 +48,17 @@ METHODS: Plugins[Anonymizer] = Plugins(
         "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
         "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
         "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
-        "joint-variants": "tracecloak.anonymizers.groups.joint_variants_log:JointVariantsLog",
+        "joint-variants": "tracecloak.anonymizers.variants.method:JointVariantsLog",
         "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
-        "laplace-levels": "tracecloak.anonymizers.queries.laplace_levels:LaplaceLevels",
+        "laplace-levels": "tracecloak.anonymizers.queries.prefix_query:LaplaceLevels",
         "private-log": "tracecloak.anonymizers.logs.private_log:PrivateLog",
-        "amun-rigorous": "tracecloak.anonymizers.logs.presets:AmunRigorous",
+        "amun-rigorous": "tracecloak.anonymizers.logs.private_log:AmunRigorous",
         "laplace-variants": "tracecloak.anonymizers.queries.prefix_method:LaplaceVariants",
         "sacofa": "tracecloak.anonymizers.queries.sacofa:Sacofa",
         "laplace-dfg": "tracecloak.anonymizers.queries.pair_query:LaplaceDfg",
         "sapa": "tracecloak.anonymizers.queries.sapa:Sapa",
-        "pripel": "tracecloak.anonymizers.pripel.method:Pripel",
-        "pripel-rigorous": "tracecloak.anonymizers.logs.presets:PripelRigorous",
+        "pripel": "tracecloak.anonymizers.queries.pripel:Pripel",
+        "pripel-rigorous": "tracecloak.anonymizers.logs.private_log:PripelRigorous",
         "k-anonymous-variants": (
             "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousVariants"
         ),

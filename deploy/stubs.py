@@ -18,10 +18,10 @@ from typing import Any
 import tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import SECTIONS, SourceConfig, json_schema
-from tracecloak.pipelines.embedded.asked import OF_FILES, OF_ROWS
 from tracecloak.pipelines.embedded.directly_follows import NO_KEYS
+from tracecloak.pipelines.embedded.elements import OF_FILES, OF_ROWS
 from tracecloak.pipelines.embedded.read import OF_PAYING_TRANSFORM
-from tracecloak.pipelines.frames.doors import NOT_OF_FRAMES
+from tracecloak.pipelines.frames.functions import NOT_OF_FRAMES
 from tracecloak.pipelines.stream.config import stream_json_schema
 
 ROOT = Path(__file__).parents[1]
@@ -174,7 +174,7 @@ from narwhals.typing import IntoFrame, IntoFrameT
 
 from tracecloak import _keywords
 from tracecloak._keywords import Columns
-from tracecloak.examination.evaluation.of_frames import Evaluation
+from tracecloak.examination.evaluation.evaluate import Evaluation
 from tracecloak.pipelines.embedded.anonymize import Output
 from tracecloak.pipelines.planning.plan import Plan
 """

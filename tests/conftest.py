@@ -123,7 +123,7 @@ def repeatable_keys() -> Iterator[Repeatable]:
     repeatable = Repeatable()
     with pytest.MonkeyPatch.context() as patch:
         for module in (
-            "tracecloak.anonymizers.noise.release_key",
+            "tracecloak.anonymizers.noise.randomness",
             "tracecloak.examination.attack.run",
             "tracecloak.examination.attack.neighbours",
             "tracecloak.pipelines.keys.key_store",

@@ -14,7 +14,7 @@ import pytest
 
 from docs.hooks.commands import parser_of
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.configuration.config import (
     About,
@@ -23,7 +23,7 @@ from tracecloak.pipelines.configuration.config import (
     SourceConfig,
     Where,
 )
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
 from tracecloak.pipelines.stream.config import StreamConfig
 
 ROOT = Path(__file__).parents[1]

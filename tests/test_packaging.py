@@ -19,7 +19,7 @@ from deploy.oldest import FILE, constraints, distribution
 from tests.support.examples import examples_of
 from tests.support.reach import LAYERS as PACKAGES
 from tracecloak import _folders
-from tracecloak.schemas.published.guarantee import Kind
+from tracecloak.schemas.published.manifest import Kind
 
 ROOT = Path(__file__).parents[1]
 

@@ -28,26 +28,26 @@ from tracecloak import AnonymizeEventLog
 from tracecloak.examination.commands import catalogue, profile
 from tracecloak.examination.comparison.contenders import chosen_methods
 from tracecloak.examination.demo.hospital import write_sample
-from tracecloak.examination.doctor import due, engines, places, sample, sources
-from tracecloak.examination.evaluation import evaluate
+from tracecloak.examination.doctor import places, sources
+from tracecloak.examination.doctor import run as due
+from tracecloak.examination.evaluation import evaluate, indicators
 from tracecloak.examination.experiments import paper, run, tlkc
-from tracecloak.examination.indicators import truths
 from tracecloak.examination.linkage import knowledge
-from tracecloak.examination.measure.quality import PatientMiner
-from tracecloak.pipelines.budget import backups, opening
-from tracecloak.pipelines.configuration import config, query_keys, vocabulary_file
-from tracecloak.pipelines.embedded import canonical, claiming, read
+from tracecloak.examination.measure.mining import PatientMiner
+from tracecloak.pipelines.budget import opening
+from tracecloak.pipelines.configuration import config, flags, shared_keys
+from tracecloak.pipelines.embedded import claiming, read
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.snapshot import Past
 from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.planning import findings
-from tracecloak.pipelines.release import usable
+from tracecloak.pipelines.release import values
 from tracecloak.pipelines.release.querying import QueryConcern
 from tracecloak.pipelines.runners.flags import refuse_unknown
-from tracecloak.pipelines.stream import flink_job
+from tracecloak.pipelines.stream import run as flink_job
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.pipelines.stream.positions import _kept, positions
 from tracecloak.schemas import errors
@@ -55,7 +55,7 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import EVENT_SCHEMA
-from tracecloak.transforms.batch.chunks import cut
+from tracecloak.transforms.batch.traces import cut
 from tracecloak.transforms.inputs import databases
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
@@ -81,7 +81,7 @@ def written(path: Path, text: str) -> str:
 
 def read_as(batch: pa.RecordBatch, **mapping: Any) -> list[Any]:
     elements = like(mapping=ColumnMapping(**mapping), carried=())
-    return list(canonical._ReadBatches(elements).process(batch))
+    return list(read._ReadBatches(elements).process(batch))
 
 
 def unsound(folder: Path) -> None:
@@ -89,7 +89,7 @@ def unsound(folder: Path) -> None:
     ledger.reserve(reservation(1))
     with sqlite3.connect(folder / "l.sqlite") as database:
         database.execute("UPDATE tracecloak_ledger SET epsilon = '0.01'")
-    backups.back_up(ledger, str(folder / "backup"))
+    opening.back_up(ledger, str(folder / "backup"))
 
 
 def of_wrong_options(folder: Path) -> None:
@@ -117,9 +117,9 @@ def told_past() -> None:
 
 def unconfirmed() -> None:
     """A release of which most first records do not count, and the operator says no."""
-    books = like(look=lambda: like(state=next(iter(usable.BEGINS))))
+    books = like(look=lambda: like(state=next(iter(values.BEGINS))))
     run: Any = like(books=books, config=None, source=None, concerns=())
-    usable.require_confirmation(run, lambda asked: "Release it all the same" not in asked)
+    values.require_confirmation(run, lambda asked: "Release it all the same" not in asked)
 
 
 def kept_positions(folder: Path) -> None:
@@ -153,9 +153,9 @@ OF_FLINK = {
 # What is called with a folder, the error, and the distinctive part of its message.
 REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (unsound, LedgerError, "is not sound, and is not backed up over"),
-    (lambda f: backups.back_up(Ledger(f"sqlite:///{f / 'l.sqlite'}", new=True), str(f / "b")),
+    (lambda f: opening.back_up(Ledger(f"sqlite:///{f / 'l.sqlite'}", new=True), str(f / "b")),
      UsageError, "there is nothing to back up"),
-    (lambda f: backups.restore(KeyStore(f / "k"), f"sqlite:///{f / 'l'}", str(f / "b"), "a", "r"),
+    (lambda f: opening.restore(KeyStore(f / "k"), f"sqlite:///{f / 'l'}", str(f / "b"), "a", "r"),
      UsageError, "is not there; correct the path"),
     (lambda f: opening.check_worker_keys(like(runner="DataflowRunner", worker_keys=None)),
      UsageError, "cannot read this machine's key store"),
@@ -165,10 +165,10 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "needs to know the individuals"),
     (lambda f: config.read_yaml(written(f / "c.yaml", "- a\n")), UsageError,
      "must be a mapping of keys to values"),
-    (lambda f: query_keys.require_files("SELECT 1"), UsageError, "a query is asked once"),
+    (lambda f: shared_keys.require_files("SELECT 1"), UsageError, "a query is asked once"),
     (lambda f: QueryConcern().check(like(release_id=None)), UsageError,
      "the result of a query is kept for the release"),
-    (lambda f: vocabulary_file.check_new_names({"a": "B"}, like(vocabulary=("A",))), UsageError,
+    (lambda f: flags.check_new_names({"a": "B"}, like(vocabulary=("A",))), UsageError,
      "the name 'B', which is not in the vocabulary"),
     (lambda f: read_as(pa.record_batch({"claim": ["1"]}), case_id="claim", activity="step"),
      InputSchemaError, "step"),
@@ -185,7 +185,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      OSError, "the disk is full"),
     (lambda f: told_past(), KeyStoreError, "/keys/past, cannot be used: disk I/O error"),
     (lambda f: patched(findings.FirstLook, "at", lambda *_: like(unread="9 of 10"), unconfirmed),
-     usable.NotConfirmed, "so nothing was reserved or paid"),
+     values.NotConfirmed, "so nothing was reserved or paid"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),
     (lambda f: stream_config(f, vocabulary=written(f / "v.txt", " \n")), UsageError, "has no name"),
     (lambda f: load_stream(written(f / "s.yaml", '{"log_params": {"epsilon": 1}}'), stream_keys(f)),
@@ -209,14 +209,14 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(socket, "create_server", Mock(side_effect=OSError(errno.EACCES, "x")),
                        lambda: list(due._port("127.0.0.1", 80))),
      UsageError, "operator_port 80 cannot be had: Permission"),
-    (lambda f: list(engines.look_at_engine(like(config=like(runner="Local"), of_beam=["--x"]))),
+    (lambda f: list(due.look_at_engine(like(config=like(runner="Local"), of_beam=["--x"]))),
      UsageError, "takes nothing of Beam, got --x"),
-    (lambda f: list(engines._of_flink(PipelineOptions(["--flink_master=127.0.0.1:1"]))), RetryLater,
+    (lambda f: list(due._of_flink(PipelineOptions(["--flink_master=127.0.0.1:1"]))), RetryLater,
      "Flink does not answer at flink_master '127.0.0.1:1'"),
     (lambda f: patched(places, "_written_here", Mock(side_effect=OSError(errno.ENOSPC, "full")),
                        lambda: list(places._probed(like(now=float), str(f)))),
      TracecloakError, "to try it failed: full"),
-    (lambda f: sample.check_sample(like(), 1, True), UsageError, "--sample is for streams"),
+    (lambda f: sources.check_sample(like(), 1, True), UsageError, "--sample is for streams"),
     (lambda f: database(InputSchemaError("no such file")), InputSchemaError, "no such file"),
     (lambda f: database(ValueError("planted")), InputSchemaError,
      r"the database does not answer \(ValueError\)"),
@@ -230,7 +230,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: tlkc.settings_of("hours/2/20/0.5,hours/2/20/0.5", {}), UsageError,
      "settings must be distinct"),
     (lambda f: tlkc._weight("alpha", "half"), UsageError, "alpha must be a number from 0 to 1"),
-    (lambda f: truths._numbers(ANY, None, ANY), TypeError, "NoneType has no numbers"),
+    (lambda f: indicators._numbers(ANY, None, ANY), TypeError, "NoneType has no numbers"),
     (lambda f: patched(knowledge, "MAX_CODE", 1,
                        lambda: knowledge.elements_of([CASES], "activity")),
      UsageError, "pairs of activities and resources"),

@@ -76,7 +76,7 @@ def test_imports_keep_their_contracts_and_a_planted_violation_of_each_is_found(
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     assert lint_imports(tmp_path) == []
     for module, line in {
-        "schemas/arrays/ranks.py": "def f():\n    import tracecloak.transforms.files",
+        "schemas/arrays/sequences.py": "def f():\n    import tracecloak.transforms.files",
         "anonymizers/noise/sums.py": "import apache_beam",
         "schemas/arrays/merging.py": "from tracecloak.schemas.statistics import variants",
     }.items():
@@ -166,18 +166,18 @@ OF_SCIPY = {
 }
 # Files that use some of it all the same: what, and why nothing that is released is another.
 OTHERWISE_ON_ANOTHER = {
-    "anonymizers/graphs/count_intervals.py": (
+    "anonymizers/graphs/noisy_graph.py": (
         {"scipy.special.log_ndtr"},
         "limits are rounded outwards to whole numbers",
     ),
-    "anonymizers/noise/keyed_stream.py": ({"np.exp"}, "within a guard, and else decided exactly"),
-    "anonymizers/pretsa/activity_embedding.py": (
+    "anonymizers/noise/samplers.py": ({"np.exp"}, "within a guard, and else decided exactly"),
+    "anonymizers/pretsa/method.py": (
         {"np.linalg", "np.einsum"},
         "gensim's vectors are the processor's before: the one exception",
     ),
     "anonymizers/queries/order_rules.py": ({"@"}, "whole numbers, which are exact"),
     "anonymizers/streams/matrix_mechanism.py": ({"@"}, "of integers, which numpy does itself"),
-    "anonymizers/trees/graph_cuts.py": (
+    "anonymizers/trees/cuts.py": (
         {"scipy.sparse.coo_array"},
         "which activities reach each other, in whole numbers",
     ),

@@ -12,24 +12,24 @@ from tracecloak.anonymizers.contract.in_memory import anonymise as anonymise
 from tracecloak.anonymizers.contract.in_memory import group_into_traces as group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer as Anonymizer
 from tracecloak.anonymizers.contract.method import Params as Params
-from tracecloak.anonymizers.noise.release_key import ReleaseKey as ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
 from tracecloak.anonymizers.registry import METHODS as METHODS
 from tracecloak.anonymizers.registry import PluginMethod as PluginMethod
-from tracecloak.examination.evaluation.of_frames import Evaluation
+from tracecloak.examination.evaluation.evaluate import Evaluation
 from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
 from tracecloak.pipelines.configuration.config import load as load
 from tracecloak.pipelines.configuration.source import source_of as source_of
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog as _AnonymizeEventLog
 from tracecloak.pipelines.embedded.anonymize import Output
+from tracecloak.pipelines.embedded.anonymize import WriteRelease as _WriteRelease
 from tracecloak.pipelines.embedded.directly_follows import (
     PublishDirectlyFollows as _PublishDirectlyFollows,
 )
 from tracecloak.pipelines.embedded.read import ReadEventLog as _ReadEventLog
-from tracecloak.pipelines.embedded.write import WriteRelease as _WriteRelease
-from tracecloak.pipelines.frames.released import Released as Released
+from tracecloak.pipelines.frames.functions import Released as Released
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.run import run_release as run_release
-from tracecloak.pipelines.screen.plan_text import plan_lines as plan_lines
+from tracecloak.pipelines.screen.release_text import plan_lines as plan_lines
 from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
 from tracecloak.pipelines.stream.config import load_stream as load_stream
 from tracecloak.pipelines.stream.run import run_stream as run_stream
@@ -41,7 +41,7 @@ from tracecloak.schemas.errors import InputSchemaError as InputSchemaError
 from tracecloak.schemas.errors import TracecloakError as TracecloakError
 from tracecloak.schemas.errors import UsageError as UsageError
 from tracecloak.schemas.events.columns import ColumnMapping as ColumnMapping
-from tracecloak.schemas.published.guarantee import Guarantee as Guarantee
+from tracecloak.schemas.published.manifest import Guarantee as Guarantee
 from tracecloak.schemas.published.manifest import ReleaseManifest as ReleaseManifest
 from tracecloak.transforms.keys.wrapping import KeyReference as KeyReference
 from tracecloak.version import __version__ as __version__

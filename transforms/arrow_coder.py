@@ -13,22 +13,24 @@ import apache_beam as beam
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
-from tracecloak.anonymizers.contract.input_digest import CaseSketch, InputDigest
+from tracecloak.anonymizers.contract.case_digests import CaseSketch, CountedUnits, InputDigest
 from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
-from tracecloak.schemas.arrays.ranks import CaseRanks
-from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.arrays.sequences import CaseRanks
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.log_times import LogTimes, StartRange
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths, VariantHistogram
+from tracecloak.schemas.statistics.variants import (
+    ActivityCounts,
+    DirectlyFollows,
+    TraceLengths,
+    VariantHistogram,
+)
 
 
 class RecordBatchCoder(beam.coders.Coder):

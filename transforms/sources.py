@@ -92,9 +92,9 @@ class EventSource:
             and what cannot hold an event of the span is not.
         n_passed_over: How many files were left out of `files` by their paths alone.
         drops_duplicates: Whether equal events of a case count once, which whoever groups them into
-            cases sees to, see `schemas.events.duplicates`.
+            cases sees to, see `schemas.events.traces`.
         is_unordered: Whether its records have no places, as in a table, whose engine rewrites
-            files; see `schemas.events.event_order`.
+            files; see `schemas.events.events`.
     """
 
     files: tuple[SourceFile, ...]
@@ -336,7 +336,7 @@ class EventSource:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
 
         Args:
-            file: One of `files`, or one of its pieces, see `transforms.batch.pieces`.
+            file: One of `files`, or one of its pieces, see `transforms.batch.read`.
             tally: Is told what was found in what has been read, if anybody asks.
             lacking: Gets what a piece lacks; needed if pieces are read.
 

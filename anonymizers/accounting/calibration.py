@@ -24,7 +24,7 @@ from functools import lru_cache
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Adjacency
+from tracecloak.schemas.published.manifest import Adjacency
 
 _SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the samplers stay in int64
 _MAX_DECIMALS = 400

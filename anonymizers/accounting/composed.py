@@ -72,13 +72,16 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.anonymizers.accounting.composition import Block, Spend, Way, total
-from tracecloak.anonymizers.accounting.gaussian_scale import (
+from tracecloak.anonymizers.accounting.composition import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
+    Block,
+    Spend,
+    Way,
     continuous_deviation,
     discrete_gaussian_delta,
     gaussian_delta,
+    total,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations

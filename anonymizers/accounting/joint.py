@@ -60,7 +60,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting.gaussian_scale import (
+from tracecloak.anonymizers.accounting.composition import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
     gaussian_delta,

@@ -27,14 +27,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
-from tracecloak.anonymizers.amun.costs import cost_in_cases, cost_in_times, foretell
-from tracecloak.anonymizers.amun.guessing_advantage import (
-    PriorKnowledge,
-    PriorRule,
-    advantage_of_oversampling,
-    epsilon_of_counts,
-    epsilon_of_oversampling,
+from tracecloak.anonymizers.amun.case_moves import (
+    cost_in_cases,
+    cost_in_times,
+    draw_gains_and_losses,
+    foretell,
 )
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
@@ -42,9 +39,14 @@ from tracecloak.anonymizers.amun.params import (
     CompressionDecision,
     DafsaDecision,
     FilterDecision,
+    PriorKnowledge,
+    PriorRule,
     Released,
     SamplingDecision,
     SelectionDecision,
+    advantage_of_oversampling,
+    epsilon_of_counts,
+    epsilon_of_oversampling,
     kept_cases,
     ticks_of,
 )
@@ -52,15 +54,13 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.events.timeline import StartRange, cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation
-from tracecloak.schemas.statistics.dafsa import Dafsa
+from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.log_times import StartRange, cumulated_stamps
+from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 
 class Amun(contract.Anonymizer):

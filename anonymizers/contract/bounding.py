@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
-from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.statistics.log_times import StartRange
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 

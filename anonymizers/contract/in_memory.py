@@ -1,9 +1,4 @@
-"""The rounds of the in-memory driver: those of the Beam pipeline, in one process and without Beam.
-
-The reference that the pipeline must equal bit for bit, and the floor that the benchmarks compare
-with. Every step looks at one batch of cases at a time and keeps none, so that what holds the
-batches decides how much memory a log takes.
-"""
+"""Every round is decided once: what it decided is kept, and what follows depends on it."""
 
 from __future__ import annotations
 
@@ -14,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract.draws import Draws, Unkept, decided
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import (
     Anonymizer,
     Counter,
@@ -24,12 +18,60 @@ from tracecloak.anonymizers.contract.method import (
     Params,
     Products,
 )
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, text_digest
+from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import PiecesByThread
-from tracecloak.schemas.events.events import CASE_ID
+from tracecloak.schemas.events.events import CASE_ID, ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+# --- Every round is decided once: what it decided is kept, and what follows depends on it. --------
+
+
+def decided(decisions: Mapping[str, Decision]) -> str:
+    """Returns the digest of the rounds so far, for `Randomness`; empty before the first.
+
+    Args:
+        decisions: What was decided, by the name of the round, in their order.
+    """
+    if not decisions:
+        return ""
+    return text_digest(
+        *(part for name, decision in decisions.items() for part in (name, digest(decision)))
+    )
+
+
+class Draws(Protocol):
+    """Where a release's decisions are made, and kept for whoever asks again."""
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what a round decided: what is kept of it, or what is decided and kept now.
+
+        Args:
+            round_name: The round.
+            randomness: Its randomness, which knows the input and the rounds before.
+            decide: Draws the noise. It is not called where something is kept.
+        """
+        ...
+
+
+class Unkept:
+    """Keeps nothing: for decisions that one process makes in one go and nobody pays for."""
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what is decided now."""
+        return decide()
+
+
+# ---
+# The rounds of the in-memory driver: those of the Beam pipeline, in one process and without Beam.
+# The reference that the pipeline must equal bit for bit, and the floor that the benchmarks compare
+# with. Every step looks at one batch of cases at a time and keeps none, so that what holds the
+# batches decides how much memory a log takes.
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -82,7 +124,7 @@ def group_into_traces(
             shards.setdefault(shard, []).append(part)
     local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
     if drops_duplicates:
-        from tracecloak.schemas.events.duplicates import without_duplicates
+        from tracecloak.schemas.events.traces import without_duplicates
 
         local = [without_duplicates(batch) for batch in local]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])

@@ -1,16 +1,6 @@
-"""What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
+"""The protocol of a method: parameters, counters, decisions, products.
 
-The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
-alike:
-
-    `bounds` limit what one case or individual can contribute, on all traces
-    for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
-    if the method transforms the log:  `apply` to every batch of traces
-    if it generates a log:  `generate` piece by piece
-    `products`: the tables and graphs that it releases beside a log or instead of one
-
-`decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
-the counters see one batch at a time, in any order, so what they draw is keyed by case.
+Aand the errors of its figures.
 """
 
 from __future__ import annotations
@@ -20,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pydantic
 
@@ -27,17 +18,82 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
-from tracecloak.schemas.events.events import EVENT_INDEX, START_TIMESTAMP, START_TYPE
+from tracecloak.schemas.events.events import (
+    EVENT_INDEX,
+    OTHER,
+    START_TIMESTAMP,
+    START_TYPE,
+    ActivityVocabulary,
+)
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation, has_times
-from tracecloak.schemas.published.product import ReleasedProduct
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.figures import SHARE, Grade, ReleasedProduct, grade_of, wider_ends
+from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation, Yield, has_times
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.figure_error import FigureError
-    from tracecloak.schemas.events.attributes import Attribute
+    from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+# --- How far a figure will be off, as public numbers say it before anything is spent. -------------
+
+
+@dataclass(frozen=True)
+class FigureError:
+    """Half the width of the 95 % interval that a figure will have.
+
+    Attributes:
+        figure: Its name, as in the release.
+        half_width: In `unit`; infinite where nothing bounds it.
+        unit: As of `schemas.published.figures`, or `ranks` for cases by which the rank of a
+            quantile is off.
+        likely: What the figure is taken to be, in the same unit.
+        wanted: The half width that was asked for, in the figure's own unit; None: none was.
+    """
+
+    figure: str
+    half_width: float
+    unit: str
+    likely: float
+    wanted: float | None = None
+
+    @property
+    def grade(self) -> Grade:
+        """The grade that the figure will have, if it is what it is taken to be."""
+        ends = self.likely - self.half_width, self.likely + self.half_width
+        if self.unit == SHARE:
+            return grade_of(self.likely, *ends, "share")
+        lows, highs = wider_ends(*np.array([self.likely, *ends])[:, None])
+        return grade_of(self.likely, lows[0], highs[0])
+
+
+# ---
+# What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
+# The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
+# alike:
+#
+#     `bounds` limit what one case or individual can contribute, on all traces
+#     for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
+#     if the method transforms the log:  `apply` to every batch of traces
+#     if it generates a log:  `generate` piece by piece
+#     `products`: the tables and graphs that it releases beside a log or instead of one
+#
+# `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
+# the counters see one batch at a time, in any order, so what they draw is keyed by case.
+
+
+# ---
+# What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
+# The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
+# alike:
+#
+#     `bounds` limit what one case or individual can contribute, on all traces
+#     for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
+#     if the method transforms the log:  `apply` to every batch of traces
+#     if it generates a log:  `generate` piece by piece
+#     `products`: the tables and graphs that it releases beside a log or instead of one
+#
+# `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
+# the counters see one batch at a time, in any order, so what they draw is keyed by case.
 
 
 class Params(pydantic.BaseModel):
@@ -118,7 +174,7 @@ class Products:
     """What a method releases beside a log or instead of one; safe to publish.
 
     Attributes:
-        by_name: Products (`schemas.published.product`) by the name of their files.
+        by_name: Products (`schemas.published.figures`) by the name of their files.
         came_out: What the decisions tell of the release that its log and products do not.
     """
 
@@ -367,3 +423,37 @@ class Anonymizer(Protocol):
 
 def _has_no(method: str, step: str) -> NoReturn:
     raise NotImplementedError(f"{method} has no {step}: its `log` or `verifies` says so")
+
+
+# --- Which names of activities are public: a parameter that methods have in common. ---------------
+
+
+class NamesParams(Params):
+    """Parameters of methods to which a public list of activities can be given."""
+
+    vocabulary: tuple[str, ...] | None = None
+    """Public file of activity names, one a line; any other activity counts as __other__. Without
+    it the names are the input's own, and no finite epsilon holds."""
+    closed_vocabulary: bool = False
+    """Declare that the vocabulary has all activities: no number is spent on __other__ then, and a
+    record with another activity is a reject."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_closed(self) -> NamesParams:
+        if self.closed_vocabulary and self.vocabulary is None:
+            raise ValueError("closed_vocabulary is about the names of vocabulary: give that too")
+        return self
+
+    @property
+    def n_words(self) -> int | None:
+        """Number of names of `words`, which need not be made for it; None without any."""
+        if self.vocabulary is None:
+            return None
+        return len({*self.vocabulary, *(() if self.closed_vocabulary else (OTHER,))})
+
+    @property
+    def words(self) -> ActivityVocabulary | None:
+        """The public names, with OTHER unless they are closed; None without any."""
+        if self.vocabulary is None:
+            return None
+        return ActivityVocabulary.public(self.vocabulary, self.closed_vocabulary)

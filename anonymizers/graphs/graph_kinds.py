@@ -30,14 +30,16 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
-from tracecloak.anonymizers.graphs.noisy_graph import shown_from
+from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN, known_vocabulary
-from tracecloak.anonymizers.rigorous.bought_length import LENGTHS_OF_CASES
+from tracecloak.anonymizers.rigorous.bought import (
+    LENGTHS_OF_CASES,
+    VARIANTS_WITHIN,
+    known_vocabulary,
+    rank_of_clip,
+)
 from tracecloak.anonymizers.rigorous.budget import UNITS, Choice, Instead, Means, Need, least_cases
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
     choose_clip,
@@ -49,13 +51,13 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import CLEARLY_SHOWN
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import DERIVED, Figure, ReleasedFigures, wider_ends
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.durations import ReleasedDurations
+    from tracecloak.schemas.published.graph import ReleasedDurations
 
 
 def missing_cases(numbered: np.ndarray, threshold: int) -> float:

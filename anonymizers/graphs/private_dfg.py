@@ -36,7 +36,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs import graph_kinds, noisy_graph
-from tracecloak.anonymizers.graphs.count_intervals import ONE_SIDED, norms_beyond
+from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, norms_beyond
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
@@ -48,21 +48,21 @@ from tracecloak.anonymizers.rigorous.budget import (
     Sums,
     budget_of,
 )
-from tracecloak.anonymizers.rigorous.cells import (
+from tracecloak.anonymizers.rigorous.clips import (
+    clipped_need,
+)
+from tracecloak.anonymizers.rigorous.names import (
+    ListedParams,
     excess_of_pairs,
     most_names_of_pairs,
     possible_pairs,
 )
-from tracecloak.anonymizers.rigorous.clips import (
-    clipped_need,
-)
-from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells, cells_of_flows
 
@@ -159,7 +159,7 @@ class PrivateDfgParams(ListedParams):
         """What the budget is divided among: a round each."""
         bought = []
         if self.vocabulary is None:
-            from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+            from tracecloak.anonymizers.rigorous.bought import vocabulary_part
 
             other = "; all others count as __other__"
             most = most_names_of_pairs(self.n_bins)
@@ -375,7 +375,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
             return graph_kinds.GraphDecision(graph, None, ReleasedFigures.of_noisy(figures))
-        from tracecloak.anonymizers.graphs.time_figures import median_times
+        from tracecloak.anonymizers.graphs.graph_figures import median_times
 
         durations = noisy_graph.released_durations(bins, graph, borders)
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)

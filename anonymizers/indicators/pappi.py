@@ -37,17 +37,14 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import declared
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.params import AskedParams, Known
-from tracecloak.anonymizers.indicators.summands import RANGE, summand_of
+from tracecloak.anonymizers.indicators.summands import RANGE, CellSums, summand_of
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
-from tracecloak.schemas.published.figures import MEASURED
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.indicators import SHARE, IndicatorRow, ReleasedIndicators
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
+from tracecloak.schemas.published.figures import MEASURED, SHARE, IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation
 
 _SECOND_US = 1_000_000
 

@@ -48,8 +48,8 @@ from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
 from tracecloak.schemas.calendar.local_time import zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events import declarations
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.declarations import Attribute
+from tracecloak.schemas.events.events import OTHER
 
 MAX_STEPS = 200
 """Activities or pairs that one indicator is told apart by."""

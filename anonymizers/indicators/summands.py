@@ -1,14 +1,10 @@
-"""What one case adds to an indicator: a number between two public bounds, about their middle.
+"""What one case adds to an indicator: a number between two public bounds.
+
+Aand sums of these by cell.
 
 A share is the mean of a number that is 0 or 1, so every indicator is a count, a sum or a mean of
-bounded numbers. What is summed up is the number less the middle of its bounds: one case then moves
-the sum by half of their distance at most, and not by all of it, so that the noise is half as wide.
-The number of cases is counted anyway, and gives back what was taken off.
-
-Numbers are brought within the bounds and put on a lattice of steps between them, whose ends are the
-bounds, so no rounding makes a case weigh more.
-
-Of which cases an indicator speaks, and by what they are told apart: one group for each case.
+bounded numbers. What is summed up is the number less the middle of its bounds, on a lattice of
+steps between them, so one case moves the sum by half of their distance at most.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +20,62 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
+from tracecloak.schemas.arrays.merging import OfArrays
 from tracecloak.schemas.calendar.local_time import day_start_us, zone_of
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import numbers_of
+from tracecloak.schemas.events.declarations import numbers_of
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.statistics.log_times import IntervalTimes, has_step
+
+# --- Sums over cases of the numbers that each adds to the cells of a public list. -----------------
+
+
+@dataclass(frozen=True, eq=False)
+class CellSums(OfArrays):
+    """The sum of each cell; cells and lattice are public and the same for all pieces.
+
+    Attributes:
+        values: int64[n_cells], in lattice steps; of a log without cases int64[0].
+    """
+
+    wire_name: ClassVar[str] = "cell-sums"
+
+    values: np.ndarray
+
+    @classmethod
+    def merge(cls, pieces: Sequence[CellSums]) -> CellSums:
+        """Returns the sums over the cases of all pieces.
+
+        Raises:
+            ValueError: They have different numbers of cells.
+        """
+        counted = [piece.values for piece in pieces if len(piece.values)]
+        if len(set(map(len, counted))) > 1:
+            raise ValueError("sums of different cells cannot be added")
+        if not counted:
+            return cls(np.zeros(0, np.int64))
+        return cls(np.stack(counted).sum(axis=0, dtype=np.int64))
+
+    def cells(self, n_cells: int) -> np.ndarray:
+        """Returns int64[n_cells], the sum of each cell, which is 0 of a log without cases."""
+        return self.values if len(self.values) else np.zeros(n_cells, np.int64)
+
+
+# --- What one case adds to an indicator: a number between two public bounds, about their middle. --
+# A share is the mean of a number that is 0 or 1, so every indicator is a count, a sum or a mean of
+# bounded numbers. What is summed up is the number less the middle of its bounds: one case then
+# moves
+# the sum by half of their distance at most, and not by all of it, so that the noise is half as
+# wide.
+# The number of cases is counted anyway, and gives back what was taken off.
+#
+# Numbers are brought within the bounds and put on a lattice of steps between them, whose ends are
+# the
+# bounds, so no rounding makes a case weigh more.
+#
+# Of which cases an indicator speaks, and by what they are told apart: one group for each case.
+
 
 RANGE = 1 << 20
 """Lattice steps between the bounds of a number, an even number."""

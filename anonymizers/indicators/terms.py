@@ -26,7 +26,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.indicators import summands
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Workload
-from tracecloak.anonymizers.rigorous import clip_by_rank
+from tracecloak.anonymizers.rigorous import bought as clip_by_rank
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch

@@ -1,32 +1,19 @@
-"""Declared attributes from noisy marginals, given the activity or the class of the case.
+"""To what norm the values of a case's events are scaled down: a public clip, or a bought one.
 
-An attribute of events is a histogram over the cells (activity of the event, value), an attribute of
-cases one over the cells (class of the case, value), value being a cell of the public declaration
-(`schemas.events.attributes`; 0 is no value). A class is a frequent released variant, else the last
-activity (`times.case_classes`): it follows from the variants, which were decided before. Noise goes
-on every cell of the public domain. What is released of an event or case depends on its generated
-activity or class and on the noisy histogram alone; no value is copied. Attributes are drawn
-independently of each other, given these. Which value of events follows which, `handovers` can keep.
+The clip that is bought is one for steps (`times.step_durations`): it was chosen as if each of the
+m - 1 steps of a case of m events counted in three cells, so a case whose cells are all distinct has
+the norm root(3 (m - 1)) there. Its values count in one cell an event, or one a step: the norm is at
+most root(m). So the clip of values is the bought one divided by the root of 2, because
+3 (m - 1) / 2 >= m for m >= 3: such a case that keeps its steps keeps its values, but for what is
+rounded down. Noise is in proportion to the clip, and with it smaller by the root of 2.
 
-Sensitivity, for adding or removing a unit of m cases, each cut at L events:
-
-Event attributes, delta above 0. A case is the vector of its counts over the cells, brought to an L2
-norm of at most C steps of a lattice of 1/1024 occurrence (`value_clip` says which C), floored entry
-by entry (`schemas.statistics.clipped_flows.clipped_counts`, without a rounding of the norm). The
-sums change by the sum of m such vectors, so by at most m C in L2, and by exactly that if all its
-events share one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, Steinke
-2020).
-
-Event attributes, delta 0. Each event is in one cell, so a case adds at most L to all cells together
-and the sums change by at most m L in L1: discrete Laplace noise of scale m L / epsilon.
-
-Case attributes. A case is of one class and has one value, so it is in one cell and the sums change
-by at most m, in L1 as in L2. Which class it is of depends on the case and on what was decided
-before, and on no other case.
+The clip is a number that was decided before and may be any: what follows from it is private as it
+is. A public clip is meant for values, too, and stays as it was given.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
@@ -36,7 +23,6 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
@@ -44,13 +30,89 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
+from tracecloak.anonymizers.times.step_durations import noise_text
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
+
+
+# --- To what norm the values of a case's events are scaled down: a public clip, or a bought one. --
+# The clip that is bought is one for steps (`times.step_durations`): it was chosen as if each of the
+# m - 1 steps of a case of m events counted in three cells, so a case whose cells are all distinct
+# has
+# the norm root(3 (m - 1)) there. Its values count in one cell an event, or one a step: the norm is
+# at
+# most root(m). So the clip of values is the bought one divided by the root of 2, because
+# 3 (m - 1) / 2 >= m for m >= 3: such a case that keeps its steps keeps its values, but for what is
+# rounded down. Noise is in proportion to the clip, and with it smaller by the root of 2.
+#
+# The clip is a number that was decided before and may be any: what follows from it is private as it
+# is. A public clip is meant for values, too, and stays as it was given.
+
+
+_SQUARE = 2  # the bought clip is divided by the root of this
+
+
+def clip_of_values(public_units: int | None, decisions: contract.Decisions) -> int:
+    """Returns the clip of attributes of events and of handovers, in lattice steps.
+
+    Args:
+        public_units: The public one; None: it follows from `decisions["clip"].clip_units`, rounded
+            down, and is at least one occurrence.
+        decisions: What was decided before.
+    """
+    if public_units is not None:
+        return public_units
+    bought: int = decisions["clip"].clip_units
+    return max(UNITS, math.isqrt(bought**2 // _SQUARE))
+
+
+def noise_of_values(noise: SumNoise, public_units: int | None) -> str:
+    """Returns what noise means for a sum, in words.
+
+    Args:
+        noise: Of one sum; of a clip of one occurrence where none is public.
+        public_units: See `clip_of_values`.
+    """
+    return noise_text(noise, public_units, 1 / math.sqrt(_SQUARE))
+
+
+# --- Declared attributes from noisy marginals, given the activity or the class of the case. -------
+# An attribute of events is a histogram over the cells (activity of the event, value), an attribute
+# of
+# cases one over the cells (class of the case, value), value being a cell of the public declaration
+# (`schemas.events.declarations`; 0 is no value). A class is a frequent released variant, else the
+# last
+# activity (`times.case_classes`): it follows from the variants, which were decided before. Noise
+# goes
+# on every cell of the public domain. What is released of an event or case depends on its generated
+# activity or class and on the noisy histogram alone; no value is copied. Attributes are drawn
+# independently of each other, given these. Which value of events follows which, `handovers` can
+# keep.
+#
+# Sensitivity, for adding or removing a unit of m cases, each cut at L events:
+#
+# Event attributes, delta above 0. A case is the vector of its counts over the cells, brought to an
+# L2
+# norm of at most C steps of a lattice of 1/1024 occurrence (`value_clip` says which C), floored
+# entry
+# by entry (`schemas.statistics.clipped_flows.clipped_counts`, without a rounding of the norm). The
+# sums change by the sum of m such vectors, so by at most m C in L2, and by exactly that if all its
+# events share one cell and are at least C / 1024. Discrete Gaussian noise (Canonne, Kamath, Steinke
+# 2020).
+#
+# Event attributes, delta 0. Each event is in one cell, so a case adds at most L to all cells
+# together
+# and the sums change by at most m L in L1: discrete Laplace noise of scale m L / epsilon.
+#
+# Case attributes. A case is of one class and has one value, so it is in one cell and the sums
+# change
+# by at most m, in L1 as in L2. Which class it is of depends on the case and on what was decided
+# before, and on no other case.
 
 
 @dataclass(frozen=True)

@@ -40,23 +40,24 @@ from tracecloak.anonymizers.logs.attributes import (
     AttributeDecision,
     CellLaws,
     attribute_of_traces,
+    clip_of_values,
+    noise_of_values,
     part_name,
     values_of_events,
     words_of_values,
 )
-from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import clipped_need
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.time_bins import estimated_shares, largest_noise
-from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Attribute
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:

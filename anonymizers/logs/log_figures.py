@@ -1,50 +1,9 @@
-"""What the numbers of a released log say of the original one: intervals from what was measured.
-
-A log is drawn so that it agrees with many noisy sums. Each of its numbers is one of three kinds:
-
-* measured: there is a noisy sum of the same thing, such as the cases that take an arc. The interval
-  is that of the noise around the sum, corrected by what clipping took.
-* derived: there are sums that it follows from, such as the mean duration from cases by duration.
-* modelled: there is none. It is no figure, and has no interval.
-
-The value of a figure is what the released log says, and the interval is what the sums say: where
-the log was drawn off a sum, the interval reaches from one to the other. Only what was released is
-read, so whoever has the release computes the same; no key, and no other source of noise.
-
-Figures of when the cases of a released log begin, and how long they take.
-
-Cases by bin of their time from first to last event were counted with noise. How many cases take as
-long as a bin or longer is a sum of these, and lies within the noise of that sum; so the ends of an
-interval follow from all sums at their ends together, whatever noise hides. A quantile lies in or
-after a bin if more cases than its share take as long, and a mean is the sum of all such sums, each
-by the width of its bin. Where in its bin a time lies was not counted. For a mean, times are taken
-to lie evenly in the logarithm, as they were drawn, and a share of each bin is added to its
-uncertainty. The interval of a quantile has whole bins: in many processes a step takes always as
-long, so that all times of a bin lie at one place of it. Times before and after the range of dates
-were cut.
-
-Figures of how long cases of a released log take from one activity to the next, on average.
-
-The time that cases spend between two activities was added up with noise, of cases that were scaled
-down to a clip. How much that took of a pair was not measured: perhaps nothing, and perhaps what it
-takes of the same pair in cases like the released ones, and once more the share that it takes of all
-time there. The interval reaches from the one to the other, with the noise of the sum and of how
-often the second activity followed the first. It is of the time within the released range of dates.
-
-Figures of what the cases of a released log do: totals, activities, arcs and variants.
-
-The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much the
-released log tells: its cases are scaled down likewise, and the sum is raised by the quotient of
-what its arc has before and after, and by no less than what all sums together say of clipped cases
-of any lengths (`clips.least_events`). How far the cases of the log may differ from those of the
-original in that is not known; half of the correction is taken for its standard deviation. That is
-an estimate and no bound: no interval of a bounded width could hold for cases of any length.
-"""
+"""Estimates with a standard deviation, and figures that show them beside a released number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -52,29 +11,277 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.logs.estimates import (
-    OF_CORRECTION,
-    OF_WIDTH,
-    Z95,
-    Estimate,
-    cases_of,
-    figure_within,
-    of_clipped,
-    surest,
-)
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.times.case_spans import with_neighbours
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import offsets_of, order_of_small
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.figures import DERIVED, MEASURED, Figure, ReleasedFigures
-from tracecloak.schemas.published.measures import GROUP, Measure, ReleasedMeasures
-from tracecloak.schemas.published.product import ReleasedProduct
+from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, order_of_small
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures as sums
+from tracecloak.schemas.published.figures import (
+    CASES,
+    DERIVED,
+    GROUP,
+    MEASURED,
+    Figure,
+    Measure,
+    ReleasedFigures,
+    ReleasedMeasures,
+    ReleasedProduct,
+    wider_ends,
+)
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
-from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variant_flows import (
+    PARTS,
+    FlowCells,
+    GroupCells,
+    GroupVectors,
+    VariantFlows,
+)
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- Estimates with a standard deviation, and figures that show them beside a released number. ----
+
+
+Z95 = 1.959963984540054
+"""Standard deviations of normal noise to each side that hold 95 % of it."""
+
+OF_CORRECTION = 0.5
+"""The standard deviation of a correction, as a share of it. It is that of the sum of many arcs as
+well: where the released cases are longer than the original ones, all corrections are too large."""
+
+OF_WIDTH = 0.125
+"""The standard deviation of the place of a mean within its bin, as a share of the bin's width."""
+
+# A count just above a threshold is rather one that noise has raised: its lower end is lower by as
+# many deviations as it is nearer to the threshold than this.
+_FAR_FROM_THRESHOLD = 2.0
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number as far as noisy sums tell it.
+
+    Attributes:
+        value: The number.
+        variance: Of its error.
+    """
+
+    value: float
+    variance: float
+
+    def ends_of_shown(self, above: float) -> tuple[float, float]:
+        """Returns the ends of the interval of a sum that is shown because it is large.
+
+        Args:
+            above: By how many deviations of its noise the sum is above what it is shown from.
+        """
+        deviation, near = math.sqrt(self.variance), max(_FAR_FROM_THRESHOLD - max(above, 0.0), 0.0)
+        return self.value - (Z95 + near) * deviation, self.value + Z95 * deviation
+
+    def figure(self, name: str, of: tuple[str, ...], released: float, kind: str) -> Figure:
+        """Returns the figure of a released number.
+
+        Its interval is that of the estimate, 95 % wide, and reaches to the released number where
+        that lies outside.
+
+        Args:
+            name: See `ReleasedFigures.figures`.
+            of: What it is of.
+            released: What the released log says.
+            kind: See `schemas.published.figures`.
+        """
+        half = Z95 * math.sqrt(self.variance)
+        # An estimate below 0 has the upper end of a 0: a lower one would say more than is known.
+        ends = self.value - half, max(self.value, 0.0) + half
+        return figure_within(name, of, released, ends, kind)
+
+
+def surest(estimates: Sequence[Estimate]) -> Estimate:
+    """Returns the most precise of several estimates that may all err to the same side.
+
+    What clipping or noise hides of long cases makes all of them too small, so their mean is no
+    surer than the best of them.
+
+    Args:
+        estimates: At least one.
+    """
+    return min(estimates, key=lambda one: one.variance)
+
+
+def cases_of(measures: ReleasedMeasures) -> Estimate:
+    """Returns how many cases there are, by all parts that counted them, and how precisely."""
+    counted = [(row.value, 1 / row.deviation**2) for row in measures.rows(CASES)]
+    total = sum(weight for _, weight in counted)
+    return Estimate(sum(weight * value for value, weight in counted) / total, 1 / total)
+
+
+def figure_within(
+    name: str, of: tuple[str, ...], released: float, ends: tuple[float, float], kind: str
+) -> Figure:
+    """Returns a figure whose interval holds both ends and the released number.
+
+    Args:
+        name: See `ReleasedFigures.figures`.
+        of: What it is of.
+        released: What the released log says.
+        ends: Of the interval; no end below 0 is shown.
+        kind: See `schemas.published.figures`.
+    """
+    value = round(released)
+    low, high = (min(max(end, 0.0), _LARGEST) for end in ends)
+    return Figure(name, of, value, min(math.floor(low), value), max(math.ceil(high), value), kind)
+
+
+def of_clipped(
+    measure: Measure,
+    whole: float,
+    clipped: float,
+    least: tuple[float, float] = (1.0, 1.0),
+) -> Estimate:
+    """Returns what a sum over clipped cases says of one over whole cases.
+
+    Args:
+        measure: The sum.
+        whole: The same of the released log.
+        clipped: The same of its clipped cases.
+        least: By how much all sums together are raised at least, as far as the noise allows: the
+            ratio that they say, and the largest that they do not exclude.
+    """
+    ratio, correction = whole / clipped if clipped > 0 else 1.0, whole - clipped
+    if least[0] > ratio:
+        ratio, correction = least[0], max(correction, (least[0] - 1) * measure.value)
+    excess = max(least[1] - ratio, 0.0) / Z95 * measure.value
+    variance = (measure.deviation * ratio) ** 2 + (OF_CORRECTION * correction) ** 2 + excess**2
+    return Estimate(measure.value * ratio, variance)
+
+
+# ---
+# The graph of groups of activities: as the released log has it, with what was counted beside it.
+# As of arcs of activities (`log_figures`), the sum of a step between groups is over cases that were
+# scaled down, and is raised by what its step has in the released log before and after that.
+
+
+def groups_of_log(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> ReleasedGroups:
+    """Returns the groups of a released log and their graph.
+
+    Args:
+        measures: The sums, those of groups among them.
+        variants: Of the released log.
+        names: What their codes mean.
+    """
+    members = {row.of[0]: row.of[1] for row in measures.rows(sums.GROUP)}
+    groups = ActivityVocabulary.of(sorted(set(members.values())))
+    whole, clipped = _steps(measures, variants, names, groups, members)
+    n, labels = len(groups), groups.labels
+    starts = {label: code for code, label in enumerate(labels) if code != groups.end}
+    rows = {row.of: row for row in measures.rows(sums.STEP)}
+    threshold = math.sqrt(math.log(n * (n + 1) + 1))
+    limits = (one.value + Z95 * one.deviation for one in measures.rows(sums.STEP_NOT_SHOWN))
+    of_hidden = 0.0, max(limits, default=math.inf)
+    edges = []
+    for source, target in zip(*np.nonzero(whole), strict=True):
+        ends = labels[source], labels[groups.end if target == n else target]
+        row, count = rows.get(ends), float(whole[source, target])
+        low, high = of_hidden  # of a step that no drawn case had, as of all others of these
+        if row is not None:
+            estimate = of_clipped(row, count, float(clipped[source, target]))
+            low, high = estimate.ends_of_shown(row.value / row.deviation - threshold)
+        figure = figure_within("path", ends, count, (low, high), MEASURED)
+        code = groups.end if target == n else int(target)
+        edges.append((starts[ends[0]], code, figure.value, figure.low, figure.high))
+    columns = np.array(sorted(edges), np.int64).reshape(-1, 5).T
+    columns[3:] = wider_ends(columns[2], columns[3], columns[4])
+    graph = ReleasedGraph(groups.names, *columns[:2].astype(np.int32), *columns[2:])
+    activities, of = (pa.array(list(column), pa.string()) for column in (members, members.values()))
+    return ReleasedGroups(activities, of, graph)
+
+
+def _steps(
+    measures: ReleasedMeasures,
+    variants: VariantHistogram,
+    names: ActivityVocabulary,
+    groups: ActivityVocabulary,
+    members: dict[str, str],
+) -> tuple[np.ndarray, np.ndarray]:
+    """How often a released log goes from group to group, and how often its clipped cases do.
+
+    Returns:
+        float64[n+1, n+1] twice: START is the last source, and END the last target.
+    """
+    [clip] = (row.value for row in measures.rows(sums.GROUP_CLIP))
+    begins = [int(row.value) for row in measures.rows(sums.GROUP_POSITION)]
+    longest = int(np.diff(variants.offsets).max(initial=0))
+    bins = np.searchsorted(begins, np.arange(longest + 1), side="right") - 1
+    cells = GroupCells(len(groups), bins)
+    of_name = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
+    codes = groups.codes(of_name)
+    vectors = GroupVectors.of(variants, codes, cells)
+    norms = np.sqrt(vectors.squares.astype(np.float64))
+    scales = np.minimum(1.0, clip * PARTS / np.maximum(norms, 1.0))
+    size = cells.first_bin + cells.side  # after the steps, what cases begin with
+    is_step = vectors.keys < size
+    rows, keys = vectors.rows[is_step], vectors.keys[is_step]
+    counts = (vectors.counts[is_step] / cells.weights[keys]) * variants.counts[rows]
+    shape = cells.side, cells.side
+    whole, clipped = (
+        np.bincount(keys, values, size).reshape(shape) for values in (counts, counts * scales[rows])
+    )
+    return np.rint(whole), clipped
+
+
+# --- What the numbers of a released log say of the original one: intervals from what was measured.
+# A log is drawn so that it agrees with many noisy sums. Each of its numbers is one of three kinds:
+#
+# * measured: there is a noisy sum of the same thing, such as the cases that take an arc. The
+# interval
+#   is that of the noise around the sum, corrected by what clipping took.
+# * derived: there are sums that it follows from, such as the mean duration from cases by duration.
+# * modelled: there is none. It is no figure, and has no interval.
+#
+# The value of a figure is what the released log says, and the interval is what the sums say: where
+# the log was drawn off a sum, the interval reaches from one to the other. Only what was released is
+# read, so whoever has the release computes the same; no key, and no other source of noise.
+#
+# Figures of when the cases of a released log begin, and how long they take.
+#
+# Cases by bin of their time from first to last event were counted with noise. How many cases take
+# as
+# long as a bin or longer is a sum of these, and lies within the noise of that sum; so the ends of
+# an
+# interval follow from all sums at their ends together, whatever noise hides. A quantile lies in or
+# after a bin if more cases than its share take as long, and a mean is the sum of all such sums,
+# each
+# by the width of its bin. Where in its bin a time lies was not counted. For a mean, times are taken
+# to lie evenly in the logarithm, as they were drawn, and a share of each bin is added to its
+# uncertainty. The interval of a quantile has whole bins: in many processes a step takes always as
+# long, so that all times of a bin lie at one place of it. Times before and after the range of dates
+# were cut.
+#
+# Figures of how long cases of a released log take from one activity to the next, on average.
+#
+# The time that cases spend between two activities was added up with noise, of cases that were
+# scaled
+# down to a clip. How much that took of a pair was not measured: perhaps nothing, and perhaps what
+# it
+# takes of the same pair in cases like the released ones, and once more the share that it takes of
+# all
+# time there. The interval reaches from the one to the other, with the noise of the sum and of how
+# often the second activity followed the first. It is of the time within the released range of
+# dates.
+#
+# Figures of what the cases of a released log do: totals, activities, arcs and variants.
+#
+# The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much the
+# released log tells: its cases are scaled down likewise, and the sum is raised by the quotient of
+# what its arc has before and after, and by no less than what all sums together say of clipped cases
+# of any lengths (`clips.least_events`). How far the cases of the log may differ from those of the
+# original in that is not known; half of the correction is taken for its standard deviation. That is
+# an estimate and no bound: no interval of a bounded width could hold for cases of any length.
+
 
 # Rarer variants are no figures.
 _LEAST_OF_VARIANT = 50
@@ -466,6 +673,5 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
     figures = {"figures": ReleasedFigures.of_noisy([*flow, *times, *waits])}
     if not measures.rows(GROUP):
         return {**figures}
-    from tracecloak.anonymizers.logs.group_figures import groups_of_log
 
     return {**figures, "groups": groups_of_log(measures, log.variants, log.names)}

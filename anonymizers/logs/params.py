@@ -1,4 +1,7 @@
-"""The parameters of `private-log` and how they divide the budget."""
+"""How many cases are released: about as many as the log has, with noise.
+
+A case adds 1.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,30 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import pydantic
 from pydantic import Field
 
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.sizes import sizes_part
-from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
-from tracecloak.anonymizers.rigorous.budget import UNITS, Budget
+from tracecloak.anonymizers.noise.sums import noisy_sums, note
+from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, known_length, known_vocabulary
+from tracecloak.anonymizers.rigorous.budget import UNITS, Budget, Means, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
-from tracecloak.anonymizers.rigorous.group_params import GroupedParams
+from tracecloak.anonymizers.rigorous.names import GroupedParams
 from tracecloak.anonymizers.rigorous.params import (
     LONGEST_CASE,
     VOCABULARY_SHARE,
     DateText,
     Exact,
+    RigorousParams,
 )
-from tracecloak.anonymizers.rigorous.parts_method import Part, budget_of_parts
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, budget_of_parts
 from tracecloak.anonymizers.times import step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
-from tracecloak.anonymizers.times.case_spans import granularity_part, spans_part
+from tracecloak.anonymizers.times.case_spans import granularity_part, pair_times_part, spans_part
 from tracecloak.anonymizers.times.case_starts import starts_part
 from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
-from tracecloak.anonymizers.times.pair_times import pair_times_part
 from tracecloak.anonymizers.times.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.variants.generator import (
@@ -40,14 +45,44 @@ from tracecloak.anonymizers.variants.generator import (
     takes_whole_cases,
     variants_part,
 )
-from tracecloak.schemas.calendar.time_grid import Granularity
-from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.calendar.working_time import Granularity, WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import HandoverDeclarations
 from tracecloak.schemas.plugins import NotOfferedError, Plugins
+from tracecloak.schemas.published.figures import CASES
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.events.attributes import Attribute
+    from tracecloak.schemas.events.declarations import Attribute
+
+
+# --- How many cases are released: about as many as the log has, with noise. -----------------------
+# A case adds 1.
+
+
+def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:
+    """Returns the part of `private-log`; it decides a whole number of cases, at least 0."""
+    changed = of_one_cell(params.max_units)
+
+    def sentence(means: Means) -> str:
+        within = means["sizes"].noise(changed).half_width
+        counted = "the log has" if params.max_cases_per_individual is None else "count"
+        return f"releases as many cases as {counted}, within {within:,} (95 %)"
+
+    def decide(given: Given) -> int:
+        noise = given.means["sizes"].noise(changed)
+        exact = np.array([given.statistics["lengths"].n_cases * noise.units], np.int64)
+        cell = np.zeros(1, np.int64)
+        noisy = noisy_sums(exact, noise, "number of cases", cell, given.randomness)
+        number = noisy / noise.units
+        note(given.randomness, CASES, lambda: [("sizes",)], number, noise.deviation)
+        return max(round(float(number[0])), 0)
+
+    needs = (Sums("sizes", share, changed),)
+    return Part("sizes", needs, sentence, decide, {"lengths": LENGTHS_OF_CASES}, round_name)
+
+
+# --- The parameters of `private-log` and how they divide the budget. ------------------------------
+
 
 GENERATORS: Plugins[VariantGenerator] = Plugins(
     "variants",
@@ -258,7 +293,7 @@ class PrivateLogParams(GroupedParams):
     def generator(self) -> VariantGenerator:
         """What makes the variants."""
         if self.grouping is not None:
-            from tracecloak.anonymizers.groups.grouped_variants import GroupedVariants
+            from tracecloak.anonymizers.variants.grouped_variants import GroupedVariants
 
             return GroupedVariants(self.grouping)
         if self.variants == "auto":
@@ -330,7 +365,7 @@ class PrivateLogParams(GroupedParams):
         """The declared attributes."""
         if not self.attributes:
             return ()
-        from tracecloak.schemas.events.attributes import declared
+        from tracecloak.schemas.events.declarations import declared
 
         return declared(self.attributes)
 
@@ -428,7 +463,7 @@ def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
 def _vocabulary(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     if params.vocabulary is not None:
         return ()
-    from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+    from tracecloak.anonymizers.rigorous.bought import vocabulary_part
 
     of_unit = params.max_activities, params.max_units
     return (vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names),)
@@ -445,7 +480,7 @@ def _time_range(params: PrivateLogParams) -> Part:
 
 
 def _length(params: PrivateLogParams) -> Part:
-    from tracecloak.anonymizers.rigorous.bought_length import length_part
+    from tracecloak.anonymizers.rigorous.bought import length_part
 
     quantile = Fraction(params.length_quantile)
     return length_part(quantile, params.max_units, "does not exceed", KNOWN)

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.value_clip import clip_of_values, noise_of_values
+from tracecloak.anonymizers.logs.attributes import clip_of_values, noise_of_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
@@ -40,7 +40,7 @@ from tracecloak.anonymizers.times import time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.calendar.time_grid import TimeGrid
+from tracecloak.schemas.calendar.working_time import TimeGrid
 from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise import samplers
-from tracecloak.anonymizers.noise.keyed_stream import CellStream, Whole
+from tracecloak.anonymizers.noise.samplers import CellStream, Whole
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.noise.sums import SumNoise

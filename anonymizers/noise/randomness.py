@@ -1,18 +1,10 @@
-"""Keys, and noise that depends on what a cell is and on nothing else.
-
-Every random number of a release is a pseudorandom function of (what the number is for, which case
-or cell it belongs to, a counter) under a key of that release. So it is the same whatever the shard,
-the bundle, the worker or the retry that asks for it, and two cells never share one. The function is
-AES-256 over 16-byte blocks; text enters through a CBC-MAC with its length in front.
-
-The key itself comes from the operating system. There is no seed, and a key does not pickle: workers
-resolve a reference to it where they run. Whoever has the key can subtract the noise.
-"""
+"""The secret of one release: whoever has it can subtract the noise."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -20,10 +12,68 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.arrays.hashing import shortened, text_words
+from tracecloak.schemas.errors import UsageError
+
+# --- The secret of one release: whoever has it can subtract the noise. ----------------------------
+
+
+KEY_BYTES = 32
+
+
+class ReleaseKey:
+    """256 secret bits of one release. Does not print, pickle or compare by accident."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        if len(secret) != KEY_BYTES:
+            raise UsageError(f"a release key has {KEY_BYTES} bytes, got {len(secret)}")
+        self._secret = secret
+
+    @classmethod
+    def generate(cls) -> ReleaseKey:
+        """Draws a key from the operating system."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits that tell keys apart and say nothing else about them."""
+        return self.derive(b"fingerprint")[:8].hex()
+
+    def hex(self) -> str:
+        """The secret as 64 hex digits, for the key store alone."""
+        return self._secret.hex()
+
+    def derive(self, purpose: bytes) -> bytes:
+        """Returns 32 bytes that are independent for different purposes (HKDF-SHA256)."""
+        return HKDF(SHA256(), KEY_BYTES, salt=None, info=b"tracecloak/1/" + purpose).derive(
+            self._secret
+        )
+
+    def __repr__(self) -> str:
+        return "ReleaseKey(…)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a release key does not pickle; pass a reference that the worker resolves")
+
+
+# --- Keys, and noise that depends on what a cell is and on nothing else. --------------------------
+# Every random number of a release is a pseudorandom function of (what the number is for, which case
+# or cell it belongs to, a counter) under a key of that release. So it is the same whatever the
+# shard,
+# the bundle, the worker or the retry that asks for it, and two cells never share one. The function
+# is
+# AES-256 over 16-byte blocks; text enters through a CBC-MAC with its length in front.
+#
+# The key itself comes from the operating system. There is no seed, and a key does not pickle:
+# workers
+# resolve a reference to it where they run. Whoever has the key can subtract the noise.
+
 
 _IDENTITY = "identity/"
 

@@ -11,16 +11,28 @@ of them (`drawing.Noise.made`).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise, draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
+
+# --- Noisy histograms of what cases hold, and what to make of a row that is mostly noise. ---------
+# `noisy_counts` is the mechanism: exact noise on the sums of clipped vectors, all cells of a public
+# domain alike. `backed_off` is arithmetic on its result and costs nothing: a row of which the noise
+# leaves little is drawn towards what the rows around it say.
+#
+# Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is
+# made
+# of them (`drawing.Noise.made`).
+
 
 _Z95 = 1.96
 
@@ -185,3 +197,60 @@ def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarra
     mixed = centre + signal[:, None] * (rows - centre)
     scale = np.where(is_known, totals, 1.0)[:, None]
     return onto_simplex(mixed / scale, np.ones(n))
+
+
+# --- Noisy sums that a release publishes beside what it makes of them. ----------------------------
+# A log is drawn so that it agrees with many noisy sums. Who reads that 1,020 cases took a path
+# wants
+# to know what was measured: 1,034, with a standard deviation of 20. Such a sum is private already,
+# so
+# to publish it costs nothing. A part of a method says so with `note` where it has drawn the noise,
+# and says nothing of sums that must not be seen, such as counts below a threshold.
+
+
+@dataclass
+class Noting(Noise):
+    """Draws as another does, and keeps what parts note.
+
+    Attributes:
+        inner: What draws.
+        noted: The noted sums, in their order.
+    """
+
+    inner: Noise = EXACT
+    noted: list[Measure] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Takes over how the other draws and chooses, and whom it tells."""
+        for name in ("laplace", "gaussian", "truncated_laplace", "select", "made"):
+            setattr(self, name, getattr(self.inner, name))
+
+    @property
+    def measures(self) -> ReleasedMeasures:
+        """What was noted, as a product of the release."""
+        return ReleasedMeasures.of(self.noted)
+
+
+def note(
+    randomness: Randomness,
+    what: str,
+    of: Callable[[], Iterable[tuple[str, ...]]],
+    sums: np.ndarray,
+    deviation: float,
+) -> None:
+    """Notes noisy sums, if anything listens.
+
+    Args:
+        randomness: The release's.
+        what: What they are sums of; see `schemas.published.figures`.
+        of: Returns what each is of; it is called only if somebody listens.
+        sums: float64[n], with their noise, in the unit of `what`.
+        deviation: Standard deviation of the noise of each; 0 of a public number.
+    """
+    noting = randomness.noise
+    if not isinstance(noting, Noting):
+        return
+    values = np.asarray(sums, np.float64).tolist()
+    noting.noted.extend(
+        Measure(what, one, value, float(deviation)) for one, value in zip(of(), values, strict=True)
+    )

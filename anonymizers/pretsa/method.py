@@ -1,52 +1,225 @@
-"""PRETSA: the cases of rare variants are merged into similar ones, and durations are drawn anew.
-
-Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware Process
-Discovery (2019), with the embedding distance of Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich: A
-Distance Measure for Privacy-preserving Process Mining based on Feature Learning (2021). The merging
-is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.durations`.
-
-`pretsa-case` is the variant that looks at cases alone, as Rafiei and van der Aalst recall it
-(Group-Based Privacy Preservation Techniques for Process Mining, 2021): k without t.
-
-A released case has a variant of the input, a new id, and durations that are nobody's. The paper's
-release has durations and no times of the calendar; so by default every case begins at the start of
-1970. A duration is the time since the predecessor, or the number in a declared column.
-"""
+"""The parameters of `pretsa` and `pretsa-case`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pydantic
+from pydantic import Field
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted, CountVariants
-from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
-from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
-from tracecloak.anonymizers.pretsa.durations import draw_durations
-from tracecloak.anonymizers.pretsa.params import PretsaCaseParams, PretsaParams
-from tracecloak.anonymizers.pretsa.tree import MergedTree
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
+from tracecloak.anonymizers.pretsa.tree import MergedTree, draw_durations
 from tracecloak.anonymizers.pretsa.verify import verify_released
 from tracecloak.anonymizers.variants.distance import (
     EmbeddingDistance,
     LevenshteinDistance,
+    PenaltyDirection,
     VariantDistance,
 )
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
-from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
+from tracecloak.schemas.errors import GuaranteeError, missing_extra
+from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
 from tracecloak.schemas.events.events import EVENT_INDEX, MAX_TIME_US
-from tracecloak.schemas.events.timeline import cumulated_stamps
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published import manifest
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.manifest import Guarantee, Kind
 from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.log_times import cumulated_stamps
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- The parameters of `pretsa` and `pretsa-case`. ------------------------------------------------
+
+
+class PretsaCaseParams(contract.Params):
+    """Parameters of `pretsa-case`, and of `pretsa` but for t."""
+
+    k: int = Field(default=4, ge=1, le=10**9)
+    """Fewest cases of each prefix of the released log, and of each variant where the ends are
+    protected. Larger merges more variants."""
+
+    distance: Literal["levenshtein", "embedding"] = "levenshtein"
+    """How the nearest variant is found: levenshtein counts edits, embedding compares the contexts
+    of activities place by place, which keeps longer variants and needs the package gensim."""
+
+    protect_ends: bool = True
+    """Whether each released variant has at least k cases. Without it, as published, only each
+    prefix has, and a variant that others continue can be that of a single case."""
+
+    penalty_direction: PenaltyDirection = "text"
+    """With distance embedding, how lengths count: text prefers to merge into longer variants,
+    paper_formula is the formula as printed, which prefers shorter ones, and authors_code squares
+    the difference of lengths."""
+
+    rho_addition: float = Field(default=2.0, gt=1, le=100)
+    """With distance embedding, the penalty of an event that is added, above 1; two activities are
+    at most 2 apart, so above 2 a length always counts more than an activity."""
+
+    rho_removal: float = Field(default=3.0, gt=1, le=100)
+    """With distance embedding, the penalty of an event that is removed, above rho_addition."""
+
+    epochs: int | None = Field(default=None, ge=1, le=10**6)
+    """With distance embedding, how often Word2Vec goes through the log; by default 1000 times for
+    small logs and less often for large ones, at least 5 times."""
+
+    starts: Literal["dropped", "kept"] = "dropped"
+    """Whether each case begins at the start of 1970, as in the paper's release, which has durations
+    alone, or when it did. A start that is kept is exact, and can tell whose case it is."""
+
+    duration: Declarations = Field(default_factory=dict)
+    """What is taken for an event's duration; by default the time since its predecessor. Else one
+    attribute of events, declared by bounds, which is released with new numbers. Fewer bins are
+    coarser. The released events then have numbers in place of times, unless starts are kept."""
+
+    @property
+    def duration_attribute(self) -> Attribute | None:
+        """The attribute that is the duration, if it is one."""
+        return next(iter(declared(self.duration)), None)
+
+    @pydantic.model_validator(mode="after")
+    def _duration_is_one_number_of_events(self) -> PretsaCaseParams:
+        named = self.duration_attribute
+        if named and (
+            len(self.duration) > 1 or named.is_of_case or named.declaration.bounds is None
+        ):
+            raise ValueError("duration must be one attribute of events, declared by bounds")
+        return self
+
+    @pydantic.model_validator(mode="after")
+    def _removal_costs_more(self) -> PretsaCaseParams:
+        if not self.rho_removal > self.rho_addition:
+            raise ValueError(
+                f"rho_removal must be above rho_addition, got {self.rho_removal:g} and "
+                f"{self.rho_addition:g}"
+            )
+        return self
+
+
+class PretsaParams(PretsaCaseParams):
+    """Parameters of `pretsa`."""
+
+    t: float = Field(default=0.5, gt=0, le=1)
+    """How far the durations at each prefix may be from those of all events of its activity, from
+    above 0 to 1: every distance stays below t times the range of the latter. 1 allows all; smaller
+    merges more variants."""
+
+    closeness: Literal["released", "input"] = "released"
+    """Whose durations t is about. released: those of the released log, which can be verified and is
+    what t-closeness means; input, as the algorithm is published: those that the cases which stay at
+    a prefix have in the input, among all of the input, and what is drawn for others counts
+    nowhere. It releases some small logs that the other refuses."""
+
+
+# --- Act2Vec: activities as vectors of their contexts, and how far apart two activities are. ------
+# De Koninck, vanden Broucke, De Weerdt: act2vec, trace2vec, log2vec, and model2vec (2018): the
+# continuous bag of words of Word2Vec with traces for sentences, by gensim. The vectors are learned
+# on
+# the log itself and are never released.
+#
+# The same variants, key and epochs give the same vectors on one machine, whatever PYTHONHASHSEED
+# is.
+# Their last bits follow the processor's floating-point kernels.
+
+
+# As the authors of the embedding distance do, gensim's default sizes.
+_DIMENSIONS = 100
+_WINDOW = 5
+
+# What training takes grows with events times epochs; beyond this many it learns little more.
+_EVENTS_TRAINED_ON = 16_000_000
+_WORD2VEC_BITS = np.uint64(0xFFFFFFFF)  # its generator starts from 32 bits
+_FEWEST_EPOCHS, _MOST_EPOCHS = 5, 1000
+
+
+def default_epochs(n_events: int) -> int:
+    """Returns how often to go through a log of that size: 1000 times if it is small."""
+    return min(max(_EVENTS_TRAINED_ON // max(n_events, 1), _FEWEST_EPOCHS), _MOST_EPOCHS)
+
+
+def event_distances(
+    variants: VariantHistogram, randomness: Randomness, epochs: int | None = None
+) -> np.ndarray:
+    """Returns float64[n_codes, n_codes], 1 - cosine of the vectors, from 0 to 2; 0 to itself.
+
+    Args:
+        variants: All variants with their numbers of cases; each case is a sentence.
+        randomness: The release's, from which Word2Vec's own generator starts.
+        epochs: Passes over the log; None takes `default_epochs`.
+
+    Raises:
+        UsageError: The package gensim is not installed.
+    """
+    try:
+        from gensim.models import Word2Vec  # slow to import, and few releases need it
+    except ImportError:
+        raise missing_extra(
+            "distance embedding", "gensim", "embedding", "use distance levenshtein"
+        ) from None
+
+    start = randomness.words("pretsa/embedding", cell_numbers(np.zeros(1)))[0, 0]
+    n_events = int((np.diff(variants.offsets) * variants.counts).sum())
+    model = Word2Vec(
+        _Sentences(variants),
+        vector_size=_DIMENSIONS,
+        window=_WINDOW,
+        min_count=1,
+        seed=int(start & _WORD2VEC_BITS),  # from the key
+        workers=1,  # more of them would race
+        epochs=default_epochs(n_events) if epochs is None else epochs,
+    )
+    n_codes = int(variants.codes.max()) + 1
+    vectors = np.zeros((n_codes, _DIMENSIONS))
+    known = [int(word) for word in model.wv.index_to_key]
+    vectors[known] = model.wv.vectors
+    norms = np.linalg.norm(vectors, axis=1)
+    vectors /= np.where(norms > 0, norms, 1)[:, None]
+    # A matrix product's last bits depend on the number of threads.
+    distances = np.clip(1 - np.einsum("ik,jk->ij", vectors, vectors), 0, 2)
+    np.fill_diagonal(distances, 0)
+    return distances
+
+
+class _Sentences:
+    """The cases, variant by variant, as often as gensim asks for them."""
+
+    def __init__(self, variants: VariantHistogram) -> None:
+        words = [str(code) for code in variants.codes.tolist()]
+        offsets = variants.offsets.tolist()
+        self._variants = [words[a:b] for a, b in pairwise(offsets)]
+        self._counts = variants.counts.tolist()
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for words, count in zip(self._variants, self._counts, strict=True):
+            for _ in range(count):
+                yield words
+
+
+# ---
+# PRETSA: the cases of rare variants are merged into similar ones, and durations are drawn anew.
+# Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware
+# Process
+# Discovery (2019), with the embedding distance of Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich:
+# A
+# Distance Measure for Privacy-preserving Process Mining based on Feature Learning (2021). The
+# merging
+# is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.tree`.
+#
+# `pretsa-case` is the variant that looks at cases alone, as Rafiei and van der Aalst recall it
+# (Group-Based Privacy Preservation Techniques for Process Mining, 2021): k without t.
+#
+# A released case has a variant of the input, a new id, and durations that are nobody's. The paper's
+# release has durations and no times of the calendar; so by default every case begins at the start
+# of
+# 1970. A duration is the time since the predecessor, or the number in a declared column.
+
 
 _SECOND_US = 1_000_000
 

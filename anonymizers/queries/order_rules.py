@@ -35,8 +35,8 @@ import numpy as np
 import pydantic
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.petri_net import PetriNet, states_of
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.models import PetriNet, states_of
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 

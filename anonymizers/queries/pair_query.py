@@ -1,28 +1,8 @@
-"""What directly-follows queries have in common: parameters, counts, noise, and what it costs.
-
-Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
-add Laplace noise of scale 1 / epsilon to the count of each pair of activities, as if a case were in
-one of them. It is in as many as it has events, and one more. With `budget` honest, epsilon is that
-of a whole case, or of all cases of an individual.
-
-Two profiles: `paper` takes exact discrete Laplace noise, as the papers do not say how counts with
-Laplace noise stay whole. `reference` cuts the noise off towards 0, as the authors' code does.
-
-`laplace-dfg`: the directly-follows graph with Laplace noise on every pair, as published.
-
-The directly-follows query of Mannhardt, Koschmider, Baracaldo, Weidlich and Michael
-("Privacy-Preserving Process Mining", 2019): noise of scale 1 / epsilon on the count of each pair of
-activities, START and END included; what is negative becomes 0. No pair comes before START, after
-END, or leads from START to END. Nothing is done about small counts, most of which are noise, nor
-about flows that do not add up; `private-dfg` does both.
-
-With `budget` honest the same query keeps epsilon: it is divided by the pairs that a case of at most
-`max_trace_length` events has, and the noise is discrete Laplace (Ghosh, Roughgarden and
-Sundararajan, 2009).
-"""
+"""Published queries as methods, and the directly-follows query."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,22 +17,136 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count,
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import Batch, CollectNames, Counted
-from tracecloak.anonymizers.contract.names import NamesParams
+from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.queries.query_method import QueryMethod, published_guarantee
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.names import excess_of_pairs, possible_pairs
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.guarantee import Guarantee, at_most
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation, at_most
+from tracecloak.schemas.statistics.variants import DirectlyFollows
+
+# --- A published query as a method of parts: as the paper has it, or with an honest budget. -------
+# The noise of a part is made for what its needs say that a unit changes. As published that is what
+# the papers take it for, and another epsilon holds, or none; with an honest budget it is what a
+# unit
+# really changes, and all that is said follows from the parts as for every rigorous method.
+
+
+def published_guarantee(
+    params: Any, claim: str, reality: str, epsilon: Fraction | None, *not_covered: str
+) -> Guarantee:
+    """Returns the promise of a published query: the claim beside the epsilon that really holds.
+
+    Args:
+        params: The method's parameters.
+        claim: The paper's.
+        reality: Why it is not what holds, in sentences.
+        epsilon: What holds for the whole release, or None.
+        not_covered: What is not covered, beside cases that depend on each other.
+    """
+    people = "A person with several cases is protected case by case."
+    is_case = params.max_cases_per_individual is None
+    return Guarantee(
+        kind="published",
+        unit="case" if is_case else "individual",
+        adjacency="add_remove",
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=None if epsilon is None else 0.0,
+        claim=claim,
+        reality=reality,
+        not_covered=(
+            *not_covered,
+            *((people,) if is_case else ()),
+            "Releases of the same cases add up: so do their epsilons.",
+        ),
+    )
+
+
+class QueryMethod(PartsMethod):
+    """The part of a published query's method that does not depend on which query it is.
+
+    Its parameters say by `is_honest` which of the two budgets they have, and by `spending` what
+    their needs may spend.
+    """
+
+    guarantee_kind: ClassVar[Kind] = "published"
+
+    @abstractmethod
+    def spends_as_published(self, params: Any) -> tuple[Spend, ...]:
+        """Returns what really holds without an honest budget; none where no epsilon is finite."""
+
+    @abstractmethod
+    def guarantee_as_published(self, params: Any) -> Guarantee:
+        """Returns the paper's claim and what is true of it."""
+
+    def budget(self, params: Any) -> Budget:
+        """Returns what each need has: as published, what the paper says that it spends."""
+        budget: Budget = params.spending
+        return budget
+
+    def moves_by_case(self, params: Any) -> bool:
+        """Returns whether the budget is honest: then nothing is chosen but by noisy counts."""
+        return bool(params.is_honest)
+
+    def spends(self, params: Any) -> tuple[Spend, ...]:
+        """Returns the parts of the epsilon that holds, if a finite one does.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        spends = super().spends(params)
+        return spends if params.is_honest else self.spends_as_published(params)
+
+    def guarantee(self, params: Any) -> Guarantee:
+        """Returns the promise of the honest form, or the published claim and what is true of it."""
+        return (
+            super().guarantee(params) if params.is_honest else self.guarantee_as_published(params)
+        )
+
+    def explain(self, params: Any) -> tuple[str, ...]:
+        """Returns what each part does, the error to expect, and what is spent."""
+        if params.is_honest:
+            return super().explain(params)
+        means, spends = self.budget(params).means, self.spends(params)
+        holds = "no finite one holds"
+        if spends:
+            holds = f"{at_most(sum((spend.epsilon for spend in spends), Fraction(0)))} holds"
+        cost = f"epsilon {decimal_text(Fraction(params.epsilon))} as published, and {holds}"
+        return tuple(f"{p.name}: {p.sentence(means)}; {cost}" for p in self.parts(params))
+
+
+# --- What directly-follows queries have in common: parameters, counts, noise, and what it costs. --
+# Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
+# add Laplace noise of scale 1 / epsilon to the count of each pair of activities, as if a case were
+# in
+# one of them. It is in as many as it has events, and one more. With `budget` honest, epsilon is
+# that
+# of a whole case, or of all cases of an individual.
+#
+# Two profiles: `paper` takes exact discrete Laplace noise, as the papers do not say how counts with
+# Laplace noise stay whole. `reference` cuts the noise off towards 0, as the authors' code does.
+#
+# `laplace-dfg`: the directly-follows graph with Laplace noise on every pair, as published.
+#
+# The directly-follows query of Mannhardt, Koschmider, Baracaldo, Weidlich and Michael
+# ("Privacy-Preserving Process Mining", 2019): noise of scale 1 / epsilon on the count of each pair
+# of
+# activities, START and END included; what is negative becomes 0. No pair comes before START, after
+# END, or leads from START to END. Nothing is done about small counts, most of which are noise, nor
+# about flows that do not add up; `private-dfg` does both.
+#
+# With `budget` honest the same query keeps epsilon: it is divided by the pairs that a case of at
+# most
+# `max_trace_length` events has, and the noise is discrete Laplace (Ghosh, Roughgarden and
+# Sundararajan, 2009).
+
 
 # ln 2 = 0.693147…, rounded up.
 _LN_2 = Fraction(693_148, 10**6)

@@ -40,12 +40,12 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import variants_and_names
-from tracecloak.anonymizers.contract.names import NamesParams
+from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries import prefix_query
-from tracecloak.anonymizers.queries.query_method import QueryMethod, published_guarantee
+from tracecloak.anonymizers.queries.pair_query import QueryMethod, published_guarantee
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -53,8 +53,8 @@ from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -1,4 +1,6 @@
-"""The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
+"""The Laplace trace-variant query, level by level, and `laplace-levels`.
+
+Wwhich pays for its levels.
 
 Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
 ask level by level how many cases begin with each prefix that may go on. Candidates of a level are
@@ -17,22 +19,49 @@ candidate of every level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.rigorous.bought import length_grid
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure
+from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.queries.sacofa import RuleJudge
+
+
+# ---
+# The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
+# Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
+# ask level by level how many cases begin with each prefix that may go on. Candidates of a level are
+# the surviving prefixes of the level before, each continued by every activity and by the end. Noise
+# is added to every candidate's count, what is negative becomes 0, candidates below a threshold are
+# dropped, and what ended is released, beside the unended prefixes of the last level. It is the
+# baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
+# Process Mining" (2021).
+#
+# What is pruned is a parameter, since the published forms differ: one never prunes what ended nor
+# what is on the last level, the other prunes everything. It can be given a judge that tells the
+# candidates that make sense from those that do not, and leaves some of the latter out: SaCoFa is
+# this query with such a judge. Its guarantee is that of its levels added up: a case is in one
+# candidate of every level.
+
 
 # Candidates of one level, at most: it bounds time and memory.
 MAX_CANDIDATES = 1 << 22
@@ -231,3 +260,90 @@ def _joined(
         np.concatenate([counts for _, _, counts, _ in by_level]),
         np.concatenate([is_end for _, _, _, is_end in by_level]),
     )
+
+
+# ---
+# The Laplace trace-variant query as a generator, with an epsilon that holds for all its levels.
+
+
+class LaplaceLevels:
+    """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
+
+    It has `max_length` levels, on which every case of the domain is seen to its end: one of fewer
+    events by its end, one of `max_length` by its last prefix. A unit has at most `max_units` cases
+    m, so it changes the counts of each level by at most m in total, and what is asked on a level
+    follows from noisy counts of the levels before. Discrete Laplace noise of scale
+    m max_length / epsilon makes every level (epsilon / max_length)-DP (Dwork, McSherry, Nissim,
+    Smith 2006), and max_length of them in sequence epsilon-DP. What is done with the noisy counts
+    afterwards costs nothing.
+
+    A candidate survives, on the last level and at its end too, if its noisy count reaches
+    b ln(|A| + 1), for noise of scale b and the |A| + 1 continuations of a prefix: half a candidate
+    without cases does so for each prefix that is continued. The threshold follows from public
+    numbers alone. Where the survivors have more than MAX_CANDIDATES continuations, those of the
+    largest noisy counts go on. Counts are released as they are; they need not add up.
+
+    It is what the published query costs and gives when all of it is accounted for: the method to
+    compare others with.
+    """
+
+    name: ClassVar[str] = "laplace-levels"
+    version: ClassVar[int] = 2
+    summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
+    is_pure: ClassVar[bool] = True
+    shares_by_case: ClassVar[bool] = True
+    has_error_bars: ClassVar[bool] = True
+    most_names: ClassVar[int | None] = None
+    reality: ClassVar[str] = (
+        "A case is in one candidate of each level, up to the length at which cases are cut; exact "
+        "discrete Laplace noise on every candidate, of a scale that grows with the number of "
+        "levels, covers all of them together with epsilon. Which prefixes are continued follows "
+        "from noisy counts and public numbers alone."
+    )
+
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what all levels together need."""
+        n_levels = int(length_grid()[-1]) if max_length is None else max_length
+        return (Pure("levels", Fraction(1), largest=of_distinct_cells(n_levels, max_units)),)
+
+    def explain(self, means: Means, max_units: int) -> str:
+        """Returns what is done and the error to expect."""
+        scale = float(max_units / means["levels"].epsilon)
+        return (
+            "asks level by level for the cases of prefixes and continues those of large noisy "
+            "counts; releases those that end, with an error of about "
+            f"{scale:.3g} times max_trace_length cases each, and loses what has fewer than a few "
+            "times as many"
+        )
+
+    def query(self, domain: Domain, allowance: Allowance) -> LevelQuery:
+        """Returns the query of a domain, of public numbers.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        n_levels, n_symbols = domain.max_length, len(domain.vocabulary) + 1
+        scale = allowance.noise(of_distinct_cells(n_levels, domain.max_units)).scale
+        threshold = max(1, math.ceil(scale[0] / scale[1] * math.log(n_symbols)))
+        return LevelQuery(n_levels, scale, threshold, when_full="keep largest")
+
+    def answer(
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+    ) -> ReleasedVariants:
+        """Returns the variants whose noisy counts survived.
+
+        The intervals are those of the noise: for any one variant, chosen without looking, its holds
+        the true number with probability 0.95.
+        """
+        query = self.query(domain, means["levels"])
+        answer = trace_variant_query(counted, len(domain.vocabulary), query, randomness, self.name)
+        variants = VariantHistogram.from_sequences(  # in the order of their codes
+            encode_sequences(answer.offsets, answer.codes), answer.counts
+        )
+        return most_frequent_first(
+            domain.vocabulary.names,
+            variants.offsets,
+            variants.codes,
+            variants.counts,
+            laplace_interval(Fraction(*query.scale)),
+        )

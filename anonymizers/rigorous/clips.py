@@ -15,16 +15,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped_cells,
+    of_directly_follows,
+    of_one_cell,
+)
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous import clip_by_rank
+from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.bought import in_vocabulary
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+
+# --- The norm to which cases are scaled down: public, or chosen on the log and paid for. ----------
+# How it is chosen is in `clip_by_rank`; here are the grid of norms, what is counted for it, and
+# what
+# it has to spend.
+
 
 RANKS_SHARE = Fraction(1, 20)
 """The share that the choice of a clip takes of the budget that it shares with the sums."""
@@ -106,12 +118,10 @@ def choose_clip(
         purpose: What the choice is for; one of its own for each.
         margin: How far above the rank it may be, in deviations of the noise of one number alone.
     """
-    noise = allowance.noise(
-        clip_by_rank.changed_ranks(len(cases), max_units), clip_by_rank.RANK_UNITS
-    )
-    longer = clip_by_rank.noisy_cases_from(cases, noise, randomness, purpose)
-    of_one = noise.width / float(clip_by_rank.changed_ranks(len(cases)).l2)
-    return int(norm_grid()[clip_by_rank.place_of_rank(longer, rank, margin * of_one)])
+    noise = allowance.noise(bought.changed_ranks(len(cases), max_units), bought.RANK_UNITS)
+    longer = bought.noisy_cases_from(cases, noise, randomness, purpose)
+    of_one = noise.width / float(bought.changed_ranks(len(cases)).l2)
+    return int(norm_grid()[bought.place_of_rank(longer, rank, margin * of_one)])
 
 
 def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:
@@ -122,8 +132,8 @@ def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:
         share: See `Sums`.
         max_units: Cases of one unit.
     """
-    changed = clip_by_rank.changed_ranks(len(norm_grid()) + 1, max_units)
-    return Sums(name, share, changed, clip_by_rank.RANK_UNITS, is_l2=True)
+    changed = bought.changed_ranks(len(norm_grid()) + 1, max_units)
+    return Sums(name, share, changed, bought.RANK_UNITS, is_l2=True)
 
 
 def clip_part(
@@ -199,3 +209,46 @@ def least_events(clipped: float, clip: float, times_counted: int = 1) -> float:
         return clipped
     square = (clipped / clip) ** 2
     return (times_counted * square + math.sqrt((times_counted * square) ** 2 + 4 * square)) / 2
+
+
+# --- What one unit changes of the sums that a Markov chain is made of. ----------------------------
+
+
+# Lattice steps of one occurrence, fewer where the noise could not be drawn on so fine a lattice.
+_MOST_UNITS = 1024
+
+
+def sums_sensitivity(clip_squared: int, units: int, max_units: int) -> Sensitivity:
+    """Returns that of the clipped vectors and the cases, in lattice steps.
+
+    The norm of a case's vector and its 1 is rounded up to a whole step.
+    """
+    norm = math.isqrt((clip_squared + 1) * units**2 - 1) + 1
+    return of_clipped_cells(norm, max_units)
+
+
+def whole_sums_sensitivity(max_length: int, max_units: int) -> Sensitivity:
+    """Returns that of directly-follows pairs and the cases, none of them clipped."""
+    return of_directly_follows(max_length).beside(of_one_cell()).of_cases(max_units)
+
+
+def lattice_units(allowance: Allowance, max_units: int) -> int:
+    """Returns the lattice steps of one occurrence, a power of two: public, whatever the clip.
+
+    Raises:
+        UsageError: Even on the coarsest lattice the noise would be too wide to be drawn.
+    """
+    units = _MOST_UNITS
+    while units > 1:
+        try:
+            allowance.noise(largest_sums(units, max_units), units)
+        except UsageError:
+            units //= 2
+        else:
+            break
+    return units
+
+
+def largest_sums(units: int, max_units: int) -> Sensitivity:
+    """Returns that of the sums at the largest clip, in lattice steps."""
+    return sums_sensitivity(int(norm_grid()[-1]), units, max_units)

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.names import NamesParams
+from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Guarantee
 
 # Every decimal of so many digits is a float's shortest text, so JSON numbers keep it exactly.
 MAX_DIGITS = 12

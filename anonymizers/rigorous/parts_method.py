@@ -13,13 +13,29 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import pyarrow as pa
+
 from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.rigorous.budget import Budget, Means, Need, budget_of
+from tracecloak.anonymizers.noise.drawing import select
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import noisy_sums
+from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Means, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
+from tracecloak.schemas.published.manifest import Guarantee, Kind
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+
+# --- A method that is described by its parts: all that is said and done of it follows from these. -
+# A part says what is counted for it, what noise that gets and which share of the budget, what is
+# decided and why the promise holds. Bounds, rounds, spends, guarantee, explanation and decisions
+# are
+# loops over the parts, so that plan, accounting and noise cannot disagree, and a further part is
+# one
+# more value.
 
 
 @dataclass(frozen=True)
@@ -244,3 +260,227 @@ class PartsMethod(contract.Anonymizer):
                 decided[part.name] = part.decide(given)
         given = Given(statistics, known, means, randomness)
         return self.combined(round_name, decided, given, params)
+
+
+# --- A part that counts the cells of a public list, each with noise and an interval. --------------
+# The cells are known beforehand, such as the activities of a public vocabulary, and each of them
+# gets
+# noise, also those that nothing is counted of: that one is missing would tell of the log.
+
+
+# Larger noisy counts are lowered to this, so that the sum of all fits 64 bits.
+_LARGEST_COUNT = 1 << 40
+
+
+@dataclass(frozen=True)
+class NoisyCounts(contract.Decision):
+    """Counts of known cells with noise.
+
+    Attributes:
+        counts: int64[n], in occurrences; negative ones too.
+        half_width: Half the interval around each that holds what was counted with probability
+            0.95, in occurrences.
+    """
+
+    wire_name: ClassVar[str] = "noisy-counts"
+
+    counts: np.ndarray
+    half_width: int
+
+    def of_activities(self, names: pa.Array) -> ReleasedVariants:
+        """Returns those above 0 as variants of one activity each, with intervals.
+
+        Args:
+            names: string[n], the activity of each cell.
+        """
+        n = len(names)
+        offsets, codes = np.arange(n + 1), np.arange(n, dtype=np.int32)
+        counts = np.clip(self.counts, 0, _LARGEST_COUNT)
+        return most_frequent_first(names, offsets, codes, counts, self.half_width)
+
+
+def counts_part(
+    need: Sums,
+    counters: Mapping[str, contract.Counter],
+    exact: Callable[[Mapping[str, Any]], np.ndarray],
+    counted: str,
+    reality: str,
+) -> Part:
+    """Returns a part, in a round of its own, that decides `NoisyCounts`.
+
+    Args:
+        need: What one unit changes of the counts, and their share of the budget. Its name is that
+            of the part, of its round and of its noise.
+        counters: What is counted of the log, by name.
+        exact: From the totals of these to int64[n], the exact count of each cell.
+        counted: What is counted, in words, such as "cases by last activity".
+        reality: By how much one unit changes the counts at most, and why, in a sentence.
+    """
+
+    def sentence(means: Means) -> str:
+        noise = means[need.name].noise(need.changed, need.units)
+        kind = "Laplace" if noise.is_laplace else "Gaussian"
+        return (
+            f"counts {counted}, and adds discrete {kind} noise to each number; expect each within "
+            f"{noise.half_width:,} of what is counted (95 %)"
+        )
+
+    def decide(given: Given) -> NoisyCounts:
+        noise = given.means[need.name].noise(need.changed, need.units)
+        sums = exact(given.statistics) * noise.units
+        noisy = noisy_sums(sums, noise, need.name, np.arange(len(sums)), given.randomness)
+        counts = (2 * noisy + noise.units) // (2 * noise.units)  # to the nearest
+        return NoisyCounts(counts, noise.half_width)
+
+    covered = f"{reality} Exact discrete noise on every number covers that."
+    return Part(need.name, (need,), sentence, decide, counters, need.name, covered)
+
+
+# --- Choices that spend epsilon and no delta, such as that of a quantile. -------------------------
+
+
+_BESIDE = 20
+
+
+def choose_quantile(
+    cases: np.ndarray,
+    epsilon: Fraction,
+    quantile: Fraction,
+    max_units: int,
+    randomness: Randomness,
+    purpose: str,
+    shift: int | None = None,
+    most_lost: int | None = None,
+) -> int:
+    """Returns the place on a public grid that about a share `quantile` of the cases reaches.
+
+    Of a large log it is the place that all but `most_lost` cases reach, if that is further.
+
+    Permute-and-flip. The score of g is 0 if #{values below g's bucket} <= quantile n <=
+    #{values <= g}, and else minus the number of cases that it lacks to that. With
+    -|#{values <= g} - quantile n| in its place, every g above a value that most cases share would
+    be as good as any other, up to the largest of the grid. One case more changes each of the two
+    differences, and so their maximum with 0, by at most max(quantile, 1 - quantile); with
+    `most_lost`, where one case more raises the goal by up to 1, by at most 1. Spends epsilon and no
+    delta.
+
+    With a shift, what lies beyond all cases on its side can be chosen, too: for a lower rank the
+    first place, whose score lacks all cases below the rank, and for a higher one the last. It
+    counts twenty times as often as all places together, so where ranks cannot be told, such as of
+    few cases, it is chosen rather than any place between.
+
+    Args:
+        cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
+        epsilon: What the choice spends.
+        quantile: The share; its denominator times the number of cases is below 2^63.
+        max_units: Cases of one unit.
+        randomness: The release's.
+        purpose: What the choice is for; one of its own for each.
+        shift: By how many cases the rank that is looked for is higher, not 0; public. None: by
+            none, and nothing beyond all cases can be chosen.
+        most_lost: See above; public. None: the share is all that counts.
+    """
+    q, scale = quantile.numerator, quantile.denominator
+    reached = scale * np.cumsum(cases[:-1])
+    before = np.concatenate([[0], reached[:-1]])
+    total = int(cases.sum())
+    goal = q * total if most_lost is None else max(q * total, scale * (total - most_lost))
+    goal += scale * (shift or 0)
+    scores = -np.maximum(np.maximum(before - goal, goal - reached), 0)
+    n_beside = 0 if shift is None else _BESIDE * len(scores)
+    beside = np.full(n_beside, -max(goal if (shift or 0) < 0 else scale * total - goal, 0))
+    scores = np.concatenate([scores, beside])
+    stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
+    of_one = max(q, scale - q) if most_lost is None else scale
+    changed = of_count(of_one).of_cases(max_units)
+    place = select(stream, scores, epsilon, Fraction(changed.linf))
+    if place < len(reached):
+        return place
+    return 0 if (shift or 0) < 0 else len(reached) - 1
+
+
+def choice_part(
+    name: str,
+    sentence: str,
+    decide: Callable[[Given], Any],
+    counters: Mapping[str, contract.Counter],
+    share: Fraction,
+    round_name: str = "",
+) -> Part:
+    """Returns a part that chooses something without a delta.
+
+    Args:
+        name: What is chosen; the name of its round too, unless one is given.
+        sentence: What it does.
+        decide: Chooses.
+        counters: What is counted for it.
+        share: Of epsilon.
+        round_name: Where it is chosen.
+    """
+    needs, chosen = (Choice(name, share),), name.replace("_", " ")
+    return Part(
+        name, needs, lambda means: sentence, decide, counters, round_name or name, chosen=chosen
+    )
+
+
+# --- What releases of several windows cost together, where individuals are the unit. --------------
+# Windows of a schedule hold different cases, so where the case is the unit all of them together
+# cost
+# what the dearest one costs. An individual may have cases in several windows, and at most m in all
+# of
+# them together. That costs it no more either if j of m cases cost at most j/m of what a window pays
+# (`anonymizers.accounting.composed`); else the windows add up for it.
+
+
+def windows_add_up(method: contract.Anonymizer, params: Any) -> bool:
+    """Returns whether windows add up for an individual, rather than cost what the dearest costs.
+
+    For individuals who count with one case in all windows, and for cases, they never do.
+
+    Args:
+        method: The method.
+        params: Its parameters. The m of `max_cases_per_individual` must be at least the number of
+            cases with which an individual counts in all windows together.
+
+    Raises:
+        UsageError: Noise as wide as some part may need cannot be drawn.
+    """
+    max_cases = method.bounds(params).max_cases_per_individual or 1
+    return max_cases > 1 and not method.shares_by_case(params)
+
+
+def windows_sentence(method: contract.Anonymizer, params: Any) -> str:
+    """Returns what several windows of a schedule cost together, for the plan and the manifest.
+
+    Empty where no finite epsilon holds: there is nothing to compare.
+
+    Args:
+        method: The method.
+        params: Its parameters.
+
+    Raises:
+        UsageError: Noise as wide as some part may need cannot be drawn.
+    """
+    if method.guarantee(params).epsilon is None:
+        return ""
+    max_cases = method.bounds(params).max_cases_per_individual
+    if max_cases is None:
+        return "A case counts in one window only, so all windows together cost " + _DEAREST
+    if max_cases == 1:
+        return (
+            "An individual counts with one case in one window only, so all windows together cost "
+            + _DEAREST
+        )
+    counts = f"An individual counts with at most {max_cases:,} cases in all windows together"
+    if windows_add_up(method, params):
+        return (
+            f"{counts}, but one of them may cost as much as all of them: what its windows cost "
+            "adds up."
+        )
+    return (
+        f"{counts}, and each costs at most 1/{max_cases} of what its window pays, so all windows "
+        f"together cost {_DEAREST}"
+    )
+
+
+_DEAREST = "what the dearest of them costs."

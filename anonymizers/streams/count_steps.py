@@ -1,19 +1,183 @@
-"""What the products of a stream that are counts have in common."""
+"""Parameters of the counts that a stream publishes.
+
+Aand what the products that are counts have in common.
+"""
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar, Literal
 
+import pydantic
+from pydantic import Field
+
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
-from tracecloak.anonymizers.rigorous.params import guarantee_of
-from tracecloak.anonymizers.streams.params import StreamParams
+from tracecloak.anonymizers.rigorous.names import excess_of_pairs
+from tracecloak.anonymizers.rigorous.params import RigorousParams, guarantee_of
+from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
+from tracecloak.anonymizers.streams.matrix_mechanism import MAX_HORIZON, MAX_WINDOWS, Participation
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Operation
 from tracecloak.schemas.published.step import Step, StepFacts, StepRelease, View
+
+# --- Parameters of the counts that a stream publishes: over which time, and the privacy of it all.
+# Everything is declared before the stream begins, so all noise is known beforehand. What depends on
+# the product is in the product's own file.
+
+
+# Units of one occurrence under Gaussian noise: scaled cases lose less than one in each pair.
+UNITS = 1024
+# Numbers that the release stage keeps of the steps so far, eight bytes each.
+_MAX_KEPT = 1 << 27
+_HALF = Fraction(1, 2)
+
+
+class StreamParams(RigorousParams, ABC):
+    """Parameters of the counts that a stream publishes."""
+
+    view: Literal["window", "total", "sliding"] = "window"
+    """window: counts of each step. total: of all steps so far. sliding: of the last sliding_steps
+    steps."""
+    horizon: int = Field(ge=1, le=MAX_WINDOWS)
+    """Steps that are published for this budget, public; then the stream stops publishing."""
+    sliding_steps: int | None = Field(default=None, ge=2)
+    """Steps of a sliding sum, needed with view sliding; by default not set."""
+    guarantee: Literal["case", "w_event"] = "case"
+    """case: epsilon is for all steps together. w_event: for what an individual does within any
+    w_event_steps steps."""
+    w_event_steps: int | None = Field(default=None, ge=1)
+    """Steps within which w_event protects an individual, needed with it; by default not set."""
+
+    @pydantic.model_validator(mode="after")
+    def _check_stream(self) -> StreamParams:
+        if self.vocabulary is None:
+            raise ValueError("vocabulary is required: a public file of activity names")
+        if self.max_trace_length is None:
+            raise ValueError("max_trace_length is required: how many events of a case count")
+        if (self.view == "sliding") != (self.sliding_steps is not None):
+            raise ValueError("sliding_steps goes with view sliding, and with no other")
+        if (self.guarantee == "w_event") != (self.w_event_steps is not None):
+            raise ValueError("w_event_steps goes with guarantee w_event, and with no other")
+        if self.guarantee == "w_event" and self.max_cases_per_individual is None:
+            raise ValueError("guarantee w_event is for individuals: map individual_id")
+        self.check_product()
+        if self.view != "window" and self.horizon > MAX_HORIZON:
+            raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
+        if self.n_words and (excess := excess_of_pairs(self.n_words, 1)):
+            raise ValueError(excess)
+        if self.view != "window" and 2 * self.n_cells * self.horizon > _MAX_KEPT:
+            raise ValueError(
+                f"{self.n_cells:,} cells in {self.horizon:,} steps are too many to keep for sums "
+                "over steps; give a smaller vocabulary, a shorter horizon or longer steps"
+            )
+        try:
+            _, delta = self.horizon_budget
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        if delta >= _HALF:
+            raise ValueError(
+                f"delta adds up to {float(delta):.3g} over {self.horizon:,} steps, which promises "
+                "nothing; give a smaller delta or a shorter horizon"
+            )
+        return self
+
+    @abstractmethod
+    def check_product(self) -> None:
+        """Makes sure that the product can be published with these parameters.
+
+        Raises:
+            ValueError: It cannot be published.
+        """
+
+    @property
+    def words(self) -> ActivityVocabulary:
+        """The public names, with OTHER unless they are closed."""
+        words = super().words
+        assert words is not None  # without them the parameters are refused
+        return words
+
+    @property
+    def participation(self) -> Participation:
+        """How often one unit of privacy counts."""
+        if self.guarantee == "w_event":
+            return Participation(self.max_units, self.w_event_steps, per_step=True)
+        return Participation(self.max_units)
+
+    @property
+    def length(self) -> int | None:
+        """Steps of a published sum; None for totals."""
+        return {"window": 1, "total": None, "sliding": self.sliding_steps}[self.view]
+
+    @property
+    @abstractmethod
+    def n_cells(self) -> int:
+        """Cells that noise is drawn for in a step, at most."""
+
+    @property
+    @abstractmethod
+    def noises(self) -> Mapping[str, ContinualNoise]:
+        """The noise of each part; their epsilons and deltas add up to those of the stream.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+
+    def noise_of_all(self, case_norm: int, units: int = 1) -> ContinualNoise:
+        """Returns the noise of all cells, where one noise has all of the budget.
+
+        Args:
+            case_norm: As of `continual_noise`.
+            units: As of `continual_noise`.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return continual_noise(
+            *(*self.budget, self.horizon, case_norm),
+            n_cells=self.n_cells,
+            length=self.length,
+            participation=self.participation,
+            units=units,
+        )
+
+    @cached_property
+    def horizon_budget(self) -> tuple[Fraction, Fraction]:
+        """(epsilon, delta) of all steps together, which is what a ledger has to set aside.
+
+        Beyond `budget` only with w_event, whose promise is on fewer steps. Epsilon is rounded up to
+        a decimal.
+        """
+        parts = [noise.over_horizon() for noise in self.noises.values()]
+        epsilon, delta = (sum(of, Fraction(0)) for of in zip(*parts, strict=True))
+        if self.guarantee == "w_event":
+            epsilon = Fraction(math.ceil(epsilon * 10**6), 10**6)
+        return epsilon, delta
+
+    def repeated_budget(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) for a unit of which every case counts again and again.
+
+        Args:
+            n_times: How often each of the unit's protected cases counts, at most.
+            gap: Steps from one time to the next, at least; at least 1.
+
+        Raises:
+            UsageError: An argument is below 1.
+        """
+        parts = [noise.repeated_epsilon(n_times, gap) for noise in self.noises.values()]
+        return (
+            sum((epsilon for epsilon, _ in parts), Fraction(0)),
+            sum((delta for _, delta in parts), Fraction(0)),
+        )
+
+
+# --- What the products of a stream that are counts have in common. --------------------------------
 
 
 class CountSteps:

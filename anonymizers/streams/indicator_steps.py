@@ -19,17 +19,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
 from tracecloak.anonymizers.indicators.params import AskedParams, Known, weighed_terms
-from tracecloak.anonymizers.indicators.ratios import Measuring
+from tracecloak.anonymizers.indicators.quantiles import Measuring
+from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.count_steps import CountSteps, StreamParams, spent
 from tracecloak.anonymizers.streams.dfg_steps import KeptCounts, sums_of_step
-from tracecloak.anonymizers.streams.params import StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch

@@ -10,21 +10,20 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.case_digests import noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.contract.input_digest import noise_digest
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.continual import NOT_RELEASED_AGAIN
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import Guarantee, Operation
 from tracecloak.schemas.published.step import Step, StepLog, View
-from tracecloak.schemas.streams.stream_cases import ClosedCases
+from tracecloak.schemas.streams.stream_caps import ClosedCases
 
 
 class LogStepsParams(PrivateLogParams):

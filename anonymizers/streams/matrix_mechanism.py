@@ -40,7 +40,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.square_root import square_root
+from tracecloak.anonymizers.accounting.composition import square_root
 from tracecloak.schemas.errors import UsageError
 
 # The inverse of C takes a time that grows with the square of the number of steps; there is nothing

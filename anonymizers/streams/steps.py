@@ -1,17 +1,8 @@
-"""What a stream publishes of one step: exact counts, then noise, as functions without a pipeline.
+"""What a stream publishes of one step, the table of its products.
 
-The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
-and what was measured of them with noise are needed; the caller keeps both and gives them to
-`publish`.
+Aand a stream in one place as a function.
 
-RunningStream: a stream in one place, as a function of its messages and of how far they are read.
-
-Batches of messages and moments up to which all of them are there go in, releases of steps come out.
-The state is a value: whoever keeps it, and what goes into it afterwards, can go on from there, and
-gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same on Beam, with
-the same bytes.
-
-Not here: where messages come from, where the state is kept, and the clock.
+Messages get keyed identities, cases close in steps, and each step is released once.
 """
 
 from __future__ import annotations
@@ -26,23 +17,111 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import Params
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.noise.randomness import KeyedBlocks, Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.events.events import (
+    ACTIVITY,
+    CASE_ID,
+    EVENT_ID,
+    PUBLISH_TIME,
+    SOURCE_ORDER,
+    TIMESTAMP,
+    ActivityVocabulary,
+)
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+from tracecloak.schemas.plugins import Plugins
+from tracecloak.schemas.published.manifest import Guarantee, Operation
 from tracecloak.schemas.published.step import Step, View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+
+# --- Keyed identities for the names in a stream's messages, so that no text meets its state. ------
+
+
+_KINDS = ("case", "individual", "case of individual", "event", "activity", "event without id")
+
+
+class Identities:
+    """Keyed identities of what the messages of a stream name."""
+
+    def __init__(self, key: ReleaseKey) -> None:
+        self._of = {
+            kind: KeyedBlocks(key.derive(f"stream identity/{kind}".encode())) for kind in _KINDS
+        }
+
+    def keyed(self, events: pa.RecordBatch, rule: ClosingRule, by_individual: bool) -> CaseEvents:
+        """Returns the events with keys for names.
+
+        An event without an id is identified by its activity and time within its case.
+
+        Args:
+            events: Batch of `MessageFormat.schema`.
+            rule: Whose vocabulary is public.
+            by_individual: Whether a case is a pair of an individual and a case id.
+        """
+        case, ids = _coded(events, CASE_ID)
+        keys, whose = self._of["case"].of_text(ids), np.zeros((len(ids), 0), np.uint64)
+        if by_individual:
+            individual, names = _coded(events, INDIVIDUAL_ID)
+            pairs, case = np.unique(individual * len(ids) + case, return_inverse=True)
+            whose = self._of["individual"].of_text(names)[pairs // len(ids)]
+            # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
+            keys = self._of["case of individual"].encrypt(keys[pairs % len(ids)] ^ whose)
+        activity, names = _coded(events, ACTIVITY)
+        time, published = (np.asarray(events.column(n)) for n in (TIMESTAMP, PUBLISH_TIME))
+        return CaseEvents.of(
+            keys,
+            whose,
+            case,
+            published,
+            published if rule.by_publishing else time,
+            np.asarray(events.column(SOURCE_ORDER)),
+            self._event_ids(events.column(EVENT_ID), time, activity, names),
+            rule.coded(names, activity, published),
+        )
+
+    def _event_ids(
+        self, ids: pa.StringArray, time: np.ndarray, activity: np.ndarray, names: pa.StringArray
+    ) -> np.ndarray:
+        words = self._of["event"].of_text(pc.fill_null(ids, ""))[:, 0].copy()
+        unnamed = np.flatnonzero(np.asarray(ids.is_null()))
+        if len(unnamed):
+            described = np.empty((len(unnamed), 2), np.uint64)
+            described[:, 0] = time[unnamed].view(np.uint64)
+            described[:, 1] = self._of["activity"].of_text(names)[activity[unnamed], 0]
+            words[unnamed] = self._of["event without id"].encrypt(described)[:, 0]
+        return words
+
+
+def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArray]:
+    column = events.column(name)
+    return np.asarray(column.indices).astype(np.int64), column.dictionary
+
+
+# ---
+# What a stream publishes of one step: exact counts, then noise, as functions without a pipeline.
+# The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
+# and what was measured of them with noise are needed; the caller keeps both and gives them to
+# `publish`.
+#
+# RunningStream: a stream in one place, as a function of its messages and of how far they are read.
+#
+# Batches of messages and moments up to which all of them are there go in, releases of steps come
+# out.
+# The state is a value: whoever keeps it, and what goes into it afterwards, can go on from there,
+# and
+# gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same on Beam, with
+# the same bytes.
+#
+# Not here: where messages come from, where the state is kept, and the clock.
+
 
 # The name of the statistic by which steps with equal counts of different cases are told apart.
 _CASES = "digest of cases"
@@ -102,7 +181,7 @@ class StepProduct(Protocol):
     """A product of a stream: what is published of every step, and for which promise.
 
     Whatever depends on the product is said here, and nobody else tells products apart. The name of
-    one is an entry of `anonymizers.streams.registry`.
+    one is an entry of `anonymizers.streams.steps`.
 
     Attributes:
         name: As in the configuration and in what is published.
@@ -450,3 +529,19 @@ class RunningStream:
         past = state.past if new_past is None else (*state.past, new_past)
         after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
         return after, DecidedStep(step, digest, released)
+
+
+# --- The table of products of a stream: the name of each, and the class that says all of it. ------
+
+
+STREAM_PRODUCTS: Plugins[type[StepProduct]] = Plugins(
+    "product of a stream",
+    "tracecloak.stream_products",
+    {
+        "dfg": "tracecloak.anonymizers.streams.dfg_steps:DfgSteps",
+        "variants": "tracecloak.anonymizers.streams.variant_steps:VariantSteps",
+        "indicators": "tracecloak.anonymizers.streams.indicator_steps:IndicatorSteps",
+        "log": "tracecloak.anonymizers.streams.log_steps:LogSteps",
+    },
+    own_name="name",
+)

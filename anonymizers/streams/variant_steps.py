@@ -30,14 +30,12 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
-from tracecloak.anonymizers.graphs.count_intervals import intervals_of_all, reach_of_noise
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all, reach_of_noise
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
 from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, spent
+from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams, spent
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
-from tracecloak.anonymizers.streams.params import UNITS, StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.arrays.sequences import decode_sequences

@@ -30,8 +30,8 @@ from tracecloak.anonymizers.accounting.joint import joint_deviation
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.arrays.sequences import decode_sequences, encode_sequences
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 MOST_VARIANTS = 40

@@ -21,14 +21,13 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
-from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, note, variance_of
 from tracecloak.anonymizers.rigorous.budget import Means, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
-from tracecloak.schemas.published.measures import START
+from tracecloak.schemas.published.figures import START
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 if TYPE_CHECKING:

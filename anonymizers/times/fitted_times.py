@@ -1,17 +1,8 @@
-"""What ties times of steps, cases and variants to each other: computed from noisy numbers.
+"""What ties times of steps, cases and variants to each other, and stamps drawn from it.
 
-Some cases are made like those that will be released. What the drawn times of their steps come to,
-times the factors of their pairs, says how long each takes compared with others. That time is
-divided among the steps, and the time that goes by at each pair of activities is compared with the
-noisy sums (`pair_times`): the factor of a pair that has too little is raised, that of one with too
-much is lowered, again and again, as in iterative proportional fitting (Deming and Stephan 1940). As
-the made cases are clipped like those that were counted, the clip biases nothing.
+Ccomputed from noisy numbers.
 
-Stamps of a generated case are a drawn start, and times of steps added up in working time. Each step
-has a time that was drawn from the histogram of its pair of activities, and each pair a factor. A
-step gets its share of the time of the case in proportion to the product of the two. So a step that
-takes no time still takes none, steps that are drawn to take long get most, and the times of a case
-add up to what the case takes.
+By activity and variant, or of all cases alike.
 """
 
 from __future__ import annotations
@@ -23,25 +14,153 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.noting import note
-from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.sums import note
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times import case_times
-from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.times.case_classes import CaseClasses, Detail
+from tracecloak.anonymizers.times.case_spans import (
+    PairTimesDecision,
+    SpansDecision,
+    clipped_times,
+    spans_at,
+)
 from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
-from tracecloak.anonymizers.times.pair_times import PairTimesDecision, clipped_times
+from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
-from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of, sums_by_class_and_bin
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.distinct import distinct_places
-from tracecloak.schemas.arrays.merging import ranges
-from tracecloak.schemas.calendar.time_grid import TimeGrid
+from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges
+from tracecloak.schemas.calendar.working_time import TimeGrid
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.measures import TIME_KEPT
+from tracecloak.schemas.published.figures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
+
+# --- What the drawn times of steps come to, so that long cases are those whose steps take long. ---
+# Steps are drawn each by itself, and how long cases take is measured apart, with less noise. Were
+# that drawn by chance, the steps of many cases would have to be changed by a lot to come to it, and
+# what they say of how long a variant takes would be lost. So it is drawn with the rank that the sum
+# of the case's steps has among all such sums. The times of cases are distributed as if drawn by
+# chance, and are as near to the sums as that permits.
+#
+# Which wide bin of times a case falls into depends on its class, and where in it on all cases
+# there.
+# So sums are kept by class and by wide bin.
+#
+# The sums are those of some cases that are made for this. All is computed from what has noise.
+
+
+# So many sums are kept of a class, evenly by rank.
+_MOST_SUMS = 255
+
+IN_BIN = "place of a case in its bin"
+"""What ranks among the cases of a wide bin are for."""
+
+
+@dataclass(frozen=True)
+class StepSums(contract.Decision):
+    """Sums of the times of a case's steps, class by class.
+
+    Attributes:
+        sums: int64[m], ascending within each class, in ticks.
+        offsets: int64[n_classes+1], where each class begins; none of a class of which no case was
+            made.
+    """
+
+    wire_name: ClassVar[str] = "step-sums"
+
+    sums: np.ndarray
+    offsets: np.ndarray
+
+
+def decide_step_sums(sums: np.ndarray, classes: np.ndarray, n_classes: int) -> StepSums:
+    """Keeps the sums of drawn cases, of many evenly chosen ones.
+
+    Args:
+        sums: int64[n], of cases with a step.
+        classes: int64[n], from 0 to `n_classes` - 1.
+        n_classes: Number of classes.
+    """
+    order = np.lexsort((sums, classes))
+    n_of_class = np.bincount(classes, minlength=n_classes)
+    n_kept = np.minimum(n_of_class, _MOST_SUMS)
+    begins, offsets = offsets_of(n_of_class)[:-1], offsets_of(n_kept)
+    class_of = np.repeat(np.arange(n_classes), n_kept)
+    rank = ranges(np.zeros(n_classes, np.int64), n_kept)
+    # The middles of as many equal parts as are kept.
+    place = begins[class_of] + (2 * rank + 1) * n_of_class[class_of] // (2 * n_kept[class_of])
+    return StepSums(sums[order[place]], offsets)
+
+
+def sums_by_class_and_bin(
+    sums: np.ndarray, classes: np.ndarray, bins: np.ndarray, sizes: tuple[int, int]
+) -> StepSums:
+    """Keeps the sums of drawn cases by class, and once more by wide bin, numbered from there on.
+
+    Args:
+        sums: int64[n], of cases with a step.
+        classes: int64[n], from 0.
+        bins: int64[n], wide bins of the cases' times, from 0.
+        sizes: How many classes there are, and how many wide bins.
+    """
+    groups = np.concatenate([classes, sizes[0] + bins])
+    return decide_step_sums(np.tile(sums, 2), groups, sum(sizes))
+
+
+def ranks_of(
+    decision: StepSums,
+    sums: np.ndarray,
+    classes: np.ndarray,
+    case_numbers: np.ndarray,
+    randomness: Randomness,
+    purpose: str = "span of a case",
+) -> np.ndarray:
+    """Draws the ranks of sums among those of their class that were kept; by chance where none are.
+
+    Over cases like those that were made, a rank is about evenly distributed.
+
+    Args:
+        decision: What was kept.
+        sums: int64[m], what the steps of each case come to.
+        classes: int64[m], the class of each case.
+        case_numbers: int64[m], distinct over the release; decide between equal sums.
+        randomness: The release's.
+        purpose: What the ranks are for; one of its own for each.
+
+    Returns:
+        float64[m] in [0, 1).
+    """
+    below, upto = (np.empty(len(sums), np.int64) for _ in range(2))
+    for number in np.unique(classes):
+        is_of_class = classes == number
+        sums_kept = decision.sums[decision.offsets[number] : decision.offsets[number + 1]]
+        below[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="left")
+        upto[is_of_class] = np.searchsorted(sums_kept, sums[is_of_class], side="right")
+    chance = uniform(randomness.words(purpose, cell_numbers(case_numbers))[:, 0])
+    n_kept = np.diff(decision.offsets)[classes]
+    return (below + chance * (upto - below + 1)) / (n_kept + 1)
+
+
+# --- What ties times of steps, cases and variants to each other: computed from noisy numbers. -----
+# Some cases are made like those that will be released. What the drawn times of their steps come to,
+# times the factors of their pairs, says how long each takes compared with others. That time is
+# divided among the steps, and the time that goes by at each pair of activities is compared with the
+# noisy sums (`pair_times`): the factor of a pair that has too little is raised, that of one with
+# too
+# much is lowered, again and again, as in iterative proportional fitting (Deming and Stephan 1940).
+# As
+# the made cases are clipped like those that were counted, the clip biases nothing.
+#
+# Stamps of a generated case are a drawn start, and times of steps added up in working time. Each
+# step
+# has a time that was drawn from the histogram of its pair of activities, and each pair a factor. A
+# step gets its share of the time of the case in proportion to the product of the two. So a step
+# that
+# takes no time still takes none, steps that are drawn to take long get most, and the times of a
+# case
+# add up to what the case takes.
+
 
 LARGEST_LOG = 10.0
 """Factors go from e^-10 to e^10."""
@@ -392,3 +511,121 @@ def some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
     n_events = int((variants.counts * np.diff(variants.offsets)).sum())
     some = log_of(variants, 0, max(n_events // _MOST_EVENTS, 1), randomness)
     return some.take(np.tile(np.arange(some.n_cases), max(_LEAST_EVENTS // max(n_events, 1), 1)))
+
+
+# --- Times of cases that are all alike, so that counts of lengths and the sum of all times agree. -
+# Where times are not counted by activity (`case_classes`), cases begin and take as long as those of
+# the log do, whatever their variant, and those with more events rather take longer. All is computed
+# from noisy numbers.
+#
+# A bin of times can reach from a week to a month, and where in it cases lie is not counted. What
+# all
+# their times come to says it: within each bin longer times are made likelier, or shorter ones, by
+# one
+# number for all bins, until the sum is met. How many cases each bin has stays as it is.
+
+
+# So many times stand for all, and so many parts of a bin are told apart.
+_TIMES, _TIMES_OF_ALL_PARTS = 1 << 13, 8
+# A time of the clip gets likelier by at most e to this beside one of 0, found by so many halvings.
+_MOST_TILT, _HALVINGS = 200.0, 40
+
+
+def fitted_of_all(
+    decisions: Mapping[str, Any],
+    vocabulary: ActivityVocabulary,
+    randomness: Randomness,
+    detail: Detail,
+) -> dict[str, Any]:
+    """Returns what `fitted_times.fitted` does, of one class, and the lengths of cases as "spans".
+
+    Args:
+        decisions: What the parts decided, by their names.
+        vocabulary: The activities, public or bought.
+        randomness: The release's.
+        detail: By what times were counted: all cases alike.
+    """
+    variants: ReleasedVariants = decisions["variants"]
+    durations = decisions["durations"]
+    classes = detail.classes(variants, vocabulary)
+    some = detail.cases(some_of(variants, randomness).recode(vocabulary))
+    numbers, alike = np.arange(some.n_cases), np.zeros(some.n_cases, np.int64)
+    steps = Steps.of(some, numbers, classes, alike)
+    factors = PairFactors(np.zeros(1), durations.is_idle)
+    taken = sample_durations(durations, steps, randomness)
+    sums = sums_of_steps(weights_of(taken, steps, factors), steps, some.n_cases)
+    n_several = int(variants.counts[np.diff(variants.offsets) > 1].sum())
+    spans = agreeing_spans(decisions["spans"], decisions["pair times"], n_several)
+    is_several, times = some.lengths > 1, times_of_all(spans)
+    bins = wide_bins_at(times, alike, alike, ranks_in(sums, is_several.astype(np.int64)))
+    return {
+        "spans": spans,
+        "step sums": sums_by_class_and_bin(
+            sums[is_several], alike[is_several], bins[is_several], (classes.size, spans.n_wide)
+        ),
+        "case times": times,
+        "pair factors": factors,
+    }
+
+
+def agreeing_spans(
+    spans: SpansDecision, measured: PairTimesDecision, n_cases: int
+) -> SpansDecision:
+    """Returns the spans in narrower bins, whose sum is the measured one as nearly as they permit.
+
+    Looks at noisy numbers only. Times above the clip count as it, as they were added up.
+
+    Args:
+        spans: Noisy counts by bin.
+        measured: The noisy sum of the times of cases, as that of the one pair of activities that
+            there is; see `case_classes`.
+        n_cases: Released cases of more than one event.
+    """
+    ranks = (np.arange(_TIMES) + 0.5) / _TIMES
+    times = spans_at(spans, ranks)
+    bins = np.searchsorted(spans.borders, times, side="right")
+    clipped = np.minimum(times / measured.clip, 1.0)
+    wanted = max(float(measured.sums[0]), 0.0) / max(n_cases, 1)
+    of_bin = np.bincount(bins, minlength=len(spans.counts)) / _TIMES
+
+    def tilted(tilt: float) -> np.ndarray:
+        logs = tilt * clipped
+        highest = np.full(len(of_bin), -np.inf)
+        np.maximum.at(highest, bins, logs)
+        weights = elementary.exp(logs - highest[bins])
+        return (
+            weights * (of_bin / np.maximum(np.bincount(bins, weights, len(of_bin)), 1e-300))[bins]
+        )
+
+    low, high = -_MOST_TILT, _MOST_TILT
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        is_less = float(np.cumsum(tilted(middle) * clipped)[-1]) < wanted
+        low, high = (middle, high) if is_less else (low, middle)
+    return _with_shares(spans, times, tilted((low + high) / 2))
+
+
+def _with_shares(spans: SpansDecision, times: np.ndarray, weights: np.ndarray) -> SpansDecision:
+    """The spans in parts of their bins, with the shares of weighted times.
+
+    Args:
+        spans: In bins.
+        times: float64[n], in ticks.
+        weights: float64[n], the share of each.
+    """
+    ends = np.concatenate([[1], spans.borders, [spans.n_ticks]])
+    places = np.arange(_TIMES_OF_ALL_PARTS) / _TIMES_OF_ALL_PARTS
+    ratios = ends[1:] / ends[:-1]
+    borders = np.rint(ends[:-1, None] * elementary.power(ratios[:, None], places)).astype(np.int64)
+    borders = np.union1d(borders[borders < spans.n_ticks], spans.borders)
+    parent = np.searchsorted(spans.borders, np.append(0, borders), side="right")
+    is_first = np.diff(parent, prepend=-1) > 0
+    parts = np.searchsorted(borders, times, side="right")
+    reached = np.cumsum(np.bincount(parts, weights, len(parent)))
+    return replace(
+        spans,
+        borders=borders,
+        reached=reached / reached[-1],
+        counts=np.where(is_first, spans.counts[parent], 0.0),
+        wide=spans.wide[parent],
+    )

@@ -33,19 +33,23 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
+from tracecloak.anonymizers.rigorous.bought import (
+    in_vocabulary,
+    known_vocabulary,
+    rank_of_clip,
+    within_length,
+)
 from tracecloak.anonymizers.rigorous.budget import UNITS, Means
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, too_many_names
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import case_classes, time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.guided_search import n_at_most
-from tracecloak.schemas.calendar.time_grid import TimeGrid
+from tracecloak.schemas.arrays.merging import n_at_most
+from tracecloak.schemas.calendar.working_time import TimeGrid
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, CaseNorms, ClippedCells
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Times in public bins: how many, their borders, shares by noisy counts, and draws from them.
 
-Times are whole numbers of ticks of a grid (schemas.calendar.time_grid).
+Times are whole numbers of ticks of a grid (schemas.calendar.working_time).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.guided_search import n_at_most
+from tracecloak.schemas.arrays.merging import n_at_most
 from tracecloak.schemas.errors import UsageError
 
 MIN_BINS = 4

@@ -24,12 +24,10 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.choices import choice_part, choose_quantile
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import CountsByKey, sum_groups
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choice_part, choose_quantile
+from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
-from tracecloak.schemas.calendar.time_grid import Granularity, TimeGrid
+from tracecloak.schemas.calendar.working_time import Granularity, TimeGrid
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 

@@ -42,12 +42,11 @@ from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.guarantee import Kind as GuaranteeKind
-from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Operation
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Guarantee, Operation
+from tracecloak.schemas.published.manifest import Kind as GuaranteeKind
 from tracecloak.schemas.statistics.background_knowledge import (
     UNIT_US,
     CaseTable,

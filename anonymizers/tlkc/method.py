@@ -1,23 +1,26 @@
-"""TLKC privacy: whatever little is known of a case matches many, and tells no sensitive value.
+"""Which elements to suppress so that no minimal violating trace is left: two greedy choices.
 
-Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 5.2.
-Elements of events are suppressed in the whole log until every set, multiset, sequence or timed
-sequence of at most L elements that occurs matches at least K cases, in which no sensitive value has
-a share above C. No noise is drawn: this is no differential privacy.
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining. Algorithm 1
+weighs the minimal violating traces (MVT) that an element's suppression removes with the maximal
+frequent traces (MFT) that it costs (Definition 18). Algorithm 2 weighs the share of those MVT with
+the share of the cases that have the element (Definitions 19 and 20).
 
-Fixed here, where the paper is silent or its example differs: knowing nothing counts as knowledge of
-length 0, so C holds for the log as a whole too. Times are cut to T and count from the first event
-left, for every kind of knowledge; where that makes new violations, the log is mined and suppressed
-again until it has none. A case of which nothing is left is not released. A missing value is no
-sensitive value; such a case counts among those that match. A multiset of at most L elements counts
-repetitions, as the cardinality of a multiset does, and where a repetition violates, the second and
-later ones can go while the first stays, which costs less than all of them. With the profile `paper`
-all go, as its algorithms have it; see `anonymizers.tlkc.suppression` for what else differs there.
+Where scores tie, the paper draws one, and what was chosen stays chosen: so it is with `draws`.
+Without, fewer events go. An element that is a violating trace by itself has to go whatever it
+scores, and is in no other MVT: all of these go first. Where scores tie it is the element that the
+fewest cases have, of those the earliest in its case, and of those the first by its code. In the end
+an element is given back if every MVT that has it has another one that goes.
+
+Which knowledge violates TLKC privacy, and which subtraces are worth keeping.
+
+Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, Definitions
+14 to 17. All of it is mined on distinct cases (`background_knowledge`), by levels of the
+patterns' length: the bound on confidence is not monotonic, so every length is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -26,7 +29,6 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.tlkc import suppression
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     Suppressing,
     known_cases,
@@ -35,18 +37,406 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
 )
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import verify_tlkc
-from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.attributes import Attribute, declared
+from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.background_knowledge import (
+    NO_ELEMENT,
+    TIME_BITS,
     CaseTable,
+    Demand,
+    Kind,
+    Level,
+    Rows,
     codes_of_words,
+    distinct,
+    grow,
     suppress,
     times_of_words,
 )
-from tracecloak.schemas.statistics.subsequences import Demand
+
+# --- Which elements to suppress so that no minimal violating trace is left: two greedy choices. ---
+# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining. Algorithm 1
+# weighs the minimal violating traces (MVT) that an element's suppression removes with the maximal
+# frequent traces (MFT) that it costs (Definition 18). Algorithm 2 weighs the share of those MVT
+# with
+# the share of the cases that have the element (Definitions 19 and 20).
+#
+# Where scores tie, the paper draws one, and what was chosen stays chosen: so it is with `draws`.
+# Without, fewer events go. An element that is a violating trace by itself has to go whatever it
+# scores, and is in no other MVT: all of these go first. Where scores tie it is the element that the
+# fewest cases have, of those the earliest in its case, and of those the first by its code. In the
+# end
+# an element is given back if every MVT that has it has another one that goes.
+#
+# Which knowledge violates TLKC privacy, and which subtraces are worth keeping.
+#
+# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, Definitions
+# 14 to 17. All of it is mined on distinct cases (`background_knowledge`), by levels of the
+# patterns' length: the bound on confidence is not monotonic, so every length is looked at.
+
+
+# Boxes of a number by the quartiles of all cases that have one.
+LOW, MIDDLE, HIGH = 1, 2, 3
+
+# Frequent subtraces are grown for some ten seconds and within a gigabyte, whatever the log: each
+# event counts once for every subtrace of every distinct case that it could continue. Where few
+# cases are distinct it is the subtraces themselves that are too many.
+MAX_POSITIONS = 100_000_000
+MAX_FREQUENT = 500_000
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """Patterns over the elements of a log.
+
+    Attributes:
+        elements: int64[n_elements], words, ascending. Of a multiset, equal elements are numbered:
+            one that is in a pattern three times is in it as the numbers 0, 1 and 2.
+        of_length: By length, from 1: int64[n, length], positions in `elements`.
+    """
+
+    elements: np.ndarray
+    of_length: tuple[np.ndarray, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of patterns."""
+        return sum(len(patterns) for patterns in self.of_length)
+
+    def words(self) -> list[tuple[int, ...]]:
+        """Returns the patterns as words, the short ones first."""
+        return [
+            tuple(pattern)
+            for patterns in self.of_length
+            for pattern in self.elements[patterns].tolist()
+        ]
+
+
+def without_numbers(patterns: Patterns) -> Patterns:
+    """Returns patterns of multisets whose elements are not numbered: the second is as the first.
+
+    An element that a pattern has twice is in it twice.
+    """
+    codes, place = np.unique(codes_of_words(patterns.elements), return_inverse=True)
+    of_length = tuple(place[matrix] for matrix in patterns.of_length)
+    return Patterns(codes << TIME_BITS, of_length)
+
+
+def labels_of(cases: CaseTable, attributes: Sequence[Attribute]) -> np.ndarray:
+    """Returns int64[n, m], the sensitive values that confidence is counted by; 0 is none.
+
+    A declared value is its cell. A number is in the box `low` below the lower quartile of the
+    cases, `high` above the upper one, and `middle` in between (section 6.1 of the paper).
+    """
+    labels = np.array(cases.sensitive, np.int64)
+    for k, attribute in enumerate(attributes):
+        if attribute.declaration.values is None:
+            labels[:, k] = _boxes(labels[:, k], cases.counts)
+    return labels
+
+
+def _boxes(cells: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    has_value = cells > 0
+    if not has_value.any():
+        return np.zeros(len(cells), np.int64)
+    totals = np.bincount(cells[has_value], counts[has_value]).astype(np.int64)
+    ends = np.cumsum(totals)
+    lower, upper = _quartile(ends, 1), _quartile(ends, 3)
+    boxes = np.full(len(cells), MIDDLE, np.int64)
+    boxes[cells < lower] = LOW
+    boxes[cells > upper] = HIGH
+    boxes[~has_value] = 0
+    return boxes
+
+
+def _quartile(ends: np.ndarray, quarter: int) -> Fraction:
+    """The quartile of cells by linear interpolation between the two nearest cases."""
+    place, rest = divmod((int(ends[-1]) - 1) * quarter, 4)
+    below, above = np.searchsorted(ends, [place, min(place + 1, int(ends[-1]) - 1)], side="right")
+    return int(below) + Fraction(rest, 4) * (int(above) - int(below))
+
+
+def minimal_violations(
+    cases: CaseTable, labels: np.ndarray, kind: Kind, demand: Demand, length: int
+) -> Patterns:
+    """Returns the minimal violating traces (Definition 16).
+
+    They match fewer cases than demanded, or a sensitive value is too frequent among those, and
+    none of their proper subtraces violates. The caller checks whether knowing nothing violates.
+
+    Args:
+        cases: The log.
+        labels: int64[n, m], see `labels_of`.
+        kind: Of the knowledge.
+        demand: K and C.
+        length: L.
+    """
+    labelled = CaseTable(cases.offsets, cases.words, cases.counts, labels)
+    rows, elements = labelled.canonical(kind, length)
+    levels = grow(_rows(rows, elements), demand, length)
+    patterns = Patterns(elements, tuple(level.refused for level in levels))
+    return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
+
+
+def maximal_frequent(
+    cases: CaseTable, kind: Kind, theta: Fraction, max_positions: int = MAX_POSITIONS
+) -> Patterns:
+    """Returns the maximal frequent traces (Definition 17).
+
+    The subsequences of elements that at least a share `theta` of the cases have, and of which no
+    longer one is as frequent. Where there are so many frequent ones that a level of length cannot
+    be looked at within the bounds, those that are shorter by one count as maximal: so this ends on
+    every log.
+
+    Args:
+        cases: The log.
+        kind: Of the knowledge, which says what the elements are.
+        theta: The share.
+        max_positions: See `subsequences.grow`.
+    """
+    words = codes_of_words(cases.words) << TIME_BITS if kind == "multiset" else cases.words
+    unlabelled = CaseTable(
+        cases.offsets, words, cases.counts, np.zeros((len(cases.counts), 0), np.int64)
+    )
+    rows, elements = unlabelled.canonical("sequence", 1)
+    min_cases = -(-cases.n_cases * theta.numerator // theta.denominator)
+    maximal: list[np.ndarray] = []
+    before: Level | None = None
+    n_frequent = 0
+    for level in grow(_rows(rows, elements), Demand(min_cases), None, max_positions):
+        if before is not None:
+            is_maximal = np.ones(len(before.taken), bool)
+            is_maximal[level.shorter] = False
+            maximal.append(before.taken[is_maximal])
+        before = level
+        n_frequent += len(level.taken)
+        if n_frequent > MAX_FREQUENT:
+            break
+    if before is not None and len(before.taken):
+        maximal.append(before.taken)
+    patterns = Patterns(elements, tuple(maximal))
+    return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
+
+
+def _with_numbers(unnumbered: Patterns, words: np.ndarray) -> Patterns:
+    """Numbers equal elements within each pattern, so that it has no element twice."""
+    elements = distinct(words[codes_of_words(words) != NO_ELEMENT])
+    of_length = []
+    for patterns in unnumbered.of_length:
+        repeats = np.zeros(patterns.shape, np.int64)
+        for i in range(1, patterns.shape[1]):
+            repeats[:, i] = (patterns[:, :i] == patterns[:, i : i + 1]).sum(axis=1)
+        of_length.append(np.searchsorted(elements, unnumbered.elements[patterns] + repeats))
+    return Patterns(elements, tuple(of_length))
+
+
+def _rows(cases: CaseTable, elements: np.ndarray) -> Rows:
+    return Rows(cases.offsets, cases.words, len(elements), cases.counts, cases.sensitive)
+
+
+def cases_with(cases: CaseTable, elements: np.ndarray) -> np.ndarray:
+    """Returns int64[n_elements], how many cases have each element at least once."""
+    row = np.repeat(np.arange(len(cases.counts)), np.diff(cases.offsets))
+    place = np.searchsorted(elements, cases.words)
+    place = np.minimum(place, max(len(elements) - 1, 0))
+    known = elements[place] == cases.words if len(elements) else np.zeros(len(row), bool)
+    pairs = distinct(row[known] * len(elements) + place[known])
+    row, place = pairs // max(len(elements), 1), pairs % max(len(elements), 1)
+    return np.bincount(place, cases.counts[row], len(elements)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Members:
+    """Which elements each pattern has, and which patterns have each element; each pair once.
+
+    `of_pattern`: elements in CSR by `pattern_offsets`; `of_element`: patterns by `element_offsets`.
+    """
+
+    pattern_offsets: np.ndarray
+    of_pattern: np.ndarray
+    element_offsets: np.ndarray
+    of_element: np.ndarray
+
+    @classmethod
+    def of(cls, patterns: Patterns) -> _Members:
+        n_elements = max(len(patterns.elements), 1)
+        pairs = [np.zeros(0, np.int64)]
+        first = 0
+        for matrix in patterns.of_length:
+            number = np.repeat(np.arange(first, first + len(matrix)), matrix.shape[1])
+            pairs.append(number * n_elements + matrix.reshape(-1))
+            first += len(matrix)
+        pattern, element = np.divmod(distinct(np.concatenate(pairs)), n_elements)
+        by_element = np.argsort(element, kind="stable")
+        return cls(
+            offsets_of(np.bincount(pattern, minlength=first)),
+            element,
+            offsets_of(np.bincount(element, minlength=len(patterns.elements))),
+            pattern[by_element],
+        )
+
+    @property
+    def n(self) -> int:
+        return len(self.pattern_offsets) - 1
+
+
+class _Alive:
+    """The patterns that no suppressed element has, and how many of them have each element."""
+
+    def __init__(self, members: _Members) -> None:
+        self._members = members
+        self._is_alive = np.ones(members.n, bool)
+        self.n = members.n
+        self.with_element = np.diff(members.element_offsets)
+
+    def drop(self, elements: np.ndarray) -> None:
+        """Drops the patterns with one of some elements."""
+        m = self._members
+        first = m.element_offsets[elements]
+        mine = m.of_element[ranges(first, m.element_offsets[elements + 1] - first)]
+        dead = mine[self._is_alive[mine]]
+        if len(elements) > 1:
+            dead = np.unique(dead)
+        self._is_alive[dead] = False
+        self.n -= len(dead)
+        first = m.pattern_offsets[dead]
+        lost = m.of_pattern[ranges(first, m.pattern_offsets[dead + 1] - first)]
+        self.with_element = self.with_element - np.bincount(lost, minlength=len(self.with_element))
+
+
+def scores(violating: Patterns, frequent: Patterns) -> np.ndarray:
+    """Returns float64[n_elements], PG / (UL + 1) of Definition 18.
+
+    Args:
+        violating: The minimal violating traces.
+        frequent: The maximal frequent traces, over the same elements.
+    """
+    gain = np.diff(_Members.of(violating).element_offsets)
+    loss = np.diff(_Members.of(frequent).element_offsets)
+    return gain / (loss + 1)
+
+
+def suppressed_by_frequent_traces(
+    violating: Patterns,
+    frequent: Patterns,
+    cases_with: np.ndarray,
+    draws: np.ndarray | None = None,
+) -> np.ndarray:
+    """Returns int64[k], the words to suppress by Algorithm 1, in the order of the choice.
+
+    Args:
+        violating: The minimal violating traces.
+        frequent: The maximal frequent traces, over the same elements.
+        cases_with: int64[n_elements], cases that have each element of `violating`.
+        draws: uint64[n_elements], random numbers: of equal scores the smallest is chosen, and
+            nothing is given back, as in the paper. None: as few events go as can easily be.
+    """
+    alive = _Alive(_Members.of(frequent))
+
+    def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
+        return gain / (alive.with_element + 1)
+
+    return _greedy(violating, cases_with, score, alive.drop, draws)
+
+
+def suppressed_by_n_scores(
+    violating: Patterns,
+    cases_with: np.ndarray,
+    n_cases: int,
+    alpha: float,
+    draws: np.ndarray | None = None,
+) -> np.ndarray:
+    """Returns int64[k], the words to suppress by Algorithm 2, in the order of the choice.
+
+    Args:
+        violating: The minimal violating traces.
+        cases_with: int64[n_elements], cases that have each element of `violating`.
+        n_cases: Number of cases.
+        alpha: Weight of the gain; that of the loss is 1 - alpha.
+        draws: As for Algorithm 1.
+    """
+    share_with = cases_with / n_cases
+
+    def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
+        return alpha * gain / n_alive + (1 - alpha) * (1 - share_with)  # Definition 20
+
+    return _greedy(violating, cases_with, score, lambda elements: None, draws)
+
+
+def _greedy(
+    violating: Patterns,
+    cases_with: np.ndarray,
+    score: Callable[[np.ndarray, int], np.ndarray],
+    also_drop: Callable[[np.ndarray], None],
+    draws: np.ndarray | None,
+) -> np.ndarray:
+    words = violating.elements
+    # Elements are looked at in the order that ties are broken by.
+    if draws is None:
+        order = np.lexsort((codes_of_words(words), times_of_words(words), cases_with))
+    else:
+        order = np.argsort(draws, kind="stable")
+    members = _Members.of(violating)
+    alive = _Alive(members)
+    chosen = [np.zeros(0, np.int64)]
+
+    def choose(elements: np.ndarray) -> None:
+        alive.drop(elements)
+        also_drop(elements)
+        chosen.append(elements)
+
+    if violating.n and draws is None:
+        alone = np.zeros(len(words), bool)
+        alone[violating.of_length[0][:, 0]] = True
+        choose(order[alone[order]])
+    while alive.n:
+        scores = np.where(alive.with_element > 0, score(alive.with_element, alive.n), -1.0)
+        choose(order[[np.argmax(scores[order])]])
+    suppressed = np.concatenate(chosen)
+    return words[suppressed if draws is not None else _needed(members, suppressed, cases_with)]
+
+
+def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np.ndarray:
+    """The chosen elements, without those whose patterns all have another chosen one.
+
+    Those that the most cases have are given back first.
+    """
+    is_chosen = np.zeros(len(cases_with), bool)
+    is_chosen[chosen] = True
+    row = np.repeat(np.arange(members.n), np.diff(members.pattern_offsets))
+    n_chosen = np.bincount(row, is_chosen[members.of_pattern], members.n).astype(np.int64)
+    for element in chosen[np.argsort(-cases_with[chosen], kind="stable")]:
+        mine = members.of_element[slice(*members.element_offsets[element : element + 2])]
+        if (n_chosen[mine] > 1).all():
+            n_chosen[mine] -= 1
+            is_chosen[element] = False
+    return chosen[is_chosen[chosen]]
+
+
+# --- TLKC privacy: whatever little is known of a case matches many, and tells no sensitive value. -
+# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section
+# 5.2.
+# Elements of events are suppressed in the whole log until every set, multiset, sequence or timed
+# sequence of at most L elements that occurs matches at least K cases, in which no sensitive value
+# has
+# a share above C. No noise is drawn: this is no differential privacy.
+#
+# Fixed here, where the paper is silent or its example differs: knowing nothing counts as knowledge
+# of
+# length 0, so C holds for the log as a whole too. Times are cut to T and count from the first event
+# left, for every kind of knowledge; where that makes new violations, the log is mined and
+# suppressed
+# again until it has none. A case of which nothing is left is not released. A missing value is no
+# sensitive value; such a case counts among those that match. A multiset of at most L elements
+# counts
+# repetitions, as the cardinality of a multiset does, and where a repetition violates, the second
+# and
+# later ones can go while the first stays, which costs less than all of them. With the profile
+# `paper`
+# all go, as its algorithms have it; see `anonymizers.tlkc.method` for what else differs there.
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +564,9 @@ def suppression_passes(
     passes: list[np.ndarray] = []
     while True:
         _require_cases(cases, params.k, is_suppressed=bool(passes))
-        labels = suppression.labels_of(cases, params.sensitive_attributes)
+        labels = labels_of(cases, params.sensitive_attributes)
         _require_confidence(cases, labels, params, is_suppressed=bool(passes))
-        violating = suppression.minimal_violations(cases, labels, kind, demand, params.length)
+        violating = minimal_violations(cases, labels, kind, demand, params.length)
         if violating.n == 0:
             return passes
         suppressed = _chosen(cases, violating, params, randomness, len(passes))
@@ -188,7 +578,7 @@ def suppression_passes(
 
 def _chosen(
     cases: CaseTable,
-    violating: suppression.Patterns,
+    violating: Patterns,
     params: TlkcParams,
     randomness: Randomness,
     n_before: int,
@@ -198,20 +588,18 @@ def _chosen(
     as_printed = params.profile == "paper"
     no_numbers = as_printed and kind == "multiset"
     if no_numbers:
-        violating = suppression.without_numbers(violating)
+        violating = without_numbers(violating)
     draws = None
     if as_printed:
         cells = cell_numbers(violating.elements.astype(np.uint64))
         draws = randomness.words("tlkc/ties", cells, n_before)[:, 0]
-    share = suppression.cases_with(cases, violating.elements)
+    share = cases_with(cases, violating.elements)
     if params.algorithm == "n_score":
-        return suppression.suppressed_by_n_scores(
-            violating, share, cases.n_cases, params.alpha, draws
-        )
-    frequent = suppression.maximal_frequent(cases, kind, Fraction(str(params.theta)))
+        return suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha, draws)
+    frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
     if no_numbers:
-        frequent = suppression.without_numbers(frequent)
-    return suppression.suppressed_by_frequent_traces(violating, frequent, share, draws)
+        frequent = without_numbers(frequent)
+    return suppressed_by_frequent_traces(violating, frequent, share, draws)
 
 
 def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:

@@ -10,8 +10,7 @@ import pydantic
 from pydantic import AwareDatetime, Field
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.schemas.events.attributes import Attribute, declared
-from tracecloak.schemas.events.declarations import Declarations
+from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
 from tracecloak.schemas.statistics import background_knowledge
 
 # Times count from here in every case: the microseconds of this instant.

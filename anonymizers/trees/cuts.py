@@ -1,22 +1,14 @@
-"""From a directly-follows relation to a process tree, by cuts, without a look at the log.
+"""From variants to counts of pairs.
 
-The inductive miner (Leemans, Fahland, van der Aalst: "Discovering Block-Structured Process Models
-from Event Logs", 2013; cut detection as in Leemans, "Robust Process Mining with Guarantees", 2017)
-splits the activities by a sequence, exclusive, parallel or loop cut and mines each part. DPIM
-(Schulze, Zisgen, Kirschke, Mohammadi, Koschmider: "Differentially Private Inductive Miner",
-algorithms 3 to 5) does so on one noisy relation. All here is a function of that relation, and of
-what a callback answers about the ends of parallel and loop parts, so it costs no privacy of its
-own.
+Aand from a directly-follows relation to a process tree by cuts.
 
-Two sets of rules. `published` is DPIM's: an activity or a cut is optional where its noisy count is
-clearly below the number of cases, wherever in the tree it stands; every loop cut is optional; the
-parts of a parallel cut lose the pairs that were removed as loops. `structural` is the inductive
-miner's for relations: a part of a sequence is optional if a pair leads past it, a way back if a
-pair leads from an end to a start.
+The inductive miner's cuts (Leemans, Fahland and van der Aalst, 2013) by two sets of rules: those of
+DPIM (Schulze et al., algorithms 3 to 5), and the structural ones for relations.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,14 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tracecloak.anonymizers.trees.counts import Part
-from tracecloak.anonymizers.trees.graph_cuts import (
-    exclusive_cut,
-    loop_cut,
-    parallel_cut,
-    sequence_cut,
-)
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.models import (
     SILENT,
     Operator,
     ProcessTree,
@@ -42,6 +28,328 @@ from tracecloak.schemas.models.process_tree import (
     normalise,
     optional,
 )
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- Counts from which a process tree is mined: by case, and from the variants alone. -------------
+# All of them are linear in the events of the variants, and none looks at a case twice for one cell,
+# so that one case more or less changes each cell by at most 1.
+
+
+Part = tuple[int, ...]
+
+
+# Lattice steps of one case: a case that is scaled down loses less than a step in each pair.
+PAIR_UNITS = 1024
+
+
+def cases_with_pair(variants: VariantHistogram, n_activities: int) -> np.ndarray:
+    """Returns int64[n+1, n+1]: the cases in which an activity comes right after another.
+
+    The binary directly-follows relation of DPIM: however often a pair occurs in a case, the case
+    counts once. Row n is the artificial start, column n the artificial end; a case without events,
+    which there is not, would be (n, n).
+
+    Args:
+        variants: Of the log.
+        n_activities: n; codes are 0 … n - 1.
+    """
+    row, pair = _distinct_pairs(variants, n_activities)
+    width = n_activities + 1
+    return sum_groups(pair, variants.counts[row], width * width).reshape(width, width)
+
+
+def clipped_pairs(
+    variants: VariantHistogram, n_activities: int, max_pairs: int, norm: Literal[1, 2]
+) -> np.ndarray:
+    """Returns int64[n+1, n+1]: the cases with each pair, in PAIR_UNITS, those of many scaled down.
+
+    A case of k distinct pairs counts for PAIR_UNITS in each of them if k is at most `max_pairs`,
+    and for less, the same in each, if it is more. So a case more changes all sums by a vector of
+    length at most PAIR_UNITS max_pairs (norm 1) or PAIR_UNITS sqrt(max_pairs) (norm 2), exactly.
+
+    Args:
+        variants: Of the log.
+        n_activities: n; codes are 0 … n - 1, and n is the start and the end.
+        max_pairs: Distinct pairs of a case that count fully.
+        norm: Which length is bounded.
+    """
+    row, pair = _distinct_pairs(variants, n_activities)
+    n_pairs = np.bincount(row, minlength=variants.n_variants)
+    if norm == 1:
+        weights = np.array([PAIR_UNITS * max_pairs // max(k, max_pairs) for k in n_pairs.tolist()])
+    else:
+        weights = np.array(
+            [
+                math.isqrt(PAIR_UNITS * PAIR_UNITS * max_pairs // max(k, max_pairs))
+                for k in n_pairs.tolist()
+            ]
+        )
+    width = n_activities + 1
+    values = (weights.astype(np.int64) * variants.counts)[row]
+    return sum_groups(pair, values, width * width).reshape(width, width)
+
+
+def numbers_of_pairs(variants: VariantHistogram, n_activities: int) -> np.ndarray:
+    """Returns int64[n_variants], how many distinct pairs a case of each variant has.
+
+    Args:
+        variants: Of the log.
+        n_activities: n; codes are 0 … n - 1.
+    """
+    row, _ = _distinct_pairs(variants, n_activities)
+    return np.bincount(row, minlength=variants.n_variants)
+
+
+def _distinct_pairs(variants: VariantHistogram, n_activities: int) -> tuple[np.ndarray, np.ndarray]:
+    """int64[m] twice: each variant's number with each of its pairs, once."""
+    width = n_activities + 1
+    lengths = np.diff(variants.offsets)
+    n_rows = variants.n_variants
+    row = np.repeat(np.arange(n_rows), lengths + 1)
+    place = np.arange(len(variants.codes)) + np.repeat(np.arange(n_rows), lengths)
+    source = np.full(len(row), n_activities, np.int64)
+    target = np.full(len(row), n_activities, np.int64)
+    target[place] = variants.codes
+    source[place + 1] = variants.codes
+    keys = np.sort((row * width + source) * width + target)
+    distinct = keys[np.diff(keys, prepend=-1) > 0]
+    row, pair = np.divmod(distinct, width * width)
+    return row, pair
+
+
+def cases_by_ends(
+    variants: VariantHistogram, n_activities: int, parts: Sequence[Part]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n] twice: the cases by the first and by the last of their events of a part.
+
+    The activities of each part are looked at apart from all others. A case counts once for each
+    part of which it has an event: one case more changes either array by at most the number of
+    parts in total, and replacing one by at most twice as much.
+
+    Args:
+        variants: Of the log.
+        n_activities: n; codes are 0 … n - 1.
+        parts: Disjoint sets of codes; activities of none count nowhere.
+    """
+    part_of = np.full(n_activities, -1, np.int64)
+    for number, part in enumerate(parts):
+        part_of[list(part)] = number
+    n_parts = max(len(parts), 1)
+    part_of_event = part_of[variants.codes]
+    places = np.flatnonzero(part_of_event >= 0)
+    row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))[places]
+    group = row * n_parts + part_of_event[places]
+    first = np.full(variants.n_variants * n_parts, -1, np.int64)
+    last = first.copy()
+    # If several values are for one place, numpy keeps the last one, which is the first in this
+    # order.
+    first[group[::-1]] = places[::-1]
+    last[group] = places
+    ends = []
+    for place in (first, last):
+        group = np.flatnonzero(place >= 0)
+        codes = variants.codes[place[group]]
+        ends.append(sum_groups(codes, variants.counts[group // n_parts], n_activities))
+    return ends[0], ends[1]
+
+
+# --- Cuts of a directly-follows relation: into a sequence, a choice, parallel parts or a loop. ----
+# As in Leemans, "Robust Process Mining with Guarantees", 2017. They look at which pairs there are
+# and
+# not at their counts.
+
+
+def sequence_cut(follows: np.ndarray) -> list[Part] | None:
+    """Returns the parts of a sequence in their order, or None.
+
+    From each part every later one can be reached, and none earlier.
+
+    Args:
+        follows: bool[m, m], whether the second activity comes right after the first.
+    """
+    number, ways_on, ways_back = _reachable(follows)
+    n_strong = len(ways_on)
+    if n_strong == 1:
+        return None
+    # Two of them belong together if each can reach the other, and also if neither can.
+    left, groups = (1 << n_strong) - 1, []
+    while left:
+        group = growing = left & -left
+        left ^= group
+        while growing:
+            one = growing.bit_length() - 1
+            growing ^= 1 << one
+            apart = left & ~(ways_on[one] | ways_back[one])
+            left ^= apart
+            group |= apart
+            growing |= apart
+        groups.append(group)
+    if len(groups) < 2:
+        return None
+    group_of = np.empty(n_strong, np.int64)
+    for i, group in enumerate(groups):
+        group_of[_bits(group)] = i
+    groups_of = group_of[number]
+    sizes = np.bincount(number, minlength=n_strong)
+    parts = [tuple(np.flatnonzero(groups_of == i).tolist()) for i in range(len(groups))]
+
+    def n_before(part: Part) -> int:
+        return int(sizes[_bits(ways_back[number[part[0]]])].sum())
+
+    return sorted(parts, key=lambda part: (n_before(part), part))
+
+
+def exclusive_cut(follows: np.ndarray) -> list[Part] | None:
+    """Returns the parts between which no pair leads, or None."""
+    parts = _components(follows | follows.T)
+    return parts if len(parts) > 1 else None
+
+
+def parallel_cut(follows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> list[Part] | None:
+    """Returns parts of which all activities follow those of the others both ways, or None.
+
+    A part without a start or without an end is put together with its neighbour in the order of
+    sizes, as pm4py does.
+
+    Args:
+        follows: bool[m, m].
+        starts: bool[m], activities that may come first.
+        ends: bool[m], activities that may come last.
+    """
+    both = follows & follows.T
+    np.fill_diagonal(both, True)
+    parts = sorted(_components(~both), key=lambda part: (len(part), part))
+    i = 0
+    while i < len(parts) and len(parts) > 1:
+        if starts[list(parts[i])].any() and ends[list(parts[i])].any():
+            i += 1
+            continue
+        part = parts.pop(i)
+        neighbour = max(i - 1, 0)
+        parts[neighbour] = tuple(sorted(parts[neighbour] + part))
+    return sorted(parts) if len(parts) > 1 else None
+
+
+def loop_cut(follows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> list[Part] | None:
+    """Returns the body of a loop and then the ways back, or None.
+
+    The ways back begin after every end of the body if after any, end before every start if before
+    any, and touch nothing else of it.
+
+    Args:
+        follows: bool[m, m].
+        starts: bool[m], activities that may come first.
+        ends: bool[m], activities that may come last.
+    """
+    is_border = starts | ends
+    if not starts.any() or not ends.any() or is_border.all():
+        return None
+    rest = np.flatnonzero(~is_border)
+    inner = follows[np.ix_(rest, rest)]
+    body = np.flatnonzero(is_border).tolist()
+    back: list[Part] = []
+    for component in _components(inner | inner.T):
+        part = rest[list(component)]
+        into, out_of = follows[:, part], follows[part, :]
+        enters, leaves = into[ends], out_of[:, starts]
+        is_back = (
+            enters.any()
+            and leaves.any()
+            and not into[starts & ~ends].any()
+            and not out_of[:, ends & ~starts].any()
+            and (enters.all(axis=0) | ~enters.any(axis=0)).all()
+            and (leaves.all(axis=1) | ~leaves.any(axis=1)).all()
+        )
+        if is_back:
+            back.append(tuple(part.tolist()))
+        else:
+            body += part.tolist()
+    return [tuple(sorted(body)), *back] if back else None
+
+
+def _components(linked: np.ndarray) -> list[Part]:
+    """Returns the connected parts of an undirected graph, in the order of their first members."""
+    left = np.ones(len(linked), bool)
+    parts: list[Part] = []
+    for first in range(len(linked)):
+        if not left[first]:
+            continue
+        left[first] = False
+        part = [first]
+        for one in part:  # which grows
+            neighbours = np.flatnonzero(linked[one] & left)
+            left[neighbours] = False
+            part += neighbours.tolist()
+        parts.append(tuple(sorted(part)))
+    return parts
+
+
+def _reachable(follows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
+    """Returns which lie on common circles, and which of these sets can be reached from which.
+
+    Returns:
+        int64[m], the set of each activity; and for each set, as bits of an integer, those that it
+        reaches and those that reach it, itself among them.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    sources, targets = np.nonzero(follows)
+    graph = coo_array((np.ones(len(sources), np.int8), (sources, targets)), follows.shape)
+    n_strong, components = connected_components(graph.tocsr(), directed=True, connection="strong")
+    number = components.astype(np.int64)
+    pairs = np.unique(number[sources] * n_strong + number[targets])
+    before, after = np.divmod(pairs, n_strong)
+    differs = before != after
+    ways = list(zip(before[differs].tolist(), after[differs].tolist(), strict=True))
+    further: list[list[int]] = [[] for _ in range(n_strong)]
+    n_open = [0] * n_strong
+    for one, other in ways:
+        further[one].append(other)
+        n_open[other] += 1
+    order = [one for one in range(n_strong) if not n_open[one]]
+    for one in order:  # which grows
+        for other in further[one]:
+            n_open[other] -= 1
+            if not n_open[other]:
+                order.append(other)
+    ways_on, ways_back = ([1 << one for one in range(n_strong)] for _ in range(2))
+    for one in reversed(order):
+        for other in further[one]:
+            ways_on[one] |= ways_on[other]
+    for one in order:
+        for other in further[one]:
+            ways_back[other] |= ways_back[one]
+    return number, ways_on, ways_back
+
+
+def _bits(number: int) -> list[int]:
+    """Returns the places of the ones of an integer."""
+    positions = []
+    while number:
+        low = number & -number
+        positions.append(low.bit_length() - 1)
+        number ^= low
+    return positions
+
+
+# --- From a directly-follows relation to a process tree, by cuts, without a look at the log. ------
+# The inductive miner (Leemans, Fahland, van der Aalst: "Discovering Block-Structured Process Models
+# from Event Logs", 2013; cut detection as in Leemans, "Robust Process Mining with Guarantees",
+# 2017)
+# splits the activities by a sequence, exclusive, parallel or loop cut and mines each part. DPIM
+# (Schulze, Zisgen, Kirschke, Mohammadi, Koschmider: "Differentially Private Inductive Miner",
+# algorithms 3 to 5) does so on one noisy relation. All here is a function of that relation, and of
+# what a callback answers about the ends of parallel and loop parts, so it costs no privacy of its
+# own.
+#
+# Two sets of rules. `published` is DPIM's: an activity or a cut is optional where its noisy count
+# is
+# clearly below the number of cases, wherever in the tree it stands; every loop cut is optional; the
+# parts of a parallel cut lose the pairs that were removed as loops. `structural` is the inductive
+# miner's for relations: a part of a sequence is optional if a pair leads past it, a way back if a
+# pair leads from an end to a start.
+
 
 Rules = Literal["published", "structural"]
 

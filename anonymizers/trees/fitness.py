@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.schemas.arrays.prefixes import PrefixLevels
-from tracecloak.schemas.models.process_tree import ProcessTree, normalise
+from tracecloak.schemas.arrays.sequences import PrefixLevels
+from tracecloak.schemas.models import ProcessTree, normalise
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # A case that fits counts so much: shares are rounded down to this lattice, so that sums are exact.

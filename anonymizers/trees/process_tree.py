@@ -1,25 +1,13 @@
 """`process-tree`: a process tree that is chosen for fitness and precision, under one epsilon.
 
-The inductive miner on noisy counts, as DPIM has it (Schulze, Zisgen, Kirschke, Mohammadi and
-Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks: one case more or
-less changes the cases of all pairs of activities together by a bounded amount, and noise on every
-possible pair covers it. All candidates, the trees of the most frequent pairs for each size of a
-public grid, follow from these same counts and cost nothing more. What begins and ends the parts of
-parallel and loop cuts is asked from one budget for all cuts of all candidates. The choice is by
-permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives between 0 and 1:
-the higher, the more of the case fits and the fewer other activities the tree would have allowed on
-its way. So a tree that allows everything does not win, as it does where fitness alone counts. Last,
-the fitness of the tree is said, with noise.
-
-The vocabulary comes first where it is bought; all other parts are of one round, each decided on
-what those before it decided: the number of pairs, the pairs, what begins and ends parts of cuts,
-the tree, and its fitness.
+Noisy answers to which activities begin and end the parts of a cut are here as well, from one budget
+for all questions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -30,22 +18,38 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting import sensitivity
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.drawing import select
+from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN, known_vocabulary
-from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+from tracecloak.anonymizers.rigorous.bought import (
+    VARIANTS_WITHIN,
+    known_vocabulary,
+    rank_of_clip,
+    vocabulary_part,
+)
 from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs, most_names_of_pairs
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
-from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
-from tracecloak.anonymizers.trees.counts import PAIR_UNITS, clipped_pairs, numbers_of_pairs
-from tracecloak.anonymizers.trees.cuts import Relation, Rules, build_tree, top_pairs
+from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Part as Part_of_parts_method
+from tracecloak.anonymizers.trees.cuts import (
+    PAIR_UNITS,
+    EndsOfParts,
+    Part,
+    PartEnds,
+    Relation,
+    Rules,
+    build_tree,
+    cases_by_ends,
+    clipped_pairs,
+    numbers_of_pairs,
+    top_pairs,
+)
 from tracecloak.anonymizers.trees.fitness import (
     FITNESS_POWER,
     UNITS,
@@ -53,12 +57,192 @@ from tracecloak.anonymizers.trees.fitness import (
     interval_of_share,
     score_sum,
 )
-from tracecloak.anonymizers.trees.questions import AskedEnds
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.models.process_tree import ProcessTree, flower, normalise
+from tracecloak.schemas.models import Operator, ProcessTree, flower, normalise
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
-from tracecloak.schemas.published.tree import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# ---
+# Noisy answers to which activities begin and end the parts of a cut, and what all answers cost.
+# A miner that works on a directly-follows relation does not know which activities come first and
+# last
+# within a part of a parallel or loop cut. DetectS_E of DPIM (Schulze, Zisgen, Kirschke, Mohammadi
+# and
+# Koschmider, "Differentially Private Inductive Miner", algorithm 5) counts it on the log projected
+# to
+# the parts, with Laplace noise, and takes what is clearly above 0.
+#
+# The cost of a question is halved from one to the next, so that any number of them stays within a
+# budget. In the paper it is halved along each path of the tree: cuts beside each other each spend
+# as
+# much, and together more than the budget. Here the halving goes over all questions that are asked.
+#
+# What begins and ends the parts of parallel and loop cuts, asked of the log from one budget.
+
+
+def noisy_ends(
+    variants: VariantHistogram,
+    n_activities: int,
+    parts: Sequence[Part],
+    scale: tuple[int, int],
+    randomness: Randomness,
+    purpose: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n] twice, noisy numbers of cases by the first and last event of a part.
+
+    Every activity of the parts has noise; those of no part stay 0.
+
+    Args:
+        variants: Of the log.
+        n_activities: n.
+        parts: Disjoint, of codes.
+        scale: Of discrete Laplace noise; `scale_of` gives it.
+        randomness: The release's.
+        purpose: One of its own for each question.
+    """
+    asked = np.array(sorted(code for part in parts for code in part), np.int64)
+    starts, ends = (np.zeros(n_activities, np.int64) for _ in range(2))
+    counted = cases_by_ends(variants, n_activities, parts)
+    for noisy, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
+        stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
+        noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
+    return starts, ends
+
+
+def scale_of(epsilon: Fraction, n_parts: int, max_units: int) -> tuple[int, int]:
+    """Returns the scale of the noise of a question that costs epsilon.
+
+    A case more counts once among the starts and once among the ends of each part.
+
+    Args:
+        epsilon: Above 0; neighbours differ by one unit more or less.
+        n_parts: Parts that are asked about.
+        max_units: Cases of one unit.
+    """
+    return laplace_scale(epsilon, of_distinct_cells(2 * n_parts, max_units))
+
+
+def clearly_above_zero(scale: tuple[int, int]) -> float:
+    """Returns two standard deviations of Laplace noise, sqrt(8) scales: DPIM's threshold."""
+    return math.sqrt(8) * scale[0] / scale[1]
+
+
+def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
+    """Answers questions by counting without noise, which is for released logs, and for attacks.
+
+    Args:
+        variants: Of the log.
+        n_activities: Names of its vocabulary.
+    """
+
+    def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        starts, ends = cases_by_ends(variants, n_activities, parts)
+        n_cases = [int(starts[list(part)].sum()) for part in parts]
+        return [
+            PartEnds(
+                frozenset(code for code in part if starts[code]),
+                frozenset(code for code in part if ends[code]),
+                n_of_part < max(n_cases),
+            )
+            for part, n_of_part in zip(parts, n_cases, strict=True)
+        ]
+
+    return answer
+
+
+# A question is asked only if the least number that is clearly above its noise is at most this share
+# of the cases.
+_MOST_NOISE = 0.25
+
+
+class AskedEnds:
+    """Answers the questions of all candidates from one budget; what was asked once is kept."""
+
+    def __init__(
+        self,
+        variants: VariantHistogram,
+        epsilon: Fraction | None,
+        max_units: int,
+        randomness: Randomness,
+    ) -> None:
+        """Has the log, which is looked at with noise alone.
+
+        Args:
+            variants: Of the log, exact.
+            epsilon: What all questions together may spend, of which every one has half of what is
+                left, so that they never add up to it; None: none is asked.
+            max_units: Cases of one unit.
+            randomness: The release's.
+        """
+        self._variants = variants
+        self._epsilon = epsilon
+        self._max_units = max_units
+        self._randomness = randomness
+        self._known: dict[tuple[Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
+
+    def of(
+        self, relation: Relation
+    ) -> Callable[[Operator, Sequence[Part], int], Sequence[PartEnds]]:
+        """Returns what the miner of a relation asks."""
+        n = relation.n_activities
+        starts, ends = relation.holds[n, :n], relation.holds[:n, n]
+        n_cases = int(relation.counts[n, :n][starts].sum())
+
+        def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+            known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
+            first, last = ((known[0], known[2]), (known[1], known[2])) if known else (None, None)
+            return [PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]
+
+        return answer
+
+    def _asked(
+        self, parts: tuple[Part, ...], n: int, n_cases: int
+    ) -> tuple[np.ndarray, np.ndarray, float] | None:
+        """The noisy counts and what is clearly above 0; None where it is not worth asking."""
+        if parts in self._known or not parts or self._epsilon is None:
+            return self._known.get(parts)
+        epsilon = self._epsilon / 2 ** (len(self._known) + 1)
+        scale = scale_of(epsilon, len(parts), self._max_units)
+        if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
+            return None
+        purpose = f"process-tree/ends/{len(self._known)}"
+        counts = noisy_ends(self._variants, n, parts, scale, self._randomness, purpose)
+        self._known[parts] = *counts, clearly_above_zero(scale)
+        return self._known[parts]
+
+
+def _clear(
+    part: Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
+) -> frozenset[int]:
+    """Activities of a part that clearly begin or end it, or those of the relation if none does."""
+    if known is not None:
+        counts, threshold = known
+        clear = frozenset(code for code in part if counts[code] >= threshold)
+        if clear:
+            return clear
+    return frozenset(code for code in part if in_relation[code])
+
+
+# --- `process-tree`: a process tree that is chosen for fitness and precision, under one epsilon. --
+# The inductive miner on noisy counts, as DPIM has it (Schulze, Zisgen, Kirschke, Mohammadi and
+# Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks: one case more or
+# less changes the cases of all pairs of activities together by a bounded amount, and noise on every
+# possible pair covers it. All candidates, the trees of the most frequent pairs for each size of a
+# public grid, follow from these same counts and cost nothing more. What begins and ends the parts
+# of
+# parallel and loop cuts is asked from one budget for all cuts of all candidates. The choice is by
+# permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives between 0 and 1:
+# the higher, the more of the case fits and the fewer other activities the tree would have allowed
+# on
+# its way. So a tree that allows everything does not win, as it does where fitness alone counts.
+# Last,
+# the fitness of the tree is said, with noise.
+#
+# The vocabulary comes first where it is bought; all other parts are of one round, each decided on
+# what those before it decided: the number of pairs, the pairs, what begins and ends parts of cuts,
+# the tree, and its fitness.
+
 
 _PAIRS_SHARE, _FITNESS_SHARE = Fraction(95, 100), Fraction(5, 100)
 # So many pairs of a case count fully at delta 0 if `max_pairs` is not given.
@@ -208,7 +392,7 @@ _WEIGHT_OF_NOISE = 1.5
 _COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_WITHIN}
 
 
-def parts_of_tree(params: ProcessTreeParams) -> tuple[Part, ...]:
+def parts_of_tree(params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]:
     """Returns the parts, each of the need of its name."""
     by_need = {
         "vocabulary": _vocabulary,
@@ -221,13 +405,13 @@ def parts_of_tree(params: ProcessTreeParams) -> tuple[Part, ...]:
     return tuple(by_need[need.name](params) for need in params.needs)
 
 
-def _vocabulary(params: ProcessTreeParams) -> Part:
+def _vocabulary(params: ProcessTreeParams) -> Part_of_parts_method:
     of_unit = params.max_activities, params.max_units
     other = "; all others count as __other__"
     return vocabulary_part(*of_unit, other, most_names=_MOST_NAMES)
 
 
-def _clip(params: ProcessTreeParams) -> Part:
+def _clip(params: ProcessTreeParams) -> Part_of_parts_method:
     sentence = (
         "chooses how many distinct pairs of a case count fully, so that counting fewer takes about "
         "as much from the counts as their noise adds"
@@ -238,10 +422,12 @@ def _clip(params: ProcessTreeParams) -> Part:
         return chosen_pairs(variants, len(_names(given, params)), params, given.randomness)
 
     needs, chosen = params.needs_of("clip"), "number of pairs"
-    return Part("clip", needs, lambda means: sentence, decide, _COUNTERS, TREE, chosen=chosen)
+    return Part_of_parts_method(
+        "clip", needs, lambda means: sentence, decide, _COUNTERS, TREE, chosen=chosen
+    )
 
 
-def _pairs(params: ProcessTreeParams) -> Part:
+def _pairs(params: ProcessTreeParams) -> Part_of_parts_method:
     known = params.public_pairs
     noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
     deviation = params.pairs_deviation(known or 1)
@@ -263,10 +449,12 @@ def _pairs(params: ProcessTreeParams) -> Part:
         return noisy_relation(variants, n_names, max_pairs, params, given.randomness)
 
     needs = params.needs_of("pairs")
-    return Part("pairs", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    return Part_of_parts_method(
+        "pairs", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
+    )
 
 
-def _ends(params: ProcessTreeParams) -> Part:
+def _ends(params: ProcessTreeParams) -> Part_of_parts_method:
     sentence = "counts what begins and ends the parts of parallel and loop cuts"
     reality = (
         "What begins and ends the parts of parallel and loop cuts is counted with noise from one "
@@ -278,10 +466,12 @@ def _ends(params: ProcessTreeParams) -> Part:
         return AskedEnds(variants, epsilon, params.max_units, given.randomness)
 
     needs = params.needs_of("ends")
-    return Part("ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    return Part_of_parts_method(
+        "ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
+    )
 
 
-def _selection(params: ProcessTreeParams) -> Part:
+def _selection(params: ProcessTreeParams) -> Part_of_parts_method:
     sentence = (
         f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
         f"fitness to the power of {FITNESS_POWER}"
@@ -310,10 +500,12 @@ def _selection(params: ProcessTreeParams) -> Part:
         return trees[chosen]
 
     needs = params.needs_of("selection")
-    return Part("selection", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    return Part_of_parts_method(
+        "selection", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
+    )
 
 
-def _fitness(params: ProcessTreeParams) -> Part:
+def _fitness(params: ProcessTreeParams) -> Part_of_parts_method:
     sentence = (
         "says the mean share of a case that fits, out of sums with noise of "
         f"{params.fitness_noise.width / UNITS:.1f} cases"
@@ -325,7 +517,7 @@ def _fitness(params: ProcessTreeParams) -> Part:
         return noisy_fitness(tree, names, variants, params, given.randomness)
 
     needs = params.needs_of("fitness")
-    return Part("fitness", needs, lambda means: sentence, decide, _COUNTERS, TREE)
+    return Part_of_parts_method("fitness", needs, lambda means: sentence, decide, _COUNTERS, TREE)
 
 
 def _names(given: Given, params: ProcessTreeParams) -> list[str]:
@@ -446,7 +638,7 @@ class ProcessTreeMiner(PartsMethod):
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
 
-    def parts(self, params: ProcessTreeParams) -> tuple[Part, ...]:
+    def parts(self, params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]:
         """Returns the vocabulary where it is bought, and the parts of the tree, in one round."""
         return parts_of_tree(params)
 

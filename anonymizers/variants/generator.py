@@ -22,12 +22,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, he
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN
 from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums, least_cases, scaled
-from tracecloak.anonymizers.rigorous.cells import too_many_names
+from tracecloak.anonymizers.rigorous.names import too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
-from tracecloak.schemas.events.events import EVENT_INDEX
+from tracecloak.schemas.events.events import EVENT_INDEX, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -3,7 +3,7 @@
 Three vectors of each case are counted with Gaussian noise: its directly-follows pairs by position,
 scaled down to a norm as in `markov-log`; its variant, of which those that enough cases have are
 seen; and a few partitions of the cases, by length, by their ends and by how often each activity
-occurs (`schemas.statistics.case_marginals`). Proposals are the variants that were seen and walks of
+occurs (`schemas.statistics.variant_flows`). Proposals are the variants that were seen and walks of
 the noisy chain. Each gets the weight with which all proposals together agree best with all that was
 measured (`anonymizers.variants.reweight`), and cases are drawn by these weights. As proposals are
 clipped like cases before they are compared with the noisy chain, the clip biases nothing.
@@ -36,25 +36,22 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_distinct_cells,
     of_one_cell,
 )
-from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous import markov_sums
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of
+from tracecloak.anonymizers.rigorous import clips
+from tracecloak.anonymizers.rigorous.bought import rank_of_clip
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need, Sums
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.rigorous.clip_by_rank import rank_of_clip
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
-from tracecloak.anonymizers.variants import markov_chain
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
+from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import Domain, released, stable_variants
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
-from tracecloak.schemas.arrays.distinct import distinct_places
-from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.published.measures import CASES
+from tracecloak.schemas.arrays.merging import distinct_places, sum_groups
+from tracecloak.schemas.published.figures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.case_marginals import MarginalCells
 from tracecloak.schemas.statistics.clipped_flows import clipped_counts
-from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 if TYPE_CHECKING:
@@ -141,7 +138,7 @@ class JointVariants:
                 open_share=min(REPEATED.variants, SCATTERED.variants),
                 # The largest sums are those of the chain, on its coarsest lattice and at the
                 # smaller of its shares.
-                largest=markov_sums.largest_sums(2, max_units),
+                largest=clips.largest_sums(2, max_units),
             ),
         )
 
@@ -180,7 +177,7 @@ class JointVariants:
     def drawn(
         self,
         measured: Measured,
-        chain: markov_chain.Chain | None,
+        chain: markov.Chain | None,
         beside: Sequence[Compared],
         domain: Domain,
         randomness: Randomness,
@@ -202,7 +199,7 @@ class JointVariants:
 
         rows, sums, deviations = measured.compared(proposals, beside, domain, randomness)
         weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
-        drawn = markov_chain.drawn_cases(
+        drawn = markov.drawn_cases(
             proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
         )
         measured.note_arcs(drawn, domain, randomness)
@@ -288,9 +285,9 @@ class Measured:
         buckets = np.searchsorted(norm_grid(), flows.squares)
         longer = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
         clip = choose_clip(longer, means[f"{name} ranks"], rank, m, randomness, f"{name}/ranks")
-        units = markov_sums.lattice_units(for_chain, m)
+        units = clips.lattice_units(for_chain, m)
         clip_units = math.isqrt(clip * units**2)
-        chain_noise = for_chain.noise(markov_sums.sums_sensitivity(clip, units, m), units)
+        chain_noise = for_chain.noise(clips.sums_sensitivity(clip, units, m), units)
         exact = flows.sums(cells, clip_units, units)
         chain = noisy_sums(exact, chain_noise, f"{name}/chain", cells.possible, randomness)
 
@@ -309,18 +306,18 @@ class Measured:
             deviation,
         )
 
-    def chain_alone(self) -> markov_chain.Chain | None:
+    def chain_alone(self) -> markov.Chain | None:
         """Returns the chain by what was measured of activities; None where no case begins."""
-        return markov_chain.chain_of(self.chain, self.cells, self.chain_noise, self.known_ends())
+        return markov.chain_of(self.chain, self.cells, self.chain_noise, self.known_ends())
 
     def proposals(
-        self, chain: markov_chain.Chain | None, domain: Domain, randomness: Randomness, name: str
+        self, chain: markov.Chain | None, domain: Domain, randomness: Randomness, name: str
     ) -> tuple[VariantHistogram, np.ndarray]:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
         if chain is not None:
-            walks = markov_chain.walks_beside(
+            walks = markov.walks_beside(
                 self.seen, chain, domain.vocabulary, randomness, f"{name}/walk"
             )
             is_within = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
@@ -332,7 +329,7 @@ class Measured:
         merged = pa.concat_arrays(sequences)
         return VariantHistogram(merged, np.ones(len(merged), np.int64)), np.concatenate(prior)
 
-    def known_ends(self) -> markov_chain.KnownEnds:
+    def known_ends(self) -> markov.KnownEnds:
         """Returns how often activities occur by the partitions, and if needed the arcs."""
         n, units = self.marginals.n_names, self.chain_noise.units
         cells = self.marginals.cells_of_activities
@@ -345,7 +342,7 @@ class Measured:
         occur = np.bincount(activity, times, n) * (units / self.marginals_noise.units)
         n_cases, width = self.n_cases * float(units), self.chain_noise.width / units
         if width < _LOST * self.marginals_noise.width / self.marginals_noise.units:
-            return markov_chain.KnownEnds(np.zeros(n), np.zeros((n, n + 1)), occur, n_cases)
+            return markov.KnownEnds(np.zeros(n), np.zeros((n, n + 1)), occur, n_cases)
         clear = self.marginals_noise.threshold(n * (n + 1))
         first, last = (
             np.where(noisy >= clear, noisy * (units / self.marginals_noise.units), 0.0)
@@ -357,7 +354,7 @@ class Measured:
         arcs = first.copy()
         arcs[:, :n] = np.maximum(arcs[:, :n], last[:, :n].T)
         arcs[:, n] = np.maximum(arcs[:, n], last.sum(axis=1))
-        return markov_chain.KnownEnds(first.sum(axis=1), arcs, occur, n_cases)
+        return markov.KnownEnds(first.sum(axis=1), arcs, occur, n_cases)
 
     def note_arcs(self, drawn: VariantHistogram, domain: Domain, randomness: Randomness) -> None:
         """Notes the sums of the chain, as far as drawn cases have its arcs."""

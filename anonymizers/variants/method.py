@@ -1,20 +1,9 @@
-"""Methods that release variants of a generator: one method for each, with its own guarantee.
-
-What the generator must know of the log, its activities and, if it needs one, the length at which
-cases are cut, is public or bought; all of the rest of the budget is the generator's.
-
-`variant-histogram`: the stability histogram of variants, (epsilon, delta) for the whole release.
-
-Each variant's number of cases gets discrete Laplace noise, and a variant is released if the noisy
-number reaches a threshold so high that a variant of one unit alone passes it with probability at
-most delta. No variant is ever invented, no length is bounded and no alphabet has to be known.
-Korolova, Kenthapadi, Mishra and Ntoulas (WWW 2009); with bounded noise, Desfontaines, Voss, Gipson
-and Mandayam (PoPETs 2022); for event logs, TraVaS (Rafiei, Wangelik and van der Aalst, 2022).
-"""
+"""The method that makes a log of a generator of variants."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -31,11 +20,15 @@ from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import known_length, known_vocabulary
-from tracecloak.anonymizers.rigorous.bought_length import length_part
-from tracecloak.anonymizers.rigorous.bought_vocabulary import vocabulary_part
+from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.rigorous.bought import (
+    known_length,
+    known_vocabulary,
+    length_part,
+    vocabulary_part,
+)
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of
-from tracecloak.anonymizers.rigorous.names import ListedParams
+from tracecloak.anonymizers.rigorous.names import GroupedParams, ListedParams
 from tracecloak.anonymizers.rigorous.params import (
     LENGTH_SHARE,
     LONGEST_CASE,
@@ -55,12 +48,27 @@ from tracecloak.anonymizers.variants.generator import (
     takes_whole_cases,
     variants_part,
 )
+from tracecloak.anonymizers.variants.joint_variants import JointVariants
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.figures import ReleasedMeasures
 from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
-from tracecloak.schemas.published.variants import most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- Methods that release variants of a generator: one method for each, with its own guarantee. ---
+# What the generator must know of the log, its activities and, if it needs one, the length at which
+# cases are cut, is public or bought; all of the rest of the budget is the generator's.
+#
+# `variant-histogram`: the stability histogram of variants, (epsilon, delta) for the whole release.
+#
+# Each variant's number of cases gets discrete Laplace noise, and a variant is released if the noisy
+# number reaches a threshold so high that a variant of one unit alone passes it with probability at
+# most delta. No variant is ever invented, no length is bounded and no alphabet has to be known.
+# Korolova, Kenthapadi, Mishra and Ntoulas (WWW 2009); with bounded noise, Desfontaines, Voss,
+# Gipson
+# and Mandayam (PoPETs 2022); for event logs, TraVaS (Rafiei, Wangelik and van der Aalst, 2022).
 
 
 class VariantLogParams(ListedParams):
@@ -354,3 +362,80 @@ def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDec
         params.interval,
     )
     return VariantsDecision(fitting(released, params.max_cases))
+
+
+# ---
+# `joint-variants` as a method: variants, and what was counted of groups where these are declared.
+
+
+class JointVariantsParams(VariantLogParams, GroupedParams):
+    """Parameters of `joint-variants`."""
+
+
+@dataclass(frozen=True)
+class MeasuredVariantsDecision(contract.Decision):
+    """What is released where groups are counted.
+
+    Attributes:
+        variants: The variants with their noisy numbers of cases.
+        measures: The noisy sums that they follow from.
+    """
+
+    wire_name: ClassVar[str] = "measured-variants"
+
+    variants: ReleasedVariants
+    measures: ReleasedMeasures
+
+
+class JointVariantsLog(VariantLog):
+    """The method; see the module."""
+
+    name: ClassVar[str] = JointVariants.name
+
+    def __init__(self) -> None:
+        """Makes the method of its generator."""
+        super().__init__(JointVariants())
+        groups = {"A": "first", "B": "first"}
+        self.examples = (*self.examples, {**self.examples[0], "groups": groups})  # type: ignore[misc]
+
+    @property
+    def Params(self) -> type[JointVariantsParams]:  # noqa: N802  # a type, named as one
+        """The type of the parameters."""
+        return JointVariantsParams
+
+    def generator(self, params: JointVariantsParams) -> VariantGenerator:
+        """Returns what makes the variants, with groups if any are declared."""
+        if params.grouping is None:
+            return self._generator
+        from tracecloak.anonymizers.variants.grouped_variants import GroupedVariants
+
+        return GroupedVariants(params.grouping)
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: JointVariantsParams,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides the parts of a round, and with groups keeps the noisy sums."""
+        if params.grouping is None or round_name != "variants":
+            return super().decide(round_name, statistics, decisions, params, randomness)
+        noting = Noting(randomness.noise)
+        listened = randomness.with_noise(noting)
+        decision = super().decide(round_name, statistics, decisions, params, listened)
+        assert isinstance(decision, VariantsDecision)
+        return MeasuredVariantsDecision(decision.variants, noting.measures)
+
+    def writes(self, params: Any) -> tuple[str, ...]:
+        """Returns the names of the products."""
+        return (*super().writes(params), *(() if params.grouping is None else ("measures",)))
+
+    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
+        """Returns the variants, and with groups the noisy sums."""
+        products = super().products(decisions, params)
+        if params.grouping is None:
+            return products
+        sums = {"measures": decisions["variants"].measures}
+        return contract.Products({**products.by_name, **sums}, products.came_out)

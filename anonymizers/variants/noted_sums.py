@@ -14,15 +14,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.noise.noting import note
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures
-from tracecloak.schemas.statistics.case_marginals import MarginalCells
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variant_flows import FlowCells
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.anonymizers.noise.sums import SumNoise, note
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures
+from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 
 def note_arcs(
@@ -66,18 +63,18 @@ def note_arcs(
         source, target = np.nonzero(is_taken[rows])
         ends = (source + rows.start, target)
         of = partial(_labels, names, *ends)
-        note(randomness, measures.ARC, of, sums[ends], float(deviations[rows.start, 0]))
+        note(randomness, figures.ARC, of, sums[ends], float(deviations[rows.start, 0]))
     others = np.where(is_possible & ~is_taken, sums, -np.inf)
     if np.isfinite(others).any():
         widest = float(deviations[is_possible & ~is_taken].max())
-        note(randomness, measures.ARC_NOT_SHOWN, lambda: [()], np.array([others.max()]), widest)
+        note(randomness, figures.ARC_NOT_SHOWN, lambda: [()], np.array([others.max()]), widest)
     number = np.array([blocks[0][n, n]])
-    note(randomness, measures.CASES, lambda: [("arcs",)], number, noise.deviation)
+    note(randomness, figures.CASES, lambda: [("arcs",)], number, noise.deviation)
     _note_totals(names, np.where(is_possible, sums, 0), deviations, randomness)
-    note(randomness, measures.CLIP, lambda: [()], np.array([clip]), 0.0)
+    note(randomness, figures.CLIP, lambda: [()], np.array([clip]), 0.0)
     if cells.has_whole:  # else an arc counts once, whatever its position
         begins = np.flatnonzero(np.diff(cells.blocks, prepend=-1))[1:]
-        note(randomness, measures.POSITION, lambda: [()] * len(begins), begins, 0.0)
+        note(randomness, figures.POSITION, lambda: [()] * len(begins), begins, 0.0)
 
 
 def _note_totals(
@@ -102,10 +99,10 @@ def _note_totals(
     of_totals = (variances[:, :n].sum(axis=0) + variances[:n].sum(axis=1) + 2 * own) / 4
     labels = [(name,) for name in names.names.to_pylist()]
     widest = math.sqrt(float(of_totals.max()))
-    note(randomness, measures.ACTIVITY, lambda: labels, totals, widest)
+    note(randomness, figures.ACTIVITY, lambda: labels, totals, widest)
     events = np.array([sums[:, :n].sum()])
     of_events = math.sqrt(float(variances[:, :n].sum()))
-    note(randomness, measures.EVENTS, lambda: [()], events, of_events)
+    note(randomness, figures.EVENTS, lambda: [()], events, of_events)
 
 
 def _taken(drawn: VariantHistogram, names: ActivityVocabulary) -> np.ndarray:
@@ -148,8 +145,8 @@ def note_variants(
         ends = seen.offsets.tolist()
         return [tuple(words[a:b]) for a, b in pairwise(ends)]
 
-    note(randomness, measures.LEAST_OF_VARIANT, lambda: [()], np.array([least]), 0.0)
-    note(randomness, measures.VARIANT, variants, seen.counts, noise.deviation)
+    note(randomness, figures.LEAST_OF_VARIANT, lambda: [()], np.array([least]), 0.0)
+    note(randomness, figures.VARIANT, variants, seen.counts, noise.deviation)
 
 
 def note_occurrences(
@@ -181,4 +178,4 @@ def note_occurrences(
             for code, low, high in zip(*columns, strict=True)
         ]
 
-    note(randomness, measures.OCCURRENCES, of, noisy[is_some] / noise.units, noise.deviation)
+    note(randomness, figures.OCCURRENCES, of, noisy[is_some] / noise.units, noise.deviation)

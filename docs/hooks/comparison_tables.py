@@ -1,7 +1,7 @@
 """The tables of results as Markdown: medians with quartiles, one table for each epsilon and kind.
 
 Variants, logs with times, and graphs stand in tables of their own, each with the lines. All of it
-is made of the results as JSON (`examination.comparison.results`): the logs are not needed.
+is made of the results as JSON (`examination.comparison.report`): the logs are not needed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import KINDS
 from tracecloak.examination.comparison.report import (
     BASELINE,
+    COLUMNS,
     TITLES,
+    LogResults,
+    Quartiles,
+    QuartilesByMeasure,
     RecordedFigures,
+    ReleaseFigures,
+    Results,
     caveat,
     recorded_at,
     recordings,
     source_of,
-)
-from tracecloak.examination.comparison.results import (
-    COLUMNS,
-    LogResults,
-    Quartiles,
-    QuartilesByMeasure,
-    ReleaseFigures,
-    Results,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
 

@@ -14,7 +14,7 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.commands import catalogue
 from tracecloak.examination.demo.hospital import ACTIVITIES
-from tracecloak.pipelines.configuration.flag_texts import default_text, form_of
+from tracecloak.pipelines.configuration.flags import default_text, form_of
 
 _EXPLAINED = Path(__file__).parents[1] / "explanation" / "methods"
 

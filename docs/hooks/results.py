@@ -10,12 +10,12 @@ from pathlib import Path
 
 from docs.hooks.comparison_tables import log_lines, measure_lines, summary_lines
 from docs.hooks.tables import code, large, plain, table
-from tracecloak.examination.comparison.report import board
-from tracecloak.examination.comparison.results import (
+from tracecloak.examination.comparison.report import (
     LineFigures,
     LogResults,
     ReleaseFigures,
     Results,
+    board,
 )
 
 FILE = Path(__file__).parents[1] / "results" / "comparison.json"

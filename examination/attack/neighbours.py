@@ -21,9 +21,9 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.examination.attack.views import STEP_US, Variant, is_log_seen
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.calendar.working_time import WorkingTime
-from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Attribute
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

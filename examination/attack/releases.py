@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.examination.attack.views import (
     END,
     START,
@@ -35,7 +34,7 @@ from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.product import Key
+from tracecloak.schemas.published.figures import Key
 
 # Counts that are kept for decisions that come again, such as a clip from a short grid.
 _MAX_REMEMBERED = 1000

@@ -19,15 +19,15 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Products
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Attribute
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.schemas.published.product import Key, ReleasedProduct
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.models import ProcessTree
+from tracecloak.schemas.published.figures import Key, ReleasedProduct
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Microseconds between the events of a case that an audit makes up.

@@ -8,21 +8,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.examination.commands.attack_reports import add_report_flag, show_report
-from tracecloak.examination.evaluation.as_released import as_released
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.examination.commands.attack_config import add_report_flag, show_report
+from tracecloak.examination.evaluation.origin import as_released
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.linkage.knowledge import DEFAULT_SAMPLES, LARGEST_SIZE, Settings
-from tracecloak.examination.linkage.report import LinkageReport
-from tracecloak.examination.linkage.run import link
-from tracecloak.examination.measure.perspectives import RESOURCE
+from tracecloak.examination.linkage.run import LinkageReport, link
+from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.commands.flags import add_log_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.screen.progress import showing_progress
+from tracecloak.pipelines.screen.results import showing_progress
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.background_knowledge import UNIT_US

@@ -68,7 +68,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: There is no such method, or one is to be shown and all are to be listed.
     """
-    from tracecloak.pipelines.runners.memory import without_collections
+    from tracecloak.pipelines.runners.resources import without_collections
 
     with without_collections():
         asked, all_too = given.flags.get("method"), given.flags.get("all", False)
@@ -110,7 +110,7 @@ def _known(name: str) -> str:
 def _method(name: str) -> Any:
     """Returns a method, whose family is loaded."""
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.runners.memory import keep_pandas_out
+    from tracecloak.pipelines.runners.resources import keep_pandas_out
 
     keep_pandas_out()
     return METHODS[name]
@@ -157,8 +157,8 @@ def _list(names: Iterable[str]) -> Iterator[str]:
 def _in_full(name: str) -> list[str]:
     from tracecloak.anonymizers.accounting.composition import joint_sentence
     from tracecloak.examination.demo.hospital import ACTIVITIES
-    from tracecloak.pipelines.configuration.flag_texts import parameter_help
-    from tracecloak.transforms.pages.text_templates import from_template
+    from tracecloak.pipelines.configuration.flags import parameter_help
+    from tracecloak.transforms.pages.page import from_template
 
     method = _method(name)
     example = dict(method.examples[0])
@@ -184,7 +184,7 @@ def _in_full(name: str) -> list[str]:
 
 def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
-    from tracecloak.pipelines.configuration.flag_texts import as_json, flag_text
+    from tracecloak.pipelines.configuration.flags import as_json, flag_text
 
     words = ["tracecloak", "release", "--log", _LOG, "--output", "releases", "--method", name]
     words += ["--release_id", f"{name}-1"]
@@ -207,7 +207,7 @@ _TYPES = {
 
 def kind_of_value(name: str, schema: Mapping[str, Any]) -> str:
     """What a parameter's value is, in which range, by its JSON Schema."""
-    from tracecloak.pipelines.configuration.flag_texts import NAMES_OF_FILES
+    from tracecloak.pipelines.configuration.flags import NAMES_OF_FILES
 
     if name in NAMES_OF_FILES:
         return "file"

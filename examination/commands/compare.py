@@ -62,12 +62,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, and writes a page of charts, its results and its rows."""
-    from tracecloak.examination.comparison import compare, report, results
+    from tracecloak.examination.comparison import compare, report
     from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import keep_private
 
@@ -99,7 +99,7 @@ def run(given: Given) -> int:
     comparison = replace(comparison, originals=originals)
     with showing_progress(given.form):
         made = compare.run(comparison.rows, rows)
-        compared = results.results_of(comparison, made, command, recorded_peers(peers))
+        compared = report.results_of(comparison, made, command, recorded_peers(peers))
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}
         for path, text in texts.items():
             keep_private(path)

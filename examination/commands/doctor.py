@@ -60,7 +60,7 @@ def run(given: Given) -> int:
         config = load(given.config, flags).with_flags_of_beam(given.of_beam)
     is_private = given.form == "table" and sys.stdout.isatty()
     if n_sampled is not None:
-        from tracecloak.examination.doctor.sample import check_sample
+        from tracecloak.examination.doctor.sources import check_sample
 
         check_sample(config, n_sampled, is_private)
     setting = Setting(config, given.of_beam, probes, is_private, n_sampled=n_sampled or 0)

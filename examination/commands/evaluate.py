@@ -32,15 +32,14 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
-    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.evaluation.evaluate import evaluate, require_extras
-    from tracecloak.examination.evaluation.origin import share_noted_in
+    from tracecloak.examination.evaluation.origin import as_released, share_noted_in
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
-    from tracecloak.examination.measure.report_files import write_all
+    from tracecloak.examination.measure.registry import write_all
     from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.verification.received import Received
 
     flags = dict(given.flags)

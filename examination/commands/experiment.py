@@ -91,10 +91,10 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison.report import command_line
     from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
-    from tracecloak.examination.experiments.statements import counted
+    from tracecloak.examination.experiments.table import counted
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)
     name = flags.pop("name")

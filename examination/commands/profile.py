@@ -47,7 +47,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.profile.profile import WARNING, lines_to_paste, profile, rows_of
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.transforms.files import write_private
 
     flags = dict(given.flags)
@@ -76,7 +76,7 @@ def _place(output: str | None, key_store: str | None, log: str) -> Path:
     """Returns where the profile goes, which is no place that readers of releases see."""
     from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.transforms.files import is_on_this_machine
-    from tracecloak.transforms.publish.places import holds_releases, release_around
+    from tracecloak.transforms.publish.release_folder import holds_releases, release_around
 
     if output is None:
         name = f"profile-{hashlib.sha256(log.encode()).hexdigest()[:8]}.json"

@@ -57,14 +57,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
-    from tracecloak.examination.evaluation.as_released import as_released
     from tracecloak.examination.evaluation.evaluate import require_extras
-    from tracecloak.examination.evaluation.origin import share_noted_in
-    from tracecloak.examination.report.internal import Asked, attack_of, internal_report
+    from tracecloak.examination.evaluation.internal import Asked, attack_of, internal_report
+    from tracecloak.examination.evaluation.origin import as_released, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.verification.received import Received
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder
 

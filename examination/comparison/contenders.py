@@ -40,8 +40,7 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.drawing import draw_gaussian
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.comparison.original import Original
@@ -49,8 +48,8 @@ from tracecloak.examination.measure.intervals import noise_half_width
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -23,28 +23,26 @@ from functools import cached_property
 import numpy as np
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, target_of
 from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
+from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import MinedProcess
-from tracecloak.examination.measure.next_activity import (
+from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.examination.measure.utility import (
+    CaseTimes,
     Sequences,
     fifth_of,
     next_activity_accuracy,
 )
-from tracecloak.examination.measure.registry import Figures, checked
-from tracecloak.examination.measure.utility import CaseTimes
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, Kind, Knowledge
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.sources import EventSource
 
 # The public length: as many events as this share of the cases has at most.

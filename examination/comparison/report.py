@@ -1,21 +1,19 @@
-"""The page of a comparison, the board: charts of medians and quartiles by log, epsilon and measure.
+"""The results of a comparison as JSON, and the page that is made of them: the board.
 
-It is made of `results` alone: the logs are not needed. A script of the page (`static/board.js`)
-draws what somebody chooses.
-
-Figures of methods of others that cannot run in this process, as they were recorded elsewhere.
-
-`recorded.json` has them: who wrote the method, which code ran with which parameters, what the
-epsilon is of that it declares, what that epsilon leaves out, and the quartiles of our measures over
-its releases of public logs. Nothing is run here, and no figure is computed.
+The rows that the results are made of, one a release, stay beside them (`compare.run`). The page is
+made of the results alone, so that it can be made again without the logs; a script of the page
+(`static/board.js`) draws what is chosen there. Figures of methods of others that cannot run in this
+process are recorded in `recorded.json`: who wrote the method, which code ran with which parameters,
+what its epsilon is of and leaves out, and the quartiles of our measures over its releases.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from importlib import resources
 from pathlib import PurePath
@@ -24,18 +22,293 @@ from typing import Annotated, Any
 import pydantic
 
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
-from tracecloak.examination.comparison.results import (
-    COLUMNS,
-    DISCLOSURE,
-    LogResults,
-    QuartilesByMeasure,
-    Results,
-    Values,
+from tracecloak.examination.comparison.compare import (
+    LINES,
+    Comparison,
+    Row,
+    code_version,
+    quartiles,
 )
-from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
+from tracecloak.examination.comparison.original import LENGTH_SHARE, MAX_EMD_CELLS, Original
+from tracecloak.examination.measure.registry import MEASURES, Figures
 from tracecloak.transforms.pages.page import Page, rendered
+
+# ---
+# The results of a comparison as JSON: what was run, on which logs, and the quartiles of figures.
+# The rows that they are made of, one a release, stay beside them (`compare.run`). Pages are made of
+# the results alone (`report`), so that a page can be made again without the logs.
+
+
+# The measures that each kind of release is judged by, in the order of the columns.
+COLUMNS: Mapping[Kind, tuple[str, ...]] = {
+    "variants": (
+        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
+        "edge_relative_error", "next_activity_accuracy", "relative_size", "singled_out",
+    ),
+    "log": (
+        "variant_emd", "edge_relative_error", "case_duration_distance",
+        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
+        "next_activity_accuracy", "relative_size", "singled_out", "singled_out_in_time",
+    ),
+    "graph": (
+        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
+        "interval_coverage", "interval_width",
+    ),
+}  # fmt: skip
+# Those that say what somebody could learn of a case; all others say what a release is good for. A
+# graph has no cases to single out.
+DISCLOSURE = ("singled_out", "singled_out_in_time")
+_OF_MODELS = ("mined_f_score", "mined_fitness")
+# Six significant digits are more than any table shows, and differ by what the figures mean.
+_DIGITS = 6
+_INDENTED_NUMBERS = re.compile(r"\[\n +([^\n\[\]\"{}]+),\n +([^\n]+),\n +([^\n]+)\n +\]")
+
+# The median, the first and the third quartile.
+Quartiles = tuple[float, float, float]
+# By the names of measures; None where one was not computed.
+QuartilesByMeasure = dict[str, Quartiles | None]
+_Count = Annotated[int, pydantic.Field(ge=0)]
+
+
+class Values(pydantic.BaseModel):
+    """Values that are what the file says: no other key, no number that JSON does not have."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ReleaseFigures(Values):
+    """What the releases of one method at one epsilon got.
+
+    Attributes:
+        method: Name of the method, or of the peer.
+        kind: What it releases: `variants`, `log` or `graph`.
+        epsilon: Epsilon that each release spent, as text.
+        delta: Delta that each release spent, as text.
+        n_releases: How many releases the quartiles are of; 0 if the method refused.
+        refused: Why the method refused these parameters; null if it did not.
+        figures: By measure the median, the first and the third quartile, or null if none was
+            computed; empty if the method refused.
+    """
+
+    method: str
+    kind: Kind
+    epsilon: str
+    delta: str
+    n_releases: _Count
+    refused: str | None = None
+    figures: QuartilesByMeasure = {}
+
+
+class LineFigures(Values):
+    """The figures of a line, which spends no budget and protects nobody.
+
+    Attributes:
+        name: What the line is, such as the bootstrap of the log.
+        n_draws: How many draws the quartiles are of.
+        figures: By measure the quartiles, as of releases.
+    """
+
+    name: str
+    n_draws: Annotated[int, pydantic.Field(ge=1)]
+    figures: QuartilesByMeasure
+
+
+class LogResults(Values):
+    """One log, and what was released of it.
+
+    Attributes:
+        name: Name of the log: that of its file without its ending.
+        n_cases: Cases of the whole log.
+        n_events: Events of the whole log.
+        n_variants: Variants of the whole log.
+        n_activities: Activities of the whole log, all public.
+        max_trace_length: The public length at which cases are cut, in events.
+        of_log: What the log itself gets, by measure, where that need not be the best.
+        of_cut_log: What cutting alone gets, without noise, by measure.
+        models: Fitness and F-score of the model of the log, and of one that allows everything;
+            null if no model was mined.
+        releases: What each method got at each epsilon, without those for which the time was short.
+        lines: What each line got, which spends nothing and protects nobody.
+    """
+
+    name: str
+    n_cases: _Count
+    n_events: _Count
+    n_variants: _Count
+    n_activities: _Count
+    max_trace_length: _Count
+    of_log: Figures
+    of_cut_log: Figures
+    models: dict[str, float] | None
+    releases: tuple[ReleaseFigures, ...]
+    lines: tuple[LineFigures, ...]
+
+
+class Results(Values):
+    """A comparison, and what came of it.
+
+    Attributes:
+        command: Command that makes the file, in the folder of the logs.
+        version: Version of tracecloak, with a digest of its code.
+        date: When the results were written, in UTC.
+        epsilons: Epsilons of each method, as texts.
+        delta: Delta of methods that need one, as text.
+        n_repetitions: Releases that are wanted of each method, log and epsilon, each under a
+            fresh key; `n_releases` says how many there are.
+        n_mined: Of so many of them a model was mined.
+        length_share: Share of the cases that have at most `max_trace_length` events.
+        max_emd_cells: A distance of variants that needs a larger table was not computed.
+        recorded: Peers that were recorded elsewhere; tracecloak has their figures.
+        logs: One for each log, in the order of the command.
+    """
+
+    command: str
+    version: str
+    date: datetime.date
+    epsilons: tuple[str, ...]
+    delta: str
+    n_repetitions: Annotated[int, pydantic.Field(ge=1)]
+    n_mined: _Count
+    length_share: float
+    max_emd_cells: _Count
+    recorded: tuple[str, ...] = ()
+    logs: tuple[LogResults, ...]
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of what was released, in the order of the tables."""
+        kinds = {release.kind for log in self.logs for release in log.releases}
+        return tuple(kind for kind in KINDS if kind in kinds)
+
+    def columns(self, kind: Kind) -> tuple[str, ...]:
+        """Returns the measures of a kind's table: those that its releases have figures of."""
+        mined = _OF_MODELS if self.n_mined and kind != "graph" else ()
+        names = (*COLUMNS[kind], *mined, "seconds")
+        of_kind = [one for log in self.logs for one in log.releases if one.kind == kind]
+        measured = {name for release in of_kind for name in release.figures}
+        return tuple(name for name in names if name in measured or not measured)
+
+    def to_text(self) -> str:
+        """Returns the JSON, each figure on a line of its own, so that versions can be compared."""
+        return _INDENTED_NUMBERS.sub(r"[\1, \2, \3]", self.model_dump_json(indent=1)) + "\n"
+
+
+def results_of(
+    comparison: Comparison, rows: Sequence[Row], command: str, recorded: Sequence[str] = ()
+) -> Results:
+    """Returns the results of a comparison.
+
+    Args:
+        comparison: What was compared.
+        rows: All of its rows.
+        command: That makes it, in the folder of the logs.
+        recorded: Peers whose figures are recorded, not computed.
+    """
+    return Results(
+        command=command,
+        version=code_version(),
+        date=datetime.datetime.now(datetime.UTC).date(),
+        epsilons=comparison.epsilons,
+        delta=comparison.delta,
+        n_repetitions=comparison.repetitions,
+        n_mined=comparison.mined,
+        length_share=LENGTH_SHARE,
+        max_emd_cells=MAX_EMD_CELLS,
+        recorded=tuple(recorded),
+        logs=tuple(
+            _log_results(comparison, original, [r for r in rows if r["log"] == original.name])
+            for original in comparison.originals
+        ),
+    )
+
+
+def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]) -> LogResults:
+    releases: dict[tuple[str, str], list[Row]] = {}
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["method"] in LINES:
+            lines.setdefault(row["method"], []).append(row)
+        else:
+            releases.setdefault((row["method"], row["epsilon"]), []).append(row)
+    every = {name for names in COLUMNS.values() for name in names}
+    return LogResults(
+        name=original.name,
+        n_cases=original.traces.n_cases,
+        n_events=original.traces.n_events,
+        n_variants=original.variants.n_variants,
+        n_activities=len(original.names),
+        max_trace_length=original.max_length,
+        of_log=_rounded(
+            {
+                **original.figures_of_times(original.traces.recode(original.vocabulary)),
+                "relative_size": 1.0,
+                "next_activity_accuracy": original.next_activity(original.variants),
+                "singled_out": original.figures(original.variants)["singled_out"],
+            }
+        ),
+        of_cut_log=_rounded(original.figures(original.cut)),
+        models=_models(original) if comparison.mined else None,
+        releases=tuple(_release(comparison, at) for at in releases.values()),
+        lines=tuple(
+            LineFigures(
+                name=name, n_draws=len(at), figures=_quartiles(at, sorted(every & at[0].keys()))
+            )
+            for name, at in lines.items()
+        ),
+    )
+
+
+def _models(original: Original) -> dict[str, float]:
+    process = original.process
+    return {
+        "f_score": process.of_original.f_score,
+        "fitness": process.of_original.fitness,
+        "flower_f_score": process.of_flower.f_score,
+        "flower_fitness": process.of_flower.fitness,
+    }
+
+
+def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:
+    first = rows[0]
+    head = {name: first[name] for name in ("method", "kind", "epsilon", "delta")}
+    if "refused" in first:
+        return ReleaseFigures(**head, n_releases=0, refused=first["refused"])
+    names = [*COLUMNS[first["kind"]], "seconds"]
+    if comparison.mined and first["kind"] != "graph":
+        names += _OF_MODELS
+    n_releases = sum("refused" not in row for row in rows)
+    return ReleaseFigures(**head, n_releases=n_releases, figures=_quartiles(rows, names))
+
+
+def _quartiles(rows: Sequence[Row], names: Iterable[str]) -> QuartilesByMeasure:
+    of: QuartilesByMeasure = {}
+    for name in names:
+        known = quartiles(row.get(name) for row in rows)
+        of[name] = None if known is None else tuple(map(_round, known))  # type: ignore[assignment]
+    return of
+
+
+def _rounded(figures: Mapping[str, Any]) -> Figures:
+    return {name: None if value is None else _round(value) for name, value in figures.items()}
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+# ---
+# The page of a comparison, the board: charts of medians and quartiles by log, epsilon and measure.
+# It is made of `results` alone: the logs are not needed. A script of the page (`static/board.js`)
+# draws what somebody chooses.
+#
+# Figures of methods of others that cannot run in this process, as they were recorded elsewhere.
+#
+# `recorded.json` has them: who wrote the method, which code ran with which parameters, what the
+# epsilon is of that it declares, what that epsilon leaves out, and the quartiles of our measures
+# over
+# its releases of public logs. Nothing is run here, and no figure is computed.
+
 
 INTERNAL = (
     "Computed on unprotected logs: every figure is exact about their data. For the operator, not "

@@ -1,25 +1,16 @@
-"""A synthetic hospital log of any size, for demonstrations, tests and benchmarks.
-
-`hospital_log` streams the pathways of invented patients from the emergency department through wards
-and intensive care to a discharge. It is a random walk over about eighty steps (an activity in a
-phase of the stay), shaped like the public hospital logs: more than a quarter of the cases take
-short, common paths, the others interleave and repeat tests and treatments, so that nearly all of
-their variants occur once.
-
-Case i is a pure function of i: the same whatever the number of cases and the size of the batches.
-The randomness is a counter-based hash with published constants. It is NOT a privacy mechanism:
-anyone can recompute every draw, and it must never be used for noise.
-
-Its process is in `hospital.toml`, whose figures are estimated from no real log.
-"""
+"""A synthetic hospital: its cases, its log, its lake."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
+import os
+import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,10 +19,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.events import CASE_ID, RELEASED_SCHEMA, TIMESTAMP, released_schema
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
+
+# --- A synthetic hospital log of any size, for demonstrations, tests and benchmarks. --------------
+# `hospital_log` streams the pathways of invented patients from the emergency department through
+# wards
+# and intensive care to a discharge. It is a random walk over about eighty steps (an activity in a
+# phase of the stay), shaped like the public hospital logs: more than a quarter of the cases take
+# short, common paths, the others interleave and repeat tests and treatments, so that nearly all of
+# their variants occur once.
+#
+# Case i is a pure function of i: the same whatever the number of cases and the size of the batches.
+# The randomness is a counter-based hash with published constants. It is NOT a privacy mechanism:
+# anyone can recompute every draw, and it must never be used for noise.
+#
+# Its process is in `hospital.toml`, whose figures are estimated from no real log.
+
 
 _SPEC = tomllib.loads((resources.files(__package__) / "hospital.toml").read_text(encoding="utf-8"))
 # What is public about the log, for methods that want it as a flag or a file.
@@ -341,3 +348,86 @@ def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None
 def write_vocabulary(path: str) -> None:
     """Writes the activities that the log can have, one a line; they are public."""
     Path(path).write_text("\n".join([*sorted(ACTIVITIES), ""]), encoding="utf-8")
+
+
+# --- A data lake of the synthetic hospital: a folder of Parquet files, one partition a day. -------
+#     python -m tracecloak.examination.demo.hospital lake --first_day 2026-08-31 --days 91
+#
+# The command writes `lake/day=2026-08-31/part-0000.parquet` to `lake/day=2026-11-29/…`, with the
+# columns case_id, activity and timestamp. An event is in the partition of its own day, in UTC, so a
+# stay of a week is in several. The same flags write the same events. What has not happened at the
+# end
+# of the last day is in no file.
+
+
+_DAY_US = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+_WEEK = 7
+
+
+def write_lake(folder: Path, first_day: date, n_days: int = 91, n_cases: int = 3000) -> list[Path]:
+    """Writes a lake and returns its files by day; one that is there is replaced as a whole.
+
+    Args:
+        folder: Where the partitions go.
+        first_day: The first day with events. Cases begin on it or later.
+        n_days: Days with a partition.
+        n_cases: Cases that begin within them; fewer where they are no whole number of weeks.
+
+    Raises:
+        UsageError: A number is not positive.
+    """
+    for flag, number in (("days", n_days), ("cases", n_cases)):
+        if number < 1:
+            raise UsageError(f"{flag} must be at least 1, got {number}")
+    first = (first_day - _EPOCH).days
+    table = pa.Table.from_batches(_moved(rows, first, n_days) for rows in hospital_log(n_cases))
+    times_us = np.asarray(table.column(TIMESTAMP).cast(pa.int64()))
+    order = np.argsort(times_us, kind="stable")  # tests of one draw of blood share their stamp
+    table = table.take(pa.array(order))
+    bounds = np.searchsorted(times_us[order], (first + np.arange(n_days + 1)) * _DAY_US).tolist()
+    paths = []
+    for number in range(n_days):
+        path = folder / f"day={first_day + timedelta(number)}" / "part-0000.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"_{path.name}")  # which readers of a lake pass over
+        pq.write_table(table.slice(bounds[number], bounds[number + 1] - bounds[number]), part)
+        os.replace(part, path)
+        paths.append(path)
+    return paths
+
+
+def _moved(batch: pa.RecordBatch, first: int, n_days: int) -> pa.RecordBatch:
+    """Returns cases whose three years are folded into some weeks; each keeps its weekday."""
+    case = np.asarray(batch.column(CASE_ID).dictionary_encode().indices)
+    times_us = np.asarray(batch.column(TIMESTAMP).cast(pa.int64()))
+    began = times_us[np.flatnonzero(np.diff(case, prepend=-1))] // _DAY_US  # days since 1970
+    weeks = -(-n_days // _WEEK) * _WEEK
+    origin = FIRST_DAY.astype(np.int64)
+    place = (began - origin + (origin - first) % _WEEK) % weeks
+    moved = times_us + ((first + place - began) * _DAY_US)[case]
+    column = batch.schema.get_field_index(TIMESTAMP)
+    stamps = pa.array(moved).cast(pa.timestamp("us", "UTC"))
+    return batch.set_column(column, batch.schema.field(column), stamps)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Writes a lake and returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("folder", type=Path, help="where the partitions go")
+    parser.add_argument(
+        "--first_day", type=date.fromisoformat, required=True, help="the first day with events"
+    )
+    parser.add_argument("--days", type=int, default=91, help="how many days (default 91)")
+    parser.add_argument("--cases", type=int, default=3000, help="how many cases (default 3000)")
+    flags = parser.parse_args(arguments)
+    try:
+        write_lake(flags.folder, flags.first_day, flags.days, flags.cases)
+    except TracecloakError as error:
+        sys.stderr.write(f"lake: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

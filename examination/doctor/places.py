@@ -1,4 +1,4 @@
-"""Where is written, and when: rights, free disk, a probe of a file, and what clocks say."""
+"""Checks of places: the key store, the ledger and its budget, the output, disks, clocks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,36 @@ import ctypes
 import datetime
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from tracecloak.examination.doctor.setting import Said, Setting
-from tracecloak.pipelines.ledger.database import Database
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt
+from tracecloak.pipelines.ledger.cache import LedgerMemory
+from tracecloak.pipelines.ledger.caps import (
+    added_by,
+    check_answered,
+    check_caps,
+    check_not_elsewhere,
+)
+from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.file_systems import class_of
 from tracecloak.transforms.files import (
+    class_of,
     create,
     delete_files,
     is_on_this_machine,
@@ -27,8 +45,218 @@ from tracecloak.transforms.files import (
     require_file_system,
     require_writable,
 )
-from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.publish.release_folder import check_places
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
+
+# --- Where keys are and who pays: the key store, keys that are named, the ledger and its budget. --
+
+
+_FOLDERS = ("releases", "ledgers", "units", "book", "operator")
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def look_at_key_store(setting: Setting) -> Iterator[Said]:
+    """Looks whether keys can be read and written, and by whom else."""
+    store = setting.store
+    if not store.path.exists():
+        require_writable("key_store", str(store.path))
+        yield "ok", "there is none yet, and the first run makes it"
+        return
+    for folder in (store.path, *map(store.path.joinpath, _FOLDERS)):
+        if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise KeyStoreError(
+                f"key store {store.path} cannot be used: this user may not read and write {folder}"
+                ", or its disk can only be read; mend its rights or its disk, or give another "
+                "key_store for another release"
+            )
+    in_clear = store.check_secrets()
+    status = store.path.stat()
+    if status.st_uid != os.geteuid() and status.st_mode & stat.S_IWOTH:
+        yield (
+            "warning",
+            "anybody can replace what is in the key store, which belongs to somebody else; let its "
+            "owner run chmod o-rwx on it",
+        )
+    elif status.st_uid == os.geteuid() and status.st_mode & _OTHERS:
+        yield (
+            "warning",
+            "others can look into the key store; run chmod go-rwx on it, or the next run does",
+        )
+    if in_clear:
+        yield (
+            "warning",
+            "keys lie in clear and shall be wrapped by key_encryption_key, which the next run does",
+        )
+    if store.has_ledger_file or any(store.names("ledgers/*")) or any(store.names("releases/*")):
+        yield "ok", "its keys can be read, and it can be written"
+    else:
+        yield "ok", "it can be written, and no release was begun with it yet"
+
+
+def look_at_named_keys(setting: Setting) -> Iterator[Said]:
+    """Asks for the keys that the configuration or the environment names, and forgets them."""
+    config = setting.config
+    if config.worker_keys is not None:
+        require_file_system("worker_keys", config.worker_keys)
+        if is_on_this_machine(config.worker_keys):
+            require_writable("worker_keys", config.worker_keys)
+    check_worker_keys(config)
+    release = setting.release
+    if release is None:
+        return
+    if release.signer is not None:
+        release.signer.key()
+        yield "ok", "the key of sign is there"
+    named = {
+        "deployment_key": (release.deployment_key, release.cases_kept_days > 0),
+        "book_key": (release.book_key, release.schedule is not None),
+    }
+    for name, (text, is_used) in named.items():
+        text = text or os.environ.get(f"TRACECLOAK_{name.upper()}")
+        if text is not None and is_used:
+            KeyReference(text).resolve()
+            yield "ok", f"{name} is there"
+    if release.schedule is not None:
+        from tracecloak.pipelines.release.window import check_book_key
+
+        check_book_key(release)
+
+
+def look_at_release_id(setting: Setting) -> Iterator[Said]:
+    """Looks what a run does with the next release: begins it, finishes it, or refuses."""
+    release, ledger = setting.release, setting.ledger
+    if ledger is None or release is None or release.release_id is None:
+        return
+    from tracecloak.pipelines.budget.registry import TABLE, Books
+
+    folder = setting.folder_of(release.release_id)
+    books = Books(setting.store, ledger, folder)
+    standing = books.look()
+    if (refusal := books.refusal(standing)) is not None:
+        raise refusal
+    if standing.receipt is not None and standing.state in ("drawn", "visible", "released"):
+        _check_asked(release, standing.receipt)
+    row = next(row for row in TABLE if row.state == standing.state)
+    yield "ok", f"{release.release_id}: what a run would do with it. {row.next_run}"
+
+
+def _check_asked(release: ReleaseConfig, receipt: Receipt) -> None:
+    """Makes sure that the configuration is that of a release that was begun; of its input nothing.
+
+    An earlier version of a method may have been given other parameters for the same: that is told
+    by the run alone.
+    """
+    method, then = method_named(release.method), receipt.origin
+    now = method.version, dict(method.inner_versions(release.method_params))
+    if now == (then.method_version, then.inner_versions):
+        receipt.check_same(receipt.input_fingerprint, release.digest)
+
+
+# --- Who pays -------------------------------------------------------------------------------------
+
+
+_LOCK_SECONDS = 5.0
+_NO_KEY = "0" * 64  # a fingerprint that no key has
+
+
+def look_at_ledger(setting: Setting) -> Iterator[Said]:
+    """Looks whether the ledger can be read and written, and goes with the key store."""
+    ledger = setting.ledger
+    if ledger is None:
+        yield "ok", "there is none yet, and the first run begins it, as new_ledger says"
+        return
+    if not ledger.is_shared and not is_local(setting.config.runner):
+        raise out_of_reach(setting.config.runner)
+    database = Database(ledger.url, _LOCK_SECONDS)
+    # A transaction that may write, and writes nothing: it waits for who holds the lock.
+    database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)
+    with ledger.past() as past:
+        ledger.check_sound(past)
+        check_answered(past.declarations(), ledger.place)
+        yield "ok", "it answers, can be written, and its chain is sound"
+        if not setting.reads_copies:
+            yield "ok", "its copy in the key store is of another version, and the next run reads it"
+            return
+        memory = LedgerMemory(setting.store, ledger.place)
+        complaints = memory.complaints(past, memory.copies())
+    if complaints:
+        raise LedgerError(". ".join(complaints))
+    yield "ok", "it and the key store remember the same"
+
+
+def look_at_budget(setting: Setting) -> Iterator[Said]:
+    """Looks whether the account pays for what comes next, and how often it does after that."""
+    ledger, account = setting.ledger, setting.config.account
+    if ledger is None:
+        yield "ok", "nothing is spent yet"
+        return
+    asked = _asked(setting)
+    if asked is None:
+        yield "ok", "what comes next is paid already"
+        return
+    with ledger.past() as past:
+        check_not_elsewhere(past.of_release(asked.output, asked.release_id), asked)
+        check_caps(past, asked, ledger.accounts.get(account))
+        spent = past.spent(account, asked.window)
+        more = added_by(spent, asked)
+    known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
+    left = ledger.balance(account) if known else None
+    if left is None or (left.remaining_epsilon is None and left.remaining_delta is None):
+        yield "ok", f"account {account!r} has no cap, so it pays for whatever is asked"
+        return
+    pairs = zip((left.remaining_epsilon, left.remaining_delta), more, strict=True)
+    times = [int(remaining / cost) for remaining, cost in pairs if remaining is not None and cost]
+    epsilon = decimal_text(more[0] or Fraction(0))
+    if not times:
+        yield "ok", f"account {account!r} pays for what comes next, which adds nothing"
+        return
+    n_more = min(times) - 1
+    status: Status = "warning" if n_more == 0 else "ok"
+    what = "stream" if setting.stream is not None else "release"
+    tail = f"and for {n_more:,} more of the same" if n_more else "and for no other of the same"
+    yield status, f"account {account!r} pays epsilon {epsilon} for the next {what}, {tail}"
+
+
+def _asked(setting: Setting) -> Reservation | None:
+    """Returns what the next run takes from its account; None: it is paid."""
+    release, stream = setting.release, setting.stream
+    if stream is not None:
+        from tracecloak.pipelines.stream.epoch import reservation_of_epoch
+
+        if setting.store.receipt(setting.output, stream.name.both) is not None:
+            return None
+        return reservation_of_epoch(stream, stream.made_product(), _NO_KEY)
+    assert release is not None
+    from tracecloak.pipelines.release.values import reservation_of
+    from tracecloak.pipelines.release.window import known_scope
+
+    name = release.release_id or "unnamed"
+    if setting.store.receipt(setting.output, name) is not None:
+        return None
+    reservation = reservation_of(release, setting.folder_of(name), _NO_KEY)
+    if release.made_window is not None:
+        scope = known_scope(release, setting.store) or "of a book that is not there yet"
+        charge = WindowCharge(scope, release.made_window.label, release.windows_add_up)
+        reservation = replace(reservation, window=charge)
+    return reservation
+
+
+def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
+    if not ledger.is_shared and not os.access(connection.engine.url.database or "", os.W_OK):
+        raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
+    if connection.dialect.name != "postgresql":
+        return
+    asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
+    if not connection.execute(asked).scalar_one():
+        raise LedgerError(
+            f"{ledger.place} can be read and not written by this user: grant SELECT and INSERT on "
+            f"the table {TABLE.name}"
+        )
+
+
+# --- Where is written, and when: rights, free disk, a probe of a file, and what clocks say. -------
+
 
 # A release of a usual log takes less than the first; nothing at all is certain below the second.
 _USUAL_BYTES, _LEAST_BYTES = 1 << 30, 64 << 20

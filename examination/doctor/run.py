@@ -1,43 +1,272 @@
-"""All checks on one configuration, in the order in which a run would meet what they look at."""
+"""`tracecloak doctor`: the table of checks, and those of what runs next."""
 
 from __future__ import annotations
 
+import datetime
+import errno
+import json
+import os
+import platform
+import re
+import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from tracecloak.examination.doctor import (
-    due,
-    engines,
-    keys,
-    places,
-    sample,
-    sources,
-)
+import tracecloak
+from tracecloak.examination.doctor import places, sources
 from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
-from tracecloak.schemas.errors import RetryLater, TracecloakError
+from tracecloak.pipelines.runners.flags import FLINK, IN_MEMORY, LOCAL, is_local
+from tracecloak.pipelines.screen.results import quantity
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UnusableRelease, UsageError
+from tracecloak.transforms.files import require_writable
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+
+# --- Checks of what runs and when: configuration, engine, next window or step, who is on call. ----
+
+
+# --- What runs it: whether the engine and its workers are there, and of which versions they are. --
+
+
+_ASK_SECONDS = 5.0
+
+
+def look_at_engine(setting: Setting) -> Iterator[Said]:
+    """Looks whether what runs the configuration is there, and of a version that goes with ours."""
+    ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
+    runner = setting.config.runner
+    if runner == IN_MEMORY:
+        driver_of(runner, setting.of_beam).check_ready()
+    elif runner == LOCAL and setting.of_beam:
+        raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {setting.of_beam[0]}")
+    elif runner == LOCAL and setting.stream is not None:
+        from tracecloak.pipelines.stream.local_run import check_no_workers
+
+        check_no_workers(setting.stream)
+    if runner in (IN_MEMORY, LOCAL):
+        yield "ok", f"runner {runner} is this process, of {ours}"
+        return
+    from tracecloak.pipelines.runners.on_beam import check_ready, version
+
+    options = _options_of(setting)
+    check_ready(options)
+    yield "ok", f"runner {runner} can be started by {ours}, Beam {version()}"
+    if runner == FLINK:
+        yield from _of_flink(options)
+    if setting.probes and not is_local(runner) and runner != "DataflowRunner":
+        from tracecloak.pipelines.runners.on_beam import check_workers_answer
+
+        check_workers_answer(options)
+        yield "ok", "a worker did a small job, and has the same versions"
+
+
+def _options_of(setting: Setting) -> PipelineOptions:
+    runner = setting.config.runner
+    if setting.stream is not None:
+        from tracecloak.pipelines.stream.run import require_reads, stream_options
+
+        require_reads(setting.stream)
+        return stream_options(runner, setting.of_beam)
+    from tracecloak.pipelines.runners.on_beam import pipeline_options
+
+    return pipeline_options(runner, setting.of_beam)
+
+
+def _of_flink(options: PipelineOptions) -> Iterator[Said]:
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
+
+    portable = options.view_as(PortableOptions)
+    addresses = [("job_endpoint", portable.job_endpoint)]
+    if str(portable.environment_type).upper() == "EXTERNAL":
+        addresses.append(("environment_config", portable.environment_config))
+    for name, address in addresses:
+        if address:
+            _require_answer(name, address)
+            yield "ok", f"{name} answers"
+    flink = options.view_as(FlinkRunnerOptions)
+    master = flink.flink_master
+    if re.fullmatch(r"(https?://)?[^\[\]/]+:\d+/?", master or "") is None:
+        return
+    url = master if "://" in master else f"http://{master}"
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/v1/config", timeout=_ASK_SECONDS) as answer:
+            theirs = str(json.load(answer)["flink-version"])
+    except (OSError, ValueError, KeyError) as error:
+        raise RetryLater(
+            f"Flink does not answer at flink_master {master!r} ({type(error).__name__}); start it, "
+            "or correct the address of its REST port"
+        ) from None
+    known = flink.PUBLISHED_FLINK_VERSIONS
+    if not any(theirs.startswith(f"{one}.") for one in known):
+        yield (
+            "failure",
+            f"Flink is {theirs}, and this Beam goes with {', '.join(known)}: take one of these",
+        )
+    else:
+        yield "ok", f"Flink is {theirs}, with which this Beam goes"
+
+
+def _require_answer(name: str, address: str) -> None:
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        host, port = parts.hostname or "", parts.port or 0
+        socket.create_connection((host, port), _ASK_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise RetryLater(
+            f"nobody answers at {name} {address!r} ({type(error).__name__}): start what is to run "
+            "there, or correct the address"
+        ) from None
+
+
+# --- What comes next: the configuration itself, the next window or step, and who is told of it. ---
+
+
+def look_at_configuration(setting: Setting) -> Iterator[Said]:
+    """Looks whether the configuration can be released at all, by what is public."""
+    release, stream = setting.release, setting.stream
+    if stream is not None:
+        product = stream.made_product()
+        yield "ok", f"a stream of {stream.product}, with {product.guarantee().kind} promise"
+        return
+    assert release is not None
+    from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
+    from tracecloak.pipelines.release.values import concerns_of
+
+    release.check_named()
+    for concern in concerns_of(release):
+        try:
+            concern.check(release)
+        except RetryLater:  # its window is not over, of which the calendar tells
+            continue
+    verdict = unusable(release)
+    if verdict is not None and not release.even_if_unusable:
+        raise UnusableRelease(unusable_sentence(verdict))
+    yield "ok", f"{release.method}, with {release.guarantee.kind} promise"
+
+
+def look_at_calendar(setting: Setting) -> Iterator[Said]:
+    """Looks which window or step is next, and what became of those before."""
+    if setting.stream is not None:
+        yield from _steps(setting, setting.stream)
+    elif isinstance(setting.config, ReleaseConfig) and setting.config.made_schedule is not None:
+        yield from _windows(setting)
+
+
+def look_at_operators_side(setting: Setting) -> Iterator[Said]:
+    """Looks whether whoever is on call can be told: ports, files, and when a stream is stuck."""
+    config = setting.stream
+    if config is None:
+        return
+    if is_local(config.runner) and config.stuck_after is None:
+        yield "warning", "nothing ends this stream when it is stuck; set stuck_after, such as 11m"
+    if not config.is_watched:
+        return
+    from tracecloak.pipelines.stream.operator_side import check_operators_files
+
+    check_operators_files(config)
+    for name in ("metrics", "health_file"):
+        if (path := getattr(config, name)) is not None:
+            require_writable(name, str(Path(path).absolute().parent))
+    if config.stuck_after is not None:
+        from tracecloak.pipelines.stream.stuck import StuckNote, check_stuck_after
+
+        check_stuck_after(config)
+        StuckNote(config).check()
+    if config.operator_port is not None:
+        yield from _port(config.operator_address, config.operator_port)
+    yield "ok", "who is on call can be told"
+
+
+def _windows(setting: Setting) -> Iterator[Said]:
+    from tracecloak.pipelines.release.window import moment
+
+    for status, what in (
+        ("late", "late: run `tracecloak release` with --window due"),
+        ("failed", "tried and not released: `tracecloak windows` says why"),
+        ("refused", "refused, as the account could not pay: the privacy officer decides"),
+        ("cut_off", "cut off: the same command finishes it for nothing"),
+    ):
+        labels = [day.window.label for day in setting.days if day.status == status]
+        if labels:
+            yield "warning", f"{quantity(len(labels), 'window')} from {labels[0]} on: {what}"
+    day = setting.next_day
+    if day is None:
+        yield (
+            "warning",
+            "no window is left in the horizon of this schedule; configure another schedule, whose "
+            "windows are paid beside those of this one",
+        )
+        return
+    if day.status == "waiting":
+        yield "ok", f"window {day.window.label} is next, from {moment(day.window.due_us)} on"
+    else:
+        yield "ok", f"window {day.window.label} can be released now"
+    if day.window == setting.days[-1].window:
+        yield "warning", "it is the last window of the horizon; prepare another schedule"
+
+
+def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:
+    last = setting.store.last_step(setting.output, config.name.both)
+    step = 0 if last is None else last + 1
+    if step >= config.horizon:
+        yield "warning", "no step is left in this epoch; begin the next one, which is another spend"
+        return
+    at = datetime.datetime.fromtimestamp(config.rule.release_time(step) / 1e6, datetime.UTC)
+    left = config.horizon - step
+    yield "ok", f"step {step} is next, at {at:%Y-%m-%d %H:%M:%SZ}; steps left: {left:,}"
+    if left == 1:
+        yield "warning", "it is the last step of the epoch; prepare the next one"
+
+
+def _port(address: str, port: int) -> Iterator[Said]:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        socket.create_server((address, port), family=family).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise UsageError(
+                f"operator_port {port} cannot be had: {os.strerror(error.errno or 0)}; choose "
+                "another port"
+            ) from None
+        yield (
+            "warning",
+            f"operator_port {port} is in use, by this stream if it runs; else choose another",
+        )
+
+
+# --- All checks on one configuration, in the order in which a run would meet what they look at. ---
+
 
 Look = Callable[[Setting], Iterator[Said]]
 
 CHECKS: dict[str, Look] = {
-    "configuration": due.look_at_configuration,
-    "engine": engines.look_at_engine,
-    "key store": keys.look_at_key_store,
-    "keys": keys.look_at_named_keys,
-    "ledger": keys.look_at_ledger,
-    "calendar": due.look_at_calendar,
+    "configuration": look_at_configuration,
+    "engine": look_at_engine,
+    "key store": places.look_at_key_store,
+    "keys": places.look_at_named_keys,
+    "ledger": places.look_at_ledger,
+    "calendar": look_at_calendar,
     "input": sources.look_at_input,
-    "messages": sample.look_at_messages,
+    "messages": sources.look_at_messages,
     "output": places.look_at_output,
     "staging area": places.look_at_staging_area,
     "disk": places.look_at_disk,
     "clock": places.look_at_clock,
-    "release": keys.look_at_release_id,
-    "budget": keys.look_at_budget,
+    "release": places.look_at_release_id,
+    "budget": places.look_at_budget,
     "state": sources.look_at_state,
-    "on call": due.look_at_operators_side,
+    "on call": look_at_operators_side,
 }
 """By name what looks at one thing; it raises the error with which a run would end."""
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.budget.opening import accounts_of, ledger_url, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.ledger.cache import LedgerMemory, lost_text
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
-from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
-from tracecloak.pipelines.ledger.past import VERSION
+from tracecloak.pipelines.ledger.snapshot import VERSION
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
@@ -23,7 +23,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.stream.config import StreamConfig
-    from tracecloak.pipelines.windows.calendar import Day
+    from tracecloak.pipelines.windows.batch import Day
 
 Status = Literal["ok", "warning", "failure"]
 Said = tuple[Status, str]
@@ -65,7 +65,7 @@ class Setting:
             return None
         if (schedule := config.made_schedule) is None:
             return config
-        from tracecloak.pipelines.windows.several import of_window
+        from tracecloak.pipelines.windows.batch import of_window
 
         try:
             day = self.next_day or self.days[-1]
@@ -149,7 +149,7 @@ class Setting:
         config = self.config
         if not isinstance(config, ReleaseConfig) or config.made_schedule is None:
             return ()
-        from tracecloak.pipelines.windows.calendar import calendar_of, check_releases_known
+        from tracecloak.pipelines.windows.batch import calendar_of, check_releases_known
 
         days = calendar_of(config, self.store, self.ledger, int(self.now() * 1e6))
         check_releases_known(config, days, self.ledger)

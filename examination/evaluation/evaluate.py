@@ -1,21 +1,10 @@
-"""`tracecloak evaluate`: how far a release is from the original log. For the operator only.
-
-Its numbers are computed on the unprotected log and are not private: they are marked so and must not
-be published beside the release. Beside a measure stands what a bootstrap of the log gets, which no
-release need pass, and what the log itself gets.
-
-What a release is good for, by its measures: the sentence that its evaluation begins with.
-
-Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
-itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice the
-other, the larger one stays the larger. A release need not be nearer than a bootstrap of the log,
-which is good whatever it gets.
-"""
+"""One release next to its log: whether they belong together, and its measures; files or frames."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,41 +12,67 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from narwhals.typing import IntoFrame
 
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.examination.evaluation.origin import NotedShare, check_origin
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
+from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.examination.measure import behaviour_measures, measures, utility
-from tracecloak.examination.measure.graph_figures import edge_figures, interval_figures
-from tracecloak.examination.measure.intervals import bootstrap, noise_half_width
-from tracecloak.examination.measure.mining import require_pm4py
-from tracecloak.examination.measure.next_activity import (
+from tracecloak.examination.measure.intervals import (
+    bootstrap,
+    edge_figures,
+    interval_figures,
+    noise_half_width,
+)
+from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
+from tracecloak.examination.measure.mining import (
+    PatientMiner,
+    TreeJudge,
+    require_pm4py,
+    share_that_fits,
+)
+from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
+from tracecloak.examination.measure.utility import (
+    CaseTimes,
     Sequences,
     fifth_of,
     next_activity_accuracy,
+    service_errors,
 )
-from tracecloak.examination.measure.quality import PatientMiner
-from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
-from tracecloak.examination.measure.tree_quality import MEASURES as TREE_MEASURES
-from tracecloak.examination.measure.tree_quality import TreeJudge, share_that_fits
-from tracecloak.examination.measure.utility import CaseTimes, service_errors
-from tracecloak.pipelines.planning.worth import percent
+from tracecloak.pipelines.budget.opening import store_at
+from tracecloak.pipelines.frames.functions import Released, frame_source, told_of_frame
+from tracecloak.pipelines.planning.utility import percent
+from tracecloak.pipelines.release.run import told_apart
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import parse_tree
-from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.indicators import ReleasedIndicators
+from tracecloak.schemas.models import parse_tree
+from tracecloak.schemas.published.figures import ReleasedIndicators
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.manifest import has_starts, has_times
-from tracecloak.schemas.published.tree import ReleasedTree
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.publish.names import DFG_NAME
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.transforms.publish.release_folder import DFG_NAME
 from tracecloak.transforms.sources import EventSource
+
+# --- `tracecloak evaluate`: how far a release is from the original log. For the operator only. ----
+# Its numbers are computed on the unprotected log and are not private: they are marked so and must
+# not
+# be published beside the release. Beside a measure stands what a bootstrap of the log gets, which
+# no
+# release need pass, and what the log itself gets.
+#
+# What a release is good for, by its measures: the sentence that its evaluation begins with.
+#
+# Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
+# itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice
+# the
+# other, the larger one stays the larger. A release need not be nearer than a bootstrap of the log,
+# which is good whatever it gets.
+
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -372,7 +387,7 @@ def _indicator_report(
     noted_share: NotedShare | None,
 ) -> dict[str, Any]:
     """Compares released indicators with those of the original, which are read off as they are."""
-    from tracecloak.examination.indicators import beside
+    from tracecloak.examination.evaluation import indicators as beside
 
     params = beside.params_of(release.body)
     attributes = tuple((one.name, one.column) for one in params.declared_attributes)
@@ -479,3 +494,49 @@ def _error(name: str, line: Mapping[str, Any], report: Mapping[str, Any]) -> flo
         return value
     of_log = report.get("of_the_log", {}).get(name) or 1.0
     return max(1 - value / of_log, 0.0)
+
+
+# --- `tracecloak.evaluate`: how far a release is from a log in memory. For the operator only. -----
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """How far a release is from its log; computed on the unprotected log, and not private.
+
+    Attributes:
+        figures: JSON values, see `examination.evaluation.evaluate.evaluate`.
+    """
+
+    figures: dict[str, Any]
+
+    def __repr__(self) -> str:
+        """Returns what is most to the point, as a screen or a notebook shows it."""
+        return "\n".join(summary_lines(self.figures))
+
+
+def of_frames_evaluate(
+    frame: IntoFrame, released: Released[Any] | str | os.PathLike[str], **keys: Any
+) -> Evaluation:
+    """Compares a release with the log that it was made of.
+
+    Args:
+        frame: The log; see `tracecloak.release`.
+        released: What `tracecloak.release` returned, whose keys hold here as well; or the folder of
+            a release, or of releases whose latest is meant.
+        **keys: Keys that say how the log is read, and `key_store` and `ledger`, which can tell that
+            the release is of another log.
+
+    Raises:
+        UsageError: It is of another log, or the extra measures is not installed, which a release
+            with a log needs.
+        InputSchemaError: The frame lacks a column, or there is no release, or not as it was made.
+    """
+    with told_of_frame(), told_apart():
+        if isinstance(released, Released):
+            given, folder = {**released.keys, **keys}, str(released.folder)
+        else:
+            given, folder = dict(keys), os.fspath(released)
+        store, ledger = given.pop("key_store", None), given.pop("ledger", None)
+        source = frame_source(frame, given)
+        noted_share = share_noted_in(store_at(store), ledger)
+        return Evaluation(evaluate(source, Received.at(folder), noted_share))

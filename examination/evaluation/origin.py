@@ -1,9 +1,11 @@
-"""Whether a release can be of a log: a release of another one is not measured.
+"""Which log a release is judged by: its tables as they were read.
 
-A release says next to nothing of its input, so mostly this cannot be told from its files. What can
-be told: none of its activities is in the log, or the log lies outside of its public dates. Where
-the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
-(`pipelines.cases.noted_cases`), which is a matter of the operator alone.
+Aand whether it can be of the log.
+
+A release of another log is not measured. A release says next to nothing of its input, so mostly
+this cannot be told from its files: only that none of its activities is in the log, or that the log
+lies outside of its public dates. Where the operator has the ledger that paid for it, the ledger's
+note of the cases that it read tells (`pipelines.ledger.noted_cases`).
 """
 
 from __future__ import annotations
@@ -11,20 +13,75 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tracecloak.anonymizers.contract.input_digest import CaseSketch
+from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
-from tracecloak.pipelines.cases.noted_cases import SHARED, NotedCases, share_text
+from tracecloak.pipelines.configuration.config import SourceConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import RetryLater, UsageError
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.keys.wrapping import KeyReference
+
+# --- The log that a release is judged by: its tables at the versions that the release read. -------
+
+
+def as_released(config: SourceConfig, release: Received | None, store: KeyStore) -> SourceConfig:
+    """Returns how the log of a release is read, with a version of each table.
+
+    A version that is not named is that of the receipt, as the table may have changed since.
+
+    Args:
+        config: How the log is read.
+        release: The release; None: it is not one release that is judged.
+        store: The key store that may have the release's receipt.
+
+    Raises:
+        UsageError: A table has no version, and no receipt says which one the release read.
+        KeyStoreError: The receipt cannot be read.
+    """
+    tables = config.tables
+    if not tables:
+        return config
+    from tracecloak.transforms.lakes.tables import address_of, at_version_read
+
+    read = () if release is None else _tables_of(release, store)
+
+    def pinned(text: str) -> str:
+        address = at_version_read(address_of(text), read)
+        if address.version is None:
+            raise UsageError(
+                f"log {text!r} names no version, and this key store does not say which one the "
+                f"release read; name it as {text}@VERSION, which the operator's statement has, or "
+                "name the key_store of the release"
+            )
+        return str(address)
+
+    log = tuple(pinned(text) if text in tables else text for text in config.log)
+    return config.model_copy(update={"log": log})
+
+
+def _tables_of(release: Received, store: KeyStore) -> tuple[str, ...]:
+    home = str(Path(absolute(release.folder.path)).parent)
+    receipt = store.receipt(home, release.body["release_id"])
+    return () if receipt is None else receipt.origin.tables
+
+
+# --- Whether a release can be of a log: a release of another one is not measured. -----------------
+# A release says next to nothing of its input, so mostly this cannot be told from its files. What
+# can
+# be told: none of its activities is in the log, or the log lies outside of its public dates. Where
+# the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
+# (`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
+
 
 _DAY_US = 24 * 3_600_000_000
 

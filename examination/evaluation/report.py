@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tracecloak.examination.measure.registry import MEASURES, legend_lines
-from tracecloak.examination.measure.report_files import INTERNAL
-from tracecloak.pipelines.planning.worth import percent
-from tracecloak.transforms.pages.text_templates import from_template
+from tracecloak.examination.measure.registry import INTERNAL, MEASURES, legend_lines
+from tracecloak.pipelines.planning.utility import percent
+from tracecloak.transforms.pages.page import from_template
 
 # What a user does with a log, in the order in which it is shown; the page has all measures.
 _SUMMARY = (
@@ -80,7 +79,7 @@ def notes_of(report: dict[str, Any]) -> Iterator[str]:
     if report.get("tree_note"):
         yield f"{report['tree_note']}."
     if report.get("indicators"):
-        from tracecloak.examination.indicators.report import furthest_line
+        from tracecloak.examination.evaluation.indicators import furthest_line
 
         yield from furthest_line(report["indicators"])
 
@@ -90,7 +89,7 @@ def markdown_lines(report: dict[str, Any]) -> list[str]:
     names = [name for name in report["legend"] if report.get(name) is not None]
     figures: Iterable[str] = ()
     if report.get("indicators"):
-        from tracecloak.examination.indicators.report import figure_lines
+        from tracecloak.examination.evaluation.indicators import figure_lines
 
         figures = figure_lines(report["indicators"])
     return from_template(

@@ -20,18 +20,19 @@ from typing import Any
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments.run import Experiment, rows_of
-from tracecloak.examination.experiments.statements import Statement, counted
 from tracecloak.examination.experiments.table import (
     THE_LOG,
     Boxes,
     Graph,
     Lines,
     Section,
+    Statement,
     Table,
     Tree,
+    counted,
 )
 from tracecloak.schemas.errors import of_extra
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models import parse_tree
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.models.tree_forms import write_tree_svg
 from tracecloak.transforms.pages.page import Page, rendered

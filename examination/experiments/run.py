@@ -1,24 +1,25 @@
 """`tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
 
-A `Paper` says what is run and measured; this module runs it. Every
-release is made in memory under a fresh key, and every figure is a row of JSON lines that is written
-as soon as it is known: a run that was killed goes on where it stopped. All cells are released once,
-then all once more, and so on: whenever a run ends, there is about as much of every cell. Models are
-mined by as many processes as there are processors. The figures are exact about private data: for
-the operator only.
+A `Paper` says what is run and measured; this module runs it. Every release is made in memory under
+a fresh key, and every figure is a row of JSON lines that is written as soon as it is known: a run
+that was killed goes on where it stopped. All cells are released once, then all once more, and so
+on: whenever a run ends, there is about as much of every cell. Models are mined by as many processes
+as there are processors. The figures are exact about private data: for the operator only.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,28 +28,94 @@ import pydantic
 from tracecloak.anonymizers.contract.in_memory import anonymise, decide
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments.amun import AmunPaper
-from tracecloak.examination.experiments.dpim import DpimPaper
-from tracecloak.examination.experiments.miners import Miners
-from tracecloak.examination.experiments.networks import Log
-from tracecloak.examination.experiments.paper import Cell, Paper, Released
-from tracecloak.examination.experiments.pretsa import PretsaPaper
-from tracecloak.examination.experiments.sacofa_sapa import SacofaSapaPaper
-from tracecloak.examination.experiments.statements import Statement
-from tracecloak.examination.experiments.table import THE_LOG
+from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
+from tracecloak.examination.experiments.small_papers import DpimPaper, PretsaPaper, SacofaSapaPaper
+from tracecloak.examination.experiments.table import THE_LOG, Statement
 from tracecloak.examination.experiments.tlkc import TlkcPaper
 from tracecloak.examination.measure.measures import require_pot
-from tracecloak.examination.measure.mining import require_pm4py
-from tracecloak.examination.measure.quality import MinedQuality, PatientMiner, require_scikit_learn
+from tracecloak.examination.measure.mining import (
+    MinedQuality,
+    PatientMiner,
+    require_pm4py,
+    require_scikit_learn,
+)
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
+
+# --- Several processes that mine and judge models, as many as there are processors. ---------------
+# What is asked and how long it may take is `PatientMiner`'s; here is who is asked when.
+
+
+_T = TypeVar("_T")
+# Each holds the log, and pm4py.
+_MOST = 8
+# Seconds between two attempts to interrupt.
+_BETWEEN = 0.05
+
+
+class Miners:
+    """Processes that mine at once; each begins with its first question, and all end with the block.
+
+    Args:
+        make: Makes one.
+        n: How many; by default as many as there are processors, and eight at most.
+    """
+
+    def __init__(self, make: Callable[[], PatientMiner], n: int | None = None) -> None:
+        self.n = n or min(os.cpu_count() or 1, _MOST)
+        self._all = [make() for _ in range(self.n)]
+        self._free: SimpleQueue[PatientMiner] = SimpleQueue()
+        for miner in self._all:
+            self._free.put(miner)
+        # A thread waits for the answer of each process.
+        self._threads = ThreadPoolExecutor(self.n, thread_name_prefix="miner")
+
+    def submit(self, ask: Callable[[PatientMiner], _T]) -> Future[_T]:
+        """Begins to ask one that is free, or as soon as one is; returns the answer to come."""
+        return self._threads.submit(self._asked, ask)
+
+    def _asked(self, ask: Callable[[PatientMiner], _T]) -> _T:
+        miner = self._free.get()
+        try:
+            return ask(miner)
+        finally:
+            self._free.put(miner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends all processes, at work or not."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        while self._free.qsize() < self.n:
+            for miner in self._all:
+                miner.interrupt()
+            time.sleep(_BETWEEN)  # one that is just beginning has no process yet
+        self._threads.shutdown()
+        for miner in self._all:
+            miner.close()
+
+
+# ---
+# `tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
+# A `Paper` says what is run and measured; this module runs it. Every
+# release is made in memory under a fresh key, and every figure is a row of JSON lines that is
+# written
+# as soon as it is known: a run that was killed goes on where it stopped. All cells are released
+# once,
+# then all once more, and so on: whenever a run ends, there is about as much of every cell. Models
+# are
+# mined by as many processes as there are processors. The figures are exact about private data: for
+# the operator only.
+
 
 _LOG = logging.getLogger("tracecloak")
 

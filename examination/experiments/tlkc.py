@@ -17,28 +17,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.networks import (
+from tracecloak.examination.experiments.paper import (
+    Cell,
     Log,
+    Paper,
+    Released,
     edges_of_graph,
+    figures_of,
     graph_of,
     inner,
+    measure,
     names_of,
     nodes_of,
+    perspectives_of,
     receiver,
     slowest,
 )
-from tracecloak.examination.experiments.paper import (
-    Cell,
-    Paper,
-    Released,
-    figures_of,
-    measure,
-    perspectives_of,
-)
 from tracecloak.examination.experiments.table import Figures, Graph, Section, Table
 from tracecloak.examination.linkage.logs import FEW_NUMBERS, number_of, sensitive_columns
-from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS
-from tracecloak.examination.measure.perspectives import RESOURCE, only_common
+from tracecloak.examination.measure.behaviour_measures import N_BOTTLENECKS, RESOURCE, only_common
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.declarations import MAX_VALUES

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.linkage.knowledge import LinkedLog
-from tracecloak.examination.measure.perspectives import RESOURCE
+from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import InputSchemaError, UsageError

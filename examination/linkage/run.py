@@ -17,7 +17,8 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,25 @@ from tracecloak.examination.linkage.knowledge import (
     Settings,
     Target,
 )
-from tracecloak.examination.measure.perspectives import has_resources
+from tracecloak.examination.measure.behaviour_measures import has_resources
+from tracecloak.examination.measure.registry import INTERNAL, renamed
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
+from tracecloak.transforms.pages.page import Chart, from_template
+
+# --- Linkage attacks: how few cases match what somebody knows of one, before and after a release. -
+# The attack models of Rafiei and van der Aalst: Group-Based Privacy Preservation Techniques for
+# Process Mining, section 4. Somebody knows a few elements of a case, picked at random, as a set, a
+# multiset, a sequence or with relative times: A1 to A3 and AT of activities, R1 to R3 and RT of
+# resources, AR1 to AR3 and ART of both. Who knows that much of a case of the original looks for it
+# in
+# the original, or in a release, and finds some cases that match, and their sensitive values.
+#
+# The victim is a case picked at random, and each part of that size of what can be known of it is as
+# likely as any other. Where the pieces are few, all of them are gone through and the figures are
+# exact; else they are estimated from independent draws, with intervals that are all right together
+# with a stated probability. Computed on raw data, for the operator only.
+
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -229,3 +246,115 @@ def _risk(
         tuple(drawn.estimate(classes == c, alpha) for c in range(len(SET_SIZES))),
         tuple(values),
     )
+
+
+# --- The report of linkage attacks, as JSON and as Markdown: for the operator, not private. -------
+
+
+_HERE = "tracecloak.examination.linkage"
+
+
+@dataclass(frozen=True)
+class LinkageReport:
+    """All linkage attacks on some releases of one log; not private.
+
+    Attributes:
+        original: The log of the victims.
+        releases: The released logs.
+        sensitive: Names of the sensitive attributes.
+        settings: How the attacks were made.
+        attacks: What they found.
+    """
+
+    original: LinkedLog
+    releases: Sequence[LinkedLog]
+    sensitive: Sequence[str]
+    settings: Settings
+    attacks: Sequence[Linkage]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as JSON values."""
+        settings = self.settings
+        names = {"n_victims": "victims", "is_exact": "exact", "n_pieces": "pieces"}
+        return {
+            "warning": INTERNAL,
+            "publishable": False,
+            "original": self._log_json(self.original),
+            "releases": list(map(self._log_json, self.releases)),
+            "settings": {
+                "time_unit": settings.unit,
+                "sizes": list(settings.sizes),
+                "samples": settings.n_samples,
+                "confidence_of_all_intervals": settings.confidence,
+            },
+            "attacks": [
+                renamed(asdict(attack), **names)
+                | {
+                    "before": self._risk_json(attack.before),
+                    "after": list(map(self._risk_json, attack.after)),
+                }
+                for attack in self.attacks
+            ],
+        }
+
+    def _log_json(self, log: LinkedLog) -> dict[str, Any]:
+        return {
+            "log": log.name,
+            "cases": log.traces.n_cases,
+            "has_times": log.has_times,
+            "has_resources": has_resources(log.traces),
+            "sensitive": [
+                name for k, name in enumerate(self.sensitive) if (log.labels[:, k] > 0).any()
+            ],
+        }
+
+    def _risk_json(self, risk: Risk) -> dict[str, Any]:
+        body = renamed(asdict(risk), smallest="smallest_set")
+        values = (v and {**v, "largest_confidence": v["largest"]} for v in body["values"])
+        return body | {
+            "set_sizes": dict(zip(_class_names(), body["set_sizes"], strict=True)),
+            "values": dict(zip(self.sensitive, values, strict=True)),
+        }
+
+    def summary_lines(self) -> Iterator[str]:
+        """Yields the outcome in a few lines: what the largest knowledge singles out."""
+        largest = max(self.settings.sizes, default=0)
+        attacks = [attack for attack in self.attacks if attack.size == largest]
+        for number, log in enumerate(self.releases):
+            worst = max(attacks, key=lambda attack: attack.after[number].singled_out.value)
+            risk = worst.after[number]
+            yield (
+                f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
+                f"{risk.singled_out.percent} of the cases, before the release "
+                f"{worst.before.singled_out.percent}"
+            )
+
+    def markdown_lines(self) -> list[str]:
+        """Returns the report as Markdown, line by line."""
+        given = {"report": self, "internal": INTERNAL, "has_resources": has_resources}
+        return from_template(_HERE, "report.md.j2", **given)
+
+    def charts(self) -> list[Chart]:
+        """Returns how often exactly one case matches, before and in each release."""
+        several = len(self.releases) > 1
+        rows = [
+            {
+                "label": f"{attack.attack} with {attack.size}{f', {risk.log}' if several else ''}",
+                "before": attack.before.singled_out.value,
+                "after": risk.singled_out.value,
+            }
+            for attack in self.attacks
+            for risk in attack.after
+        ]
+        title = "How often exactly one case matches what somebody knows"
+        return [Chart("linkage", title, rows)]
+
+
+def _class_names() -> list[str]:
+    """The classes of SET_SIZES: "0", "1", "2-4", and so on."""
+    lasts = [following - 1 for following in SET_SIZES[1:]]
+    names = [
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(SET_SIZES, lasts, strict=False)
+    ]
+    return [*names, f"{SET_SIZES[-1]} or more"]

@@ -1,22 +1,13 @@
-"""Whether published intervals contain the truth as often as they say, and how wide they are.
+"""What a released graph and its intervals are measured by, and the lines beside them.
 
 An interval of 95 % shall contain the exact value 95 times in a hundred (Neyman, 1937). Coverage
 alone can be had by wide intervals, so the width stands beside it, over that of an interval that
 covers nothing but the noise.
 
-Pure functions of arrays. Every figure is exact about private data.
-
-A bootstrap of a log: as many of its cases, drawn with replacement.
-
-What it differs from the log by is what another log of the same process would (Efron, 1979), so it
-is the line beside a measure that no release need pass: who is nearer repeats the log's accidents.
-
-It is no protection, and its draws are no noise: they are public and always the same.
-
-Chains of a log without noise: the limit of methods that draw cases from such a chain.
-
-A method that draws cases from a chain cannot pass the same chain of the exact counts: that is
-the limit of its class of models. None of them protects anybody, so none is a method.
+The lines are a bootstrap of the log (Efron, 1979), which is what another log of the same process
+would be, so that no release need pass it; and chains of the exact counts, which are the limit of
+methods that draw cases from such a chain. They protect nobody, and their draws are public. Every
+figure is exact about private data.
 """
 
 from __future__ import annotations
@@ -29,11 +20,34 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.examination.measure import utility
+from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges
+from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- Whether published intervals contain the truth as often as they say, and how wide they are. ---
+# An interval of 95 % shall contain the exact value 95 times in a hundred (Neyman, 1937). Coverage
+# alone can be had by wide intervals, so the width stands beside it, over that of an interval that
+# covers nothing but the noise.
+#
+# Pure functions of arrays. Every figure is exact about private data.
+#
+# A bootstrap of a log: as many of its cases, drawn with replacement.
+#
+# What it differs from the log by is what another log of the same process would (Efron, 1979), so it
+# is the line beside a measure that no release need pass: who is nearer repeats the log's accidents.
+#
+# It is no protection, and its draws are no noise: they are public and always the same.
+#
+# Chains of a log without noise: the limit of methods that draw cases from such a chain.
+#
+# A method that draws cases from a chain cannot pass the same chain of the exact counts: that is
+# the limit of its class of models. None of them protects anybody, so none is a method.
+
 
 _Z95 = 1.96
 
@@ -215,3 +229,64 @@ CHAINS: Mapping[str, Chain] = {
     "chain by position": Chain(1, True),
     "chain of order 2 by position": Chain(2, True),
 }
+
+
+# --- The measures of a released directly-follows graph and of its intervals, by their names. ------
+# Both graphs are of one vocabulary and have START and END. Every figure is exact about private
+# data:
+# for the operator, not for publication.
+
+
+def edge_figures(a: EdgeWeights, b: EdgeWeights) -> Figures:
+    """Returns the measures of directly-follows graphs, START and END included.
+
+    Args:
+        a: The original's.
+        b: The release's.
+    """
+    weights = aligned_edges(a, b)
+    precision, recall = utility.precision_and_recall(*weights)
+    return checked(
+        {
+            "edge_total_variation": utility.total_variation(*weights),
+            "edge_relative_error": utility.relative_error(*weights),
+            "edge_precision": precision,
+            "edge_recall": recall,
+        }
+    )
+
+
+def interval_figures(
+    truth: EdgeWeights,
+    released: EdgeWeights,
+    lows: np.ndarray,
+    highs: np.ndarray,
+    half_width: float | None,
+) -> Figures:
+    """Returns the measures of a graph's intervals.
+
+    Args:
+        truth: The exact graph.
+        released: The released one.
+        lows: int64[n], the lower end of each released edge, in its order.
+        highs: int64[n], likewise.
+        half_width: Half the interval of the noise alone, or None: it is not known.
+    """
+    counts = _counts_of(truth, released)
+    width = None if half_width is None else interval_width(lows, highs, half_width)
+    return checked(
+        {"interval_coverage": interval_coverage(counts, lows, highs), "interval_width": width}
+    )
+
+
+def _counts_of(truth: EdgeWeights, asked: EdgeWeights) -> np.ndarray:
+    """int64[n], the exact count of each edge that is asked for."""
+    keys, wanted = (
+        (edges.source.astype(np.int64) << 32) + edges.target for edges in (truth, asked)
+    )
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
+    if not len(keys):
+        return np.zeros(len(wanted), np.int64)
+    rows = order[place]
+    return np.where(keys[rows] == wanted, truth.weight[rows], 0).astype(np.int64)

@@ -21,8 +21,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
 from tracecloak.schemas.errors import of_extra
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
 _MICROSECONDS_PER_HOUR = 3_600_000_000

@@ -31,7 +31,7 @@ from tracecloak.examination.profile.suggestions import (
     of_formats,
     suggestions_of,
 )
-from tracecloak.pipelines.planning.finding_words import finding_lines, refuse_unread, share_text
+from tracecloak.pipelines.planning.findings import finding_lines, refuse_unread, share_text
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat

@@ -19,14 +19,13 @@ import yaml
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.calendar.local_time import LocalClock
-from tracecloak.schemas.calendar.time_grid import GRID_US
+from tracecloak.schemas.calendar.working_time import GRID_US
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.duplicates import is_duplicate
 from tracecloak.schemas.events.events import CASE_ID, EVENT_INDEX, TIMESTAMP
 from tracecloak.schemas.events.source_column import SourceColumn
-from tracecloak.schemas.events.starts import COMPLETIONS, STARTS
-from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.tally import COMPLETIONS, STARTS
+from tracecloak.schemas.events.traces import TraceBatch, is_duplicate
 
 # So many different values of a column, and of a column with a case, are told apart.
 MAX_DISTINCT = 200_000

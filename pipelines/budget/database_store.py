@@ -26,12 +26,12 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.schemas.texts.secrets import has_secret
+from tracecloak.schemas.texts import has_secret
 from tracecloak.transforms.files import is_on_this_machine, write_private
 from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.paying import PayingConfig
+    from tracecloak.pipelines.configuration.shared_keys import PayingConfig
 
 _ROWS = sa.Table(
     "tracecloak_key_store",

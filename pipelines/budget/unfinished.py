@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.budget.registry import Books, ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt

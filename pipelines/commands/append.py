@@ -22,7 +22,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Shows whether the table has the release now or had it before."""
-    from tracecloak.pipelines.outcomes.tables import append_release
+    from tracecloak.pipelines.outcomes.metrics import append_release
 
     appended = append_release(given.flags["release"].rstrip("/"), given.flags["table"])
     state = "was there" if appended.was_there else "appended"

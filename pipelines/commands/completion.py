@@ -61,7 +61,7 @@ def run(given: Given) -> int:
 def script(shell: str) -> str:
     """Returns the script for a shell of `SHELLS`."""
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.transforms.pages.text_templates import from_template
+    from tracecloak.transforms.pages.page import from_template
 
     contexts = list(_contexts())
     actions = {

@@ -43,7 +43,7 @@ def add_release_flags(
         ReleaseConfig,
         read_yaml,
     )
-    from tracecloak.pipelines.configuration.flag_texts import key_help, parameter_help
+    from tracecloak.pipelines.configuration.flags import key_help, parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -53,7 +53,7 @@ def add_release_flags(
     if method is None and config is not None:
         method = read_yaml(config).get("method")
     if method in METHODS:
-        from tracecloak.pipelines.runners.memory import keep_pandas_out
+        from tracecloak.pipelines.runners.resources import keep_pandas_out
 
         keep_pandas_out()  # with Arrow, which the method loads
     parameters = {} if method is None else method_named(method).Params.model_fields
@@ -149,7 +149,7 @@ def refuse_parameters_of_others(
 def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a log is read."""
     from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
-    from tracecloak.pipelines.configuration.flag_texts import key_help
+    from tracecloak.pipelines.configuration.flags import key_help
 
     for name in _READING:
         field = ReleaseConfig.model_fields[name]

@@ -115,7 +115,7 @@ def _store(flags: Flags) -> KeyStore:
 
 def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> OfficersLedger:
     from tracecloak.pipelines.budget.opening import officers_ledger
-    from tracecloak.pipelines.ledger.accounts import load_accounts
+    from tracecloak.pipelines.ledger.caps import load_accounts
 
     accounts = flags.get("accounts")
     return officers_ledger(
@@ -160,7 +160,7 @@ def _export(flags: Flags) -> Result:
 
 
 def _backup(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.backups import back_up
+    from tracecloak.pipelines.budget.opening import back_up
 
     ledger, path = _opened(flags), flags["output"]
     head = back_up(ledger, path)
@@ -170,7 +170,7 @@ def _backup(flags: Flags) -> Result:
 
 
 def _restore(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.backups import restore
+    from tracecloak.pipelines.budget.opening import restore
 
     restored = restore(
         _store(flags), flags.get("ledger"), *(flags[k] for k in ("backup", *_SIGNED))
@@ -189,7 +189,7 @@ def _begin(flags: Flags) -> Result:
 
 
 def _declare(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.accounts import Account
+    from tracecloak.pipelines.ledger.caps import Account
 
     ledger = _opened(flags)
     account = Account(
@@ -280,15 +280,14 @@ def _withdraw(flags: Flags) -> Result:
 
 
 def _list_cases(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.cases_reading import cases_text
-    from tracecloak.pipelines.cases.noted_cases import NotedCases
+    from tracecloak.pipelines.ledger.noted_cases import NotedCases, cases_text
 
     ledger = _opened(flags)
     return _said(cases_text(ledger.entries(), NotedCases(ledger.url).all()))
 
 
 def _erase(flags: Flags) -> Result:
-    from tracecloak.pipelines.cases.cases_reading import erase
+    from tracecloak.pipelines.ledger.noted_cases import erase
 
     which = flags.get("output"), flags.get("release_id"), flags.get("before")
     n = erase(_opened(flags), *which, flags["by"], flags["reason"])

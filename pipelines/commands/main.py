@@ -14,11 +14,16 @@ from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
-from tracecloak.pipelines.runners.memory import without_collections
-from tracecloak.pipelines.screen.progress import EscapingFormatter, NothingOfData, is_of_operator
-from tracecloak.pipelines.screen.results import Form, tell
+from tracecloak.pipelines.runners.resources import without_collections
+from tracecloak.pipelines.screen.results import (
+    EscapingFormatter,
+    Form,
+    NothingOfData,
+    is_of_operator,
+    tell,
+)
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret, without_secrets
+from tracecloak.schemas.texts import SECRET_REFUSED, has_secret, without_secrets
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
 _OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"

@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Prints the plan; the exit code says whether `release` would refuse it as of no use."""
     from tracecloak.pipelines.configuration.config import load
-    from tracecloak.pipelines.screen.plan_text import planned
+    from tracecloak.pipelines.screen.release_text import planned
 
     flags = dict(given.flags)
     is_full, goal = flags.pop("full", "false") == "true", flags.pop("for", "")

@@ -1,25 +1,125 @@
-"""`tracecloak release`: makes one release of a log."""
+"""`tracecloak release`: makes one release of a log, or those of the windows of a schedule."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import (
-    add_flag,
-    add_lineage,
-    add_release_flags,
-)
+from tracecloak.pipelines.commands.flags import add_flag, add_lineage, add_release_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.release_text import release_data, release_rows
-from tracecloak.pipelines.screen.results import Result, show
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.pipelines.screen.release_text import (
+    left_out_text,
+    release_data,
+    release_rows,
+    spent,
+)
+from tracecloak.pipelines.screen.results import Result, duration, show
+from tracecloak.schemas.errors import InputSchemaError, OtherFormat, TracecloakError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.windows.batch import Ended
+
+
+# --- `tracecloak release` of a configuration with a schedule: makes its windows. ------------------
+
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
+    """Releases the windows that are asked for; the exit code is that of the first that failed."""
+    from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
+    from tracecloak.pipelines.windows.batch import (
+        exit_code_of,
+        over_text,
+        release_windows,
+        windows_asked,
+    )
+
+    windows = windows_asked(config)
+    ended: list[Ended] = []
+    with showing_progress(given.form, with_runner=given.wants_traceback):
+        try:
+            for one in release_windows(config, windows, given.of_beam, lineage):
+                ended.append(one)
+        finally:
+            for line in _causes(ended):
+                _LOG.error("%s", line)
+    if given.form == "json":
+        data = {
+            "windows": [_data_of_window(one) for one in ended],
+            "schedule_is_over": bool(over_text(config, windows)),
+        }
+        show(Result((), data), given.form)
+        return exit_code_of(ended)
+    is_private = is_of_operator(given.form)
+    if len(ended) == 1 and ended[0].outcome is not None:
+        one = ended[0]
+        rows = list(release_rows(one.config, ended[0].outcome, one.elapsed_s, is_private))
+        show(Result(rows), given.form)
+    else:
+        rows = [(one.window.label, _window_text(one, is_private)) for one in ended]
+        over = [("schedule", text)] if (text := over_text(config, windows)) else []
+        show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
+    return exit_code_of(ended)
+
+
+def _causes(ended: Sequence[Ended]) -> Iterator[str]:
+    """Yields one line for each cause by which windows failed, and not one for each window."""
+    labels: dict[str, list[str]] = {}
+    for one in ended:
+        if one.reason:
+            labels.setdefault(one.reason, []).append(one.window.label)
+    for reason, failed in labels.items():
+        several = f"{failed[0]} and {len(failed) - 1} more up to {failed[-1]}"
+        yield f"window {failed[0] if len(failed) == 1 else several}: {reason}"
+    unread = tuple(f"[{kind.section}]" for kind in (InputSchemaError, OtherFormat))
+    if any(one.reason.endswith(unread) for one in ended):
+        yield (
+            "a file that is damaged and cannot be mended is left out by a person: `tracecloak "
+            "windows CONFIG --window WINDOWS --quarantine FILE --by NAME --reason TEXT`"
+        )
+
+
+def _window_text(one: Ended, is_private: bool) -> str:
+    """Returns what became of a window, of several; see `release_rows`."""
+    text = one.status.replace("_", " ")
+    if one.status == "released" and one.outcome is not None:
+        epsilon, _ = spent(one.config)
+        cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
+        text += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
+        if is_private and one.outcome.n_left_out:
+            text += f"; left out {left_out_text(one.outcome.n_left_out)}"
+        if is_private and one.outcome.warnings:
+            text += f"; watch out: {' and '.join(one.outcome.warnings)}"
+    elif one.reason:
+        text += f" with exit code {one.exit_code}"
+    return text
+
+
+def _data_of_window(one: Ended) -> dict[str, Any]:
+    """Returns the JSON of a window, with the keys of a release where there is one."""
+    of_release: dict[str, Any] = {}
+    if one.outcome is not None:
+        of_release = release_data(one.config, one.outcome, one.elapsed_s)
+    elif one.status == "already_released":
+        of_release = {"folder": one.folder}
+    return {
+        **of_release,
+        "window": one.window.label,
+        "status": one.status,
+        "exit_code": one.exit_code,
+        "reason": one.reason,
+        "release_id": one.config.release_id,
+    }
+
+
+# --- `tracecloak release`: makes one release of a log. --------------------------------------------
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -65,7 +165,7 @@ def run(given: Given) -> int:
         raise
     finally:
         if metrics is not None:
-            from tracecloak.pipelines.windows.watched import note_standing
+            from tracecloak.pipelines.windows.batch import note_standing
 
             elapsed_s = time.monotonic() - began
             note_standing(config, given.config or "", metrics, code, elapsed_s, audience)
@@ -76,14 +176,12 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None, asks: bo
     """Makes what a configuration asks for, shows what came of it, and returns the exit code."""
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.release.run import run_release
-    from tracecloak.pipelines.runners.memory import keep_freed_memory
-    from tracecloak.pipelines.screen.progress import is_of_operator, showing_progress
+    from tracecloak.pipelines.runners.resources import keep_freed_memory
+    from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
 
     began = time.monotonic()
     keep_freed_memory()
     if config.schedule is not None:
-        from tracecloak.pipelines.commands.release_windows import run_windows
-
         return run_windows(config, given, lineage)
     with (
         showing_progress(given.form, with_runner=given.wants_traceback) as ask,
@@ -105,6 +203,6 @@ def _lineage(
     """Returns what sends the events of a release, if they go anywhere; see `lineage_sent`."""
     if to is None:
         return contextlib.nullcontext(lambda folder: None)
-    from tracecloak.pipelines.windows.watched import lineage_sent
+    from tracecloak.pipelines.windows.batch import lineage_sent
 
     return lineage_sent(config, to)

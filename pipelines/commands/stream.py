@@ -24,7 +24,7 @@ _SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.configuration.config import Columns
-    from tracecloak.pipelines.configuration.flag_texts import key_help
+    from tracecloak.pipelines.configuration.flags import key_help
     from tracecloak.pipelines.stream.config import log_helps, stream_helps
 
     parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
@@ -64,7 +64,7 @@ def run(given: Given) -> int:
         rows = positions(config, is_private, **of_positions)
         show(Result(rows, dict(rows)), given.form)
         return 0
-    from tracecloak.pipelines.screen.progress import showing_progress
+    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
     with contextlib.ExitStack() as parts:

@@ -30,9 +30,9 @@ def run(given: Given) -> int:
     """
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.source import source_of
-    from tracecloak.pipelines.planning.finding_words import cause_of, finding_lines, refuse_unread
+    from tracecloak.pipelines.planning.findings import cause_of, finding_lines, refuse_unread
     from tracecloak.pipelines.planning.names import names_of, vocabulary_file
-    from tracecloak.schemas.texts.formulas import formulas
+    from tracecloak.schemas.texts import formulas
     from tracecloak.transforms.files import keep_private
 
     flags = dict(given.flags)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.ledger import Ledger
-    from tracecloak.pipelines.windows.calendar import Day
+    from tracecloak.pipelines.windows.batch import Day
 
 _WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that "
                 "have begun, and the next one"}  # fmt: skip
@@ -59,7 +59,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
     from tracecloak.pipelines.configuration.config import load
     from tracecloak.pipelines.release.window import verify_book
-    from tracecloak.pipelines.windows.calendar import calendar_of
+    from tracecloak.pipelines.windows.batch import calendar_of
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
@@ -122,8 +122,8 @@ def _decide(
     form: Form,
 ) -> None:
     """Leaves a file out of windows, or reads it again, and shows of which."""
+    from tracecloak.pipelines.windows.batch import windows_asked
     from tracecloak.pipelines.windows.quarantine import quarantine, readmit
-    from tracecloak.pipelines.windows.several import windows_asked
 
     path, mended = decision["quarantine"], decision["readmit"]
     if path is not None and mended is not None:
@@ -161,7 +161,7 @@ def _text(value: Fraction | None) -> str | None:
 
 
 def _lines(days: Sequence[Day]) -> Iterator[str]:
-    from tracecloak.pipelines.release.window_facts import moment
+    from tracecloak.pipelines.release.window import moment
 
     width = max((len(day.window.label) for day in days), default=0)
     first_with: dict[str, str] = {}  # the window that failed first for a reason, which is said once

@@ -12,13 +12,11 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.configuration.files import bytes_of, yaml_of
-from tracecloak.pipelines.configuration.flag_texts import given_value, kinds_of
-from tracecloak.pipelines.configuration.paying import PayingConfig
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
-from tracecloak.pipelines.runners.names import FN_API, IN_MEMORY
+from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kinds_of, yaml_of
+from tracecloak.pipelines.configuration.shared_keys import PayingConfig, ScheduleConfig
+from tracecloak.pipelines.runners.flags import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.batch.shards import DEFAULT_SHARDS
+from tracecloak.transforms.batch.job import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import (
     FILE_KEYS,
     FORMATS,
@@ -32,9 +30,9 @@ from tracecloak.transforms.formats.registry import (
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
-    from tracecloak.schemas.events.row_filter import RowFilter
-    from tracecloak.schemas.published.guarantee import Guarantee
-    from tracecloak.schemas.windows.schedule import Schedule, Window
+    from tracecloak.schemas.events.row_masks import RowFilter
+    from tracecloak.schemas.published.manifest import Guarantee
+    from tracecloak.schemas.windows import Schedule, Window
     from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
@@ -226,7 +224,7 @@ class Where(_Section):
     @property
     def row_filter(self) -> RowFilter:
         """What it does to records."""
-        from tracecloak.schemas.events.row_filter import RowFilter
+        from tracecloak.schemas.events.row_masks import RowFilter
 
         return RowFilter(**self.model_dump())
 
@@ -477,7 +475,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """
         params, columns = self.params, self.columns
         if columns.start_timestamp or columns.lifecycle or "service_times" in params:
-            from tracecloak.pipelines.configuration.starts import with_starts
+            from tracecloak.pipelines.configuration.shared_keys import with_starts
 
             params = with_starts(self.method, params, self.mapping)
         try:
@@ -494,7 +492,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
         if self.query is not None:
-            from tracecloak.transforms.inputs.query_promise import of_query_result
+            from tracecloak.transforms.inputs.databases import of_query_result
 
             guarantee = of_query_result(guarantee)
         if guarantee.kind != "rigorous":
@@ -544,7 +542,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     @property
     def windows_add_up(self) -> bool:
         """Whether several windows cost an individual their sum, and not what the dearest costs."""
-        from tracecloak.anonymizers.rigorous.windows import windows_add_up
+        from tracecloak.anonymizers.rigorous.parts_method import windows_add_up
 
         return windows_add_up(method_named(self.method), self.method_params)
 
@@ -596,7 +594,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
         Args:
             given: JSON values of those that are not as by default.
         """
-        from tracecloak.anonymizers.contract.input_digest import config_digest
+        from tracecloak.anonymizers.contract.case_digests import config_digest
 
         fields = set(IN_DIGEST) - {"params", "query", "schedule", "window"}
         whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
@@ -613,7 +611,7 @@ class ReleaseConfig(PayingConfig, SourceConfig):
     @property
     def noise_digest(self) -> str:
         """Digest of that and of the version of the method: what the noise is bound to."""
-        from tracecloak.anonymizers.contract.input_digest import noise_digest
+        from tracecloak.anonymizers.contract.case_digests import noise_digest
 
         version = method_named(self.method).version
         return noise_digest(self.digest, version, self.inner_versions)
@@ -671,17 +669,17 @@ def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     others = {name: value for name, value in flags.items() if name not in fields}
     config = _with_public_inputs(_checked(ReleaseConfig, body, others))
     if config.query is not None or config.database is not None or not config.log:
-        from tracecloak.pipelines.configuration.query_keys import check_query
+        from tracecloak.pipelines.configuration.shared_keys import check_query
 
         how = config.source_format
         check_query(config.log, config.query, config.database, how, config.schedule)
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.rename:
-        from tracecloak.pipelines.configuration.vocabulary_file import check_new_names
+        from tracecloak.pipelines.configuration.flags import check_new_names
 
         check_new_names(config.rename, method_named(config.method).bounds(config.method_params))
     if config.schedule is not None:
-        from tracecloak.pipelines.configuration.schedule_checks import (
+        from tracecloak.pipelines.configuration.shared_keys import (
             check_composes,
             check_ends_are_read,
         )
@@ -705,7 +703,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     params = dict(config.params)
     vocabulary = params.get("vocabulary")
     if "vocabulary" in known and isinstance(vocabulary, str):
-        from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
+        from tracecloak.pipelines.configuration.flags import read_vocabulary
 
         remedy = (
             "; name a file of activities, one a line, or give their names as JSON: --vocabulary "
@@ -717,7 +715,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
 
         params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
     if "groups" in known and isinstance(params.get("groups"), str):
-        from tracecloak.pipelines.configuration.groups_file import read_groups, warn_of_names
+        from tracecloak.pipelines.configuration.flags import read_groups, warn_of_names
 
         params["groups"] = read_groups(params["groups"])
         warn_of_names(params["groups"], params.get("vocabulary"))

@@ -1,7 +1,7 @@
 """Reads a public process model from a file: PTML, PNML, BPMN, a process tree as text, or rules.
 
 The ending of the name says which one it is: `.ptml`, `.pnml`, `.bpmn`, `.tree` (the text form of
-`schemas.models.process_tree`), or `.yaml`, `.yml` and `.json`
+`schemas.models`), or `.yaml`, `.yml` and `.json`
 (`anonymizers.queries.order_rules.NamedRules`: rules by name). It reads what these formats say of
 the order of activities, and passes over data, resources, times and drawings. It refuses elements
 that would change the order and that it does not understand: inhibitor and reset arcs, inclusive
@@ -18,19 +18,20 @@ import pydantic
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
-from tracecloak.pipelines.configuration.files import bytes_of
+from tracecloak.pipelines.configuration.flags import bytes_of
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.models import (
     Operator,
+    PetriNet,
     ProcessTree,
+    Transition,
     leaf,
     loop,
+    net_of_tree,
     parse_tree,
     sequence,
 )
-from tracecloak.schemas.texts.bounded_json import bounded_json
-from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
+from tracecloak.schemas.texts import bounded_json, bounded_yaml
 
 
 def read_model_rules(path: str) -> NamedRules:

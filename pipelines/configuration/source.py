@@ -112,7 +112,7 @@ def _of_span(
     schedule = config.schedule if isinstance(config, ReleaseConfig) else None
     if span_us is None or schedule is None or schedule.partition is None:
         return None
-    from tracecloak.transforms.inputs.partitions import can_hold
+    from tracecloak.transforms.inputs.source_files import can_hold
 
     return partial(
         can_hold,

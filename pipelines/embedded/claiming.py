@@ -25,22 +25,20 @@ from apache_beam import pvalue
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import StandardOptions
 
-from tracecloak.anonymizers.contract.input_digest import InputDigest
-from tracecloak.pipelines.budget.books import Books
-from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.anonymizers.contract.case_digests import InputDigest
+from tracecloak.pipelines.budget.draw_guard import Gate
 from tracecloak.pipelines.budget.opening import store_of
+from tracecloak.pipelines.budget.registry import Books
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
-from tracecloak.pipelines.release.claiming import claimed, job_of
 from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.run import claimed, job_of
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.draws import KeptDraws
-from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.job import Job, KeptDraws
+from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
 from tracecloak.transforms.files import join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -140,7 +138,7 @@ def claim(
     with books.store.alone(folder.output, folder.release_id):
         standing = books.look()
         if standing.state in ("visible", "released"):
-            from tracecloak.pipelines.release.going_on import recognised
+            from tracecloak.pipelines.release.opening import recognised
 
             recognised(run, standing)
             assert standing.receipt is not None  # it was recognised by it

@@ -19,11 +19,10 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.configuration.python_words import told_in_python
-from tracecloak.pipelines.embedded.asked import ROWS, columns_of
+from tracecloak.pipelines.configuration.python_wording import told_in_python
 from tracecloak.pipelines.embedded.claiming import runner_of
-from tracecloak.pipelines.embedded.elements import kind_of, require_fields
-from tracecloak.pipelines.runners.names import FED, FLINK
+from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, require_fields
+from tracecloak.pipelines.runners.flags import FED, FLINK
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import (

@@ -2,7 +2,7 @@
 
 A receipt holds what went in: digests of the input and of the configuration, and the version of the
 method. What became of the release is not in it: the ledger, the release's folder and its key say
-that (`pipelines.budget.standing`).
+that (`pipelines.budget.registry`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.key_store import KEYS_LOCK, KeyStore
 from tracecloak.schemas.errors import UsageError

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tracecloak.pipelines.ledger.entries import Action, Charge, Entry, WindowCharge
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.ledger.accounts import Account
+    from tracecloak.pipelines.ledger.caps import Account
 
 
 @dataclass(frozen=True)

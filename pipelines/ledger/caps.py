@@ -1,16 +1,464 @@
-"""Whether an account may pay for a release, and whether its caps leave enough for it."""
+"""Accounts, what is declared of them in a ledger, and whether one may pay for a release.
+
+An accounts file holds caps beside those that the ledger declares, and of two caps the lower
+counts. A release of one name in one output is paid once, and made by whoever began it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.accounts import Account
-from tracecloak.pipelines.ledger.balance import Spent, balance_of, counting_window, total_of
-from tracecloak.pipelines.ledger.declarations import check_dataset, check_declared
-from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.balance import (
+    Spent,
+    balance_of,
+    charge_states,
+    charges,
+    counting_window,
+    total_of,
+)
+from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal, require_text
+from tracecloak.pipelines.ledger.snapshot import Past
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
+from tracecloak.schemas.published.manifest import Unit
+from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
+
+# --- Accounts: how much epsilon and delta the releases of one data set may spend together. --------
+# Caps are declared in the ledger (`pipelines.ledger.caps`), where no pipeline can leave
+# them
+# out. An accounts file holds beside them, and of two caps the lower counts. It belongs to whoever
+# answers for the privacy of the data; the pipeline only reads it.
+#
+#     accounts:
+#       claims/2026:
+#         epsilon: "10"       # cap on the sum over all releases; null: none
+#         delta: "1e-5"       # likewise
+#         unit: case          # whom the caps protect: case, individual or event
+#         max_cases: 100000   # public bound on the number of cases, optional
+#         note: approved on 2026-01-15, file 17   # optional
+#
+# Numbers are read as they are written and never as binary floating point: ten releases of 0.1 fit a
+# cap of 1, and an eleventh does not.
+
+
+_REQUIRED = ("epsilon", "delta", "unit")
+_OPTIONAL = ("max_cases", "note")
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the releases that name this account may spend together.
+
+    Attributes:
+        name: Its name in the accounts file.
+        epsilon_cap: Largest sum of their epsilons, or None: no cap.
+        delta_cap: Largest sum of their deltas, or None: no cap.
+        unit: The unit of privacy that the caps are about; releases with another are refused.
+        max_cases: Public upper bound on the number of cases of the data set, or None.
+        note: What the owner of the file wrote beside it.
+    """
+
+    name: str
+    epsilon_cap: Fraction | None
+    delta_cap: Fraction | None
+    unit: Unit
+    max_cases: int | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        where = f"account {self.name!r}"
+        if not self.name or not self.name.isprintable():
+            raise UsageError(f"{where}: the name must be printable and not empty")
+        if self.unit not in get_args(Unit):
+            raise UsageError(
+                f"{where}: unit must be one of {', '.join(get_args(Unit))}, got {self.unit!r}"
+            )
+        if self.epsilon_cap is not None and self.epsilon_cap < 0:
+            raise UsageError(f"{where}: epsilon must be at least 0, got {self.epsilon_cap}")
+        if self.delta_cap is not None and not 0 <= self.delta_cap < 1:
+            raise UsageError(f"{where}: delta must be at least 0 and below 1")
+        if self.max_cases is not None:
+            if self.max_cases < 1:
+                raise UsageError(f"{where}: max_cases must be at least 1, got {self.max_cases}")
+            # A larger delta permits to publish a case as it is: every one with probability delta.
+            if self.delta_cap is not None and self.delta_cap > Fraction(1, self.max_cases):
+                raise UsageError(
+                    f"{where}: delta {decimal_text(self.delta_cap)} is above 1 / max_cases, which "
+                    f"permits to publish a whole case; give at most 1/{self.max_cases}"
+                )
+
+
+def load_accounts(path: str | Path, payer: str | None = None) -> dict[str, Account]:
+    """Returns the accounts of a file by name, a payer among them; see the module for its form.
+
+    Raises:
+        UsageError: It cannot be read or lacks the payer; a key is unknown, missing, twice or wrong.
+    """
+    try:
+        with open(path, "rb") as stream:
+            body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)
+    except OSError as error:
+        raise UsageError(f"accounts file {str(path)!r} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(
+            f"accounts file {str(path)!r} is no YAML that can be read: {error}"
+        ) from None
+    try:
+        accounts = _accounts(body)
+    except UsageError as error:
+        raise UsageError(f"accounts file {str(path)!r}: {error}") from None
+    if payer is not None and payer not in accounts:
+        raise UsageError(
+            f"account {payer!r} is not in {path}; name one of {', '.join(sorted(accounts))}"
+        )
+    return accounts
+
+
+def _accounts(body: Any) -> dict[str, Account]:
+    if not isinstance(body, dict) or set(body) != {"accounts"}:
+        raise UsageError("expected the one key 'accounts'")
+    if not isinstance(body["accounts"], dict) or not body["accounts"]:
+        raise UsageError("'accounts' must map at least one name to its caps")
+    return {name: _account(name, keys) for name, keys in body["accounts"].items()}
+
+
+def _account(name: str, keys: Any) -> Account:
+    where = f"account {name!r}"
+    if not isinstance(keys, dict):
+        raise UsageError(f"{where}: expected the keys {', '.join(_REQUIRED)}")
+    unknown = sorted(set(keys) - {*_REQUIRED, *_OPTIONAL})
+    if unknown:
+        raise UsageError(
+            f"{where}: unknown key {unknown[0]!r}; there are {', '.join(_REQUIRED + _OPTIONAL)}"
+        )
+    missing = [key for key in _REQUIRED if key not in keys]
+    if missing:
+        none = "" if missing[0] == "unit" else "; write null where there shall be no cap"
+        raise UsageError(f"{where}: {missing[0]} is missing{none}")
+    for key, value in keys.items():
+        if isinstance(value, dict | list):
+            raise UsageError(f"{where}: {key} must be one value")
+    return Account(
+        name,
+        _cap(where, "epsilon", keys),
+        _cap(where, "delta", keys),
+        keys["unit"],
+        _max_cases(where, keys),
+        keys.get("note") or "",
+    )
+
+
+def _cap(where: str, key: str, keys: Mapping[str, str | None]) -> Fraction | None:
+    text = keys[key]
+    if text is None:
+        return None
+    try:
+        return parse_decimal(text)
+    except UsageError as error:
+        raise UsageError(f"{where}: {key}: {error}, or null for no cap") from None
+
+
+def _max_cases(where: str, keys: Mapping[str, str | None]) -> int | None:
+    text = keys.get("max_cases")
+    if text is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,18}", text) is None:
+        raise UsageError(f"{where}: max_cases must be a whole number, got {text!r}")
+    return int(text)
+
+
+class _TextLoader(StrictLoader):
+    """Every scalar is the text that stands in the file, but for an unquoted null, which is None.
+
+    A key that is given twice is refused: YAML would silently take the last.
+    """
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if isinstance(node, yaml.ScalarNode):
+            return None if node.tag == "tag:yaml.org,2002:null" else node.value
+        return super().construct_object(node, deep=deep)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        body: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, str):
+                self._refuse("a key must be text", key_node)
+            if key in body:
+                self._refuse(f"key given twice: {key}", key_node)
+            body[key] = self.construct_object(value_node, deep=True)
+        return body
+
+
+# --- What the privacy officer declared in a ledger: caps of accounts, and whose a data set is. ----
+# A declaration is an entry of the ledger's chain, with who made it and why. The last one of a name
+# holds; those before stay, so a cap that was raised is seen to have been raised. What a pipeline is
+# given, or leaves out, changes none of them.
+
+
+# Stands for whichever key store accepts a restored ledger that knows of none.
+ANY_STORE = "any"
+
+# The columns of an entry, which stay empty in a declaration but for those that it is about.
+NO_COLUMNS: Mapping[str, Any] = {
+    "account": "", "release_id": "", "output": "", "epsilon": None, "delta": None, "unit": "",
+    "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
+}  # fmt: skip
+
+
+def account_columns(account: Account) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns columns and details of the entry that declares an account.
+
+    Raises:
+        UsageError: A cap is no exact decimal.
+    """
+    caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
+    columns = {name: None if cap is None else decimal_text(cap) for name, cap in caps.items()}
+    details: dict[str, Any] = {}
+    if account.max_cases is not None:
+        details["max_cases"] = account.max_cases
+    if account.note:
+        require_text("note", account.note)
+        details["note"] = account.note
+    return {**NO_COLUMNS, **columns, "account": account.name, "unit": account.unit}, details
+
+
+def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
+    """Returns the accounts that are declared, by name, with the caps that hold now.
+
+    Raises:
+        UsageError: An entry has what no ledger writes.
+    """
+    accounts = {}
+    for entry in entries:
+        if entry.action == "account":
+            epsilon, delta = entry.values()
+            facts = entry.facts
+            accounts[entry.account] = Account(
+                entry.account, epsilon, delta, entry.unit, facts.get("max_cases"),
+                facts.get("note", ""),
+            )  # fmt: skip
+    return accounts
+
+
+def dataset_columns(dataset: str, account: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns columns and details of the entry that binds a data set to an account.
+
+    Raises:
+        UsageError: A name is no printable text.
+    """
+    require_text("dataset", dataset)
+    require_text("account", account)
+    return {**NO_COLUMNS, "account": account}, {"dataset": dataset}
+
+
+def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
+    """Returns the account that each bound data set belongs to now, by the data set's name."""
+    return {
+        str(entry.facts.get("dataset")): entry.account
+        for entry in entries
+        if entry.action == "dataset"
+    }
+
+
+def accounts_that_paid(entries: Sequence[Entry], dataset: str) -> list[str]:
+    """Returns the accounts under which releases named a data set and still count as spent."""
+    return sorted({
+        state.last.account
+        for state in charge_states(entries).values()
+        if state.reserved.facts.get("dataset") == dataset and state.last.action != "void"
+    })  # fmt: skip
+
+
+def check_dataset(entries: Sequence[Entry], dataset: str | None, account: str) -> None:
+    """Makes sure that an account may pay for a release of a data set.
+
+    Raises:
+        UsageError: The data set is bound to another account.
+    """
+    owner = None if dataset is None else bound_datasets(entries).get(dataset)
+    if owner not in (None, account):
+        raise UsageError(
+            f"dataset {dataset!r} belongs to account {owner!r} by an entry of the ledger, and "
+            f"account {account!r} was to pay: what is spent on one data set must add up in one "
+            f"account. Set account to {owner!r}, or have the privacy officer bind the data set anew"
+        )
+
+
+def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
+    """Returns the caps of an account in the ledger; None: it declares no account at all.
+
+    Raises:
+        UsageError: It declares accounts, and not this one.
+    """
+    known = declared_accounts(entries)
+    if not known or account in known:
+        return known.get(account)
+    raise UsageError(
+        f"account {account!r} is not declared in the ledger, which has {', '.join(sorted(known))}; "
+        "use one of these, or have the privacy officer declare it with `tracecloak ledger declare`"
+    )
+
+
+def awaited_stores(entries: Sequence[Entry]) -> list[str]:
+    """Returns the key stores that have to say what they paid since a backup of a ledger was made.
+
+    A ledger that was restored from it knows those that had paid before. Where it knows none,
+    `ANY_STORE` stands for whoever accepts.
+    """
+    awaited: dict[str, None] = {}
+    for entry in entries:
+        if entry.action == "restore":
+            awaited |= dict.fromkeys(entry.facts.get("awaits") or [ANY_STORE])
+        elif entry.action == "accept":
+            for store in (ANY_STORE, *entry.facts.get("answers", ())):
+                awaited.pop(store, None)
+    return list(awaited)
+
+
+def awaited_text(place: str, awaited: Sequence[str]) -> str:
+    """Returns what to say of a restored ledger, in which nothing is paid yet."""
+    stores = [store for store in awaited if store != ANY_STORE]
+    which = (
+        f"with each of the key stores that paid with it before ({', '.join(stores)}), or names "
+        "those that are lost with --lost_stores"
+        if stores
+        else "once, with a key store that paid with it if there is one"
+    )
+    return (
+        f"{place} was restored from a backup, and does not know what was paid since. Nothing is "
+        "released until somebody runs `tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` "
+        f"{which}"
+    )
+
+
+def check_answered(entries: Sequence[Entry], place: str) -> None:
+    """Makes sure that a ledger, if it was restored, knows what was paid since its backup.
+
+    Raises:
+        LedgerError: It does not.
+    """
+    if awaited := awaited_stores(entries):
+        raise LedgerError(awaited_text(place, awaited))
+
+
+def both_bounds(declared: Account | None, in_file: Account | None) -> Account | None:
+    """Returns an account with the lower of two caps each, where both are given.
+
+    Raises:
+        UsageError: They are about different units.
+    """
+    if declared is None or in_file is None:
+        return declared or in_file
+    if declared.unit != in_file.unit:
+        raise UsageError(
+            f"account {declared.name!r} is per {declared.unit} in the ledger and per "
+            f"{in_file.unit} in the accounts file; correct the file, or declare the account anew"
+        )
+    return replace(
+        declared,
+        epsilon_cap=_lower(declared.epsilon_cap, in_file.epsilon_cap),
+        delta_cap=_lower(declared.delta_cap, in_file.delta_cap),
+    )
+
+
+def _lower(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+    caps = [cap for cap in (one, other) if cap is not None]
+    return min(caps, default=None)
+
+
+# --- A release of one name in one output is paid once, and made by whoever began it. --------------
+
+
+def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
+    """Returns whether a reservation is charged already.
+
+    Args:
+        entries: Those of the ledger about the output and the name of the release.
+        reservation: Of the release.
+
+    Raises:
+        UsageError: The release was withdrawn, or is charged to another window or kind of window.
+        MadeElsewhere: It is reserved or visible under another key.
+    """
+    states = charge_states(entries)
+    check_not_withdrawn(state.last for state in states.values())
+    ours = states.get(reservation.charge)
+    if ours is None or ours.last.action in ("void", "forfeit"):
+        check_not_elsewhere(entries, reservation)
+    if ours is None or ours.last.action == "void":
+        return False
+    was, now = ours.window, reservation.window
+    places = {None if window is None else window.place for window in (was, now)}
+    if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
+        raise UsageError(
+            f"release {reservation.release_id!r} in {reservation.output} is charged to "
+            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
+            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
+            "choose another release_id, or set the schedule as it was"
+        )
+    return True
+
+
+def check_not_withdrawn(last: Iterable[Entry]) -> None:
+    """Makes sure that a release was not withdrawn, as the last entry of each charge shows.
+
+    Raises:
+        UsageError: It was.
+    """
+    for entry in last:
+        if entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
+
+
+def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+    """Makes sure that nobody else makes the same release.
+
+    Two machines with key stores of their own may be told to do the same at the same time, and one
+    may have ended while the other looked.
+
+    Raises:
+        MadeElsewhere: The same release is reserved or visible under another key.
+    """
+    window = reservation.window
+    for entry in charges(entries).values():
+        is_ours = entry.key_fingerprint == reservation.key_fingerprint
+        if is_ours or entry.action in ("void", "forfeit"):
+            continue
+        begun = (
+            f"release {entry.release_id!r} in {entry.output} was begun on "
+            f"{entry.recorded_at[:19]}Z with another key store, or with a key that this one lost, "
+            "which paid for"
+        )
+        if "@" in reservation.release_id:
+            raise MadeElsewhere(
+                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
+                "there and bring that key store, with the state of the stream in it; or begin "
+                "another epoch, which is another spend"
+            )
+        finds = "it, so nothing is paid here: wait until it ends"
+        if window is not None:
+            finds = f"window {window.label}: wait until it ends and run again, which finds it"
+        raise MadeElsewhere(
+            f"{begun} {finds}. If it was cut off, run it again with that key store, which finishes "
+            "it for nothing, or give it up with `tracecloak ledger forfeit`. If it was visible and "
+            "is gone, restore it, or choose another release_id, which is another spend"
+        )
+
+
+# --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------
 
 
 def check_caps(past: Past, reservation: Reservation, in_file: Account | None) -> None:

@@ -1,11 +1,11 @@
 """What a ledger says: its entries, and the chain that binds them.
 
 A charge is one release's claim on an account. An entry `reserve` opens it before the release runs.
-`claim` says which units a release of a window counts, see `pipelines.units.unit_book`; `draw`,
+`claim` says which units a release of a window counts, see `pipelines.ledger.unit_book`; `draw`,
 that noise may be drawn from now on, so what was reserved is never given back; `commit`,
 that the release is visible; `void`, that it ended before it could draw anything; `forfeit`, that
 somebody gave it up after that, which leaves it spent. `pipelines.ledger.balance` adds charges up,
-`pipelines.ledger.chain` says what is wrong, and `pipelines.ledger.ledger` keeps the entries.
+`pipelines.ledger.snapshot` says what is wrong, and `pipelines.ledger.ledger` keeps the entries.
 
 An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
 it released, before anybody sees a byte of that; see `pipelines.stream.noted_steps`.
@@ -33,8 +33,7 @@ from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Adjacency, Unit
-from tracecloak.schemas.published.manifest import TOOL_VERSION
+from tracecloak.schemas.published.manifest import TOOL_VERSION, Adjacency, Unit
 
 # Short enough that no text stands for a number that fills the memory, like 1e999999999.
 _DECIMAL = re.compile(r"(?:\d{1,400}(?:\.\d{0,1200})?|\.\d{1,1200})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -95,7 +94,7 @@ class WindowCharge:
 
     Attributes:
         scope: Names the schedule, the columns of its units and the book that counts them; see
-            `pipelines.units.unit_book.scope_of`.
+            `pipelines.ledger.unit_book.scope_of`.
         label: The window's, such as 2026-11.
         adds_up: Whether it counts as if it were of no window, as where one individual's cases lie
             in several, and the method asks the whole price for each.

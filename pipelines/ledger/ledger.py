@@ -13,7 +13,7 @@ Appending is optimistic: a process reads what is new, decides, and inserts the e
 number. If another process has inserted that number in between, the database refuses it; then the
 process reads and decides again. So a cap holds for any number of processes on any database.
 `pipelines.ledger.entries` says what the entries mean and how they are chained, and
-`pipelines.ledger.past` what a process knows of those that were read before.
+`pipelines.ledger.snapshot` what a process knows of those that were read before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tracecloak.pipelines.ledger.balance import (
     spent_in,
     states_of,
 )
-from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.cache import LedgerMemory, lost_text
 from tracecloak.pipelines.ledger.database import (
     TABLE,
     Database,
@@ -51,13 +51,12 @@ from tracecloak.pipelines.ledger.entries import (
     Reservation,
     Step,
 )
-from tracecloak.pipelines.ledger.memory import LedgerMemory, lost_text
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.snapshot import Past, problems
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.ledger.accounts import Account
+    from tracecloak.pipelines.ledger.caps import Account
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -100,7 +99,7 @@ class Ledger:
             url: SQLAlchemy URL, `sqlite:////absolute/path/ledger.sqlite` or a server's. Its
                 password appears in no message.
             accounts: Caps by account that hold beside those that the ledger declares; see
-                `pipelines.ledger.accounts.load_accounts`. None or empty: there are no others.
+                `pipelines.ledger.caps.load_accounts`. None or empty: there are no others.
             patience_seconds: How long a call tries while others write or hold a lock.
             new: Whether to make a ledger, in which nothing is spent, where there is none.
             store: The key store that keeps a copy of what is written, and is noted with what it
@@ -184,13 +183,12 @@ class Ledger:
             self.check_sound(past)
             entries = past.of_release(reservation.output, reservation.release_id)
             if entries:
-                from tracecloak.pipelines.ledger import paid_once
+                from tracecloak.pipelines.ledger import caps as paid_once
 
                 if paid_once.is_charged(entries, reservation):
                     return []
             if in_file is not None or _declares(past.declarations()):
-                from tracecloak.pipelines.ledger.caps import check_caps
-                from tracecloak.pipelines.ledger.declarations import check_answered
+                from tracecloak.pipelines.ledger.caps import check_answered, check_caps
 
                 check_answered(past.declarations(), self.place)
                 check_caps(past, reservation, in_file)
@@ -435,7 +433,7 @@ class Ledger:
         in_file = self.accounts.get(account)
         if not _declares(entries):
             return in_file
-        from tracecloak.pipelines.ledger.declarations import both_bounds, declared_accounts
+        from tracecloak.pipelines.ledger.caps import both_bounds, declared_accounts
 
         try:
             declared = declared_accounts(entries).get(account)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import charge_states, charges, charges_of
-from tracecloak.pipelines.ledger.chain import may_follow, problems
-from tracecloak.pipelines.ledger.declarations import (
+from tracecloak.pipelines.ledger.cache import Copy, LedgerMemory, differs_text
+from tracecloak.pipelines.ledger.caps import (
     ANY_STORE,
     NO_COLUMNS,
+    Account,
     account_columns,
     awaited_stores,
     check_declared,
@@ -33,8 +33,7 @@ from tracecloak.pipelines.ledger.entries import (
     signed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.memory import Copy, LedgerMemory, differs_text
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.snapshot import Past, may_follow, problems
 from tracecloak.schemas.errors import UsageError
 
 

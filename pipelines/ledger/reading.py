@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import (
     Balance,
     ChargeState,
@@ -22,16 +21,17 @@ from tracecloak.pipelines.ledger.balance import (
     largest,
     summed,
 )
-from tracecloak.pipelines.ledger.chain import problems
-from tracecloak.pipelines.ledger.declarations import (
+from tracecloak.pipelines.ledger.cache import differs_text
+from tracecloak.pipelines.ledger.caps import (
+    Account,
     accounts_that_paid,
     bound_datasets,
     declared_accounts,
 )
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.memory import differs_text
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
+from tracecloak.pipelines.ledger.snapshot import problems
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40

@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import TOOL_VERSION
+from tracecloak.schemas.published.manifest import TOOL_VERSION, Guarantee
 
 Kind = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
 

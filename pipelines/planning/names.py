@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from tracecloak.schemas.events.events import ACTIVITY
+from tracecloak.schemas.events.events import ACTIVITY, ESCAPES_REMARK, OTHER
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.schemas.events.vocabulary import ESCAPES_REMARK, OTHER
-from tracecloak.schemas.texts.escapes import escaped, escaped_exactly
-from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
+from tracecloak.schemas.texts import FORMULA_BEGINNINGS, escaped, escaped_exactly, formulas
 from tracecloak.transforms.sources import EventSource
 
 _HEADER = """\

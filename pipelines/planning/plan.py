@@ -1,60 +1,232 @@
-"""What a release would read, do, spend and write; needs no Beam.
-
-Of values it reads the first records alone, to say whether the configuration fits them; and the
-whole of a small log for a method that promises no epsilon and can foretell something of it.
-
-What a plan says of the first records that a profile says more of.
-
-The table of a plan that says how far each figure of a list will be off.
-
-What a plan says of the windows of a schedule: what one is, when it is due, what all cost.
-
-Of public numbers alone; the data is not looked at.
-"""
+"""Plans: what a release costs and how good it will be, and the least epsilon for a target."""
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, joint_sentence, total
-from tracecloak.anonymizers.contract.figure_error import FigureError
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.flag_texts import shown
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.flags import shown
+from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.planning.usable import unusable_among, unusable_sentence, with_mends
-from tracecloak.pipelines.planning.verdict import Verdict, judged_at
-from tracecloak.pipelines.planning.worth import SIZES, Worth, in_words
-from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
-from tracecloak.schemas.calendar.time_texts import duration_text
-from tracecloak.schemas.events.duplicates import is_duplicate
+from tracecloak.pipelines.planning.utility import (
+    SIZES,
+    Kind,
+    Worth,
+    ends_at,
+    in_words,
+    unknown,
+    worth_at,
+)
+from tracecloak.pipelines.planning.verdict import (
+    Verdict,
+    changed_params,
+    judged_at,
+    shortfall_at,
+    unusable_among,
+    unusable_sentence,
+    with_mends,
+)
+from tracecloak.schemas.calendar.local_time import DAY_US, duration_text, zone_of
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.near_equal import spellings
 from tracecloak.schemas.events.tally import POINT_KEY
-from tracecloak.schemas.published.figures import LEGEND
-from tracecloak.schemas.published.indicators import SHARE
+from tracecloak.schemas.events.traces import is_duplicate
+from tracecloak.schemas.published.figures import LEGEND, SHARE
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.schemas.texts.formulas import FORMULA_BEGINNINGS, formulas
-from tracecloak.schemas.windows.schedule import Schedule
+from tracecloak.schemas.texts import FORMULA_BEGINNINGS, formulas
+from tracecloak.schemas.windows import Schedule
 from tracecloak.transforms.inputs.source_files import SourceFile
-from tracecloak.transforms.pages.text_templates import from_template
+from tracecloak.transforms.pages.page import from_template
 from tracecloak.transforms.publish.figures_data import duration_in_words
-from tracecloak.transforms.publish.names import DFG_NAME, STATEMENT_NAME, log_name, part_name
-from tracecloak.transforms.publish.promise import caution
+from tracecloak.transforms.publish.release_folder import (
+    DFG_NAME,
+    STATEMENT_NAME,
+    log_name,
+    part_name,
+)
+from tracecloak.transforms.publish.statement import caution
 from tracecloak.transforms.sources import EventSource
 
-if TYPE_CHECKING:
-    from tracecloak.pipelines.planning.goals import Least
+# --- The epsilon by which a release is as good as somebody wants it, found on synthetic logs. -----
+# A goal is `graph within 10 %`, `variants of 60 %`, `tree within 5 %`, or `figures` (of which all
+# are of use then; `figures of 80 %` asks for as many). Of a regular and of a variable process (see
+# `worth`), bisection finds the least epsilon of a grid, whose steps are a tenth, from which on the
+# goal is reached: what is released is better by a larger epsilon, but for chance.
+
+
+# From 0.01 to 16, two digits each, 24 in each power of ten.
+EPSILONS = tuple(decimal_text(Fraction(f"{10 ** (k / 24):.1e}")) for k in range(-48, 30))
+_KINDS: tuple[Kind, ...] = ("graph", "variants", "tree", "figures")
+_ROUNDING = 1e-9
+_GOAL = re.compile(r"(?:(graph|tree) within|(variants|figures) of) (\d+(?:\.\d+)?) ?%|figures")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How good a release is to be.
+
+    Attributes:
+        kind: By what.
+        shortfall: How far it may be from all that there is.
+    """
+
+    kind: Kind
+    shortfall: float
+
+    @classmethod
+    def of(cls, text: str) -> Goal:
+        """Reads one.
+
+        Raises:
+            UsageError: It is none.
+        """
+        found = _GOAL.fullmatch(text.strip())
+        if found is None or not 0 <= (share := float(found[3] or 100) / 100) <= 1:
+            raise UsageError(
+                f"--for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
+                "within 5 %', 'figures' or 'figures of 80 %'"
+            )
+        kind = cast(Kind, found[1] or found[2] or "figures")
+        return cls(kind, share if found[1] else 1 - share)
+
+
+@dataclass(frozen=True)
+class Least:
+    """The least epsilon for a goal.
+
+    Attributes:
+        text: The goal, as it was given.
+        kind: By what it is measured.
+        n_cases: Cases of the synthetic logs.
+        places: Where in `EPSILONS` it is by the best and by the worst that is likely; behind the
+            last one where the goal is not reached.
+        best: The best that is likely with the largest of all.
+        caution: How little the largest epsilon promises, or empty.
+        n_variants: How many variants the cases have, if that is declared.
+    """
+
+    text: str
+    kind: Kind
+    n_cases: int
+    places: tuple[int, int]
+    best: float
+    caution: str
+    n_variants: int | None
+
+    @property
+    def epsilons(self) -> tuple[str | None, str | None]:
+        """From which epsilon on the goal may be reached, and is; None: not up to the largest."""
+        least, most = (EPSILONS[one] if one < len(EPSILONS) else None for one in self.places)
+        return least, most
+
+    @property
+    def sentence(self) -> str:
+        """The least epsilon with its range, or how near one comes to the goal."""
+        aim, (least, most) = f"For {self.text!r}, with {self.n_cases:,} cases", self.epsilons
+        if least is None:
+            # Rounded away from the goal, which it is not.
+            best = in_words(self.kind, math.ceil(100 * self.best) / 100)
+            return f"{aim}: not reached up to epsilon {EPSILONS[-1]}, whose best is {best}."
+        beside = f" {self.caution}" * bool(self.caution)
+        if least == most:
+            return f"{aim}: epsilon {least} at least, by public numbers alone.{beside}"
+        up_to = most or f"more than {EPSILONS[-1]}"
+        return (
+            f"{aim}: epsilon {least} to {up_to}, depending on {unknown(self.n_variants)}.{beside}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {
+            "for": self.text,
+            "cases": self.n_cases,
+            "epsilon": list(self.epsilons),
+            "best_shortfall": round(self.best, 4),
+        }
+
+
+def least_epsilon(
+    method: Anonymizer, params: Any, n_cases: int, text: str, n_variants: int | None = None
+) -> Least:
+    """Returns the least epsilon for a goal; from public numbers alone.
+
+    Args:
+        method: A rigorous method.
+        params: Its parameters, whose epsilon is replaced.
+        n_cases: Cases of the synthetic logs.
+        text: The goal.
+        n_variants: How many variants they have, if that is declared.
+
+    Raises:
+        UsageError: That is no goal, or none of this method, or the method takes no epsilon.
+    """
+    goal = Goal.of(text)
+
+    @lru_cache
+    def between(place: int) -> tuple[float, ...]:
+        changed = _with(method, params, place)
+        if goal.kind == "tree":
+            return (shortfall_at(method, changed, n_cases, goal.kind),) * 2
+        return tuple(
+            end.shortfall(goal.kind) for end in ends_at(method, changed, n_cases, n_variants)
+        )
+
+    grid = range(len(EPSILONS))
+    best = between(len(EPSILONS) - 1)[0]
+    if math.isinf(best):
+        worth = worth_at(method, _with(method, params, -1), n_cases)
+        judged = [kind for kind in _KINDS if math.isfinite(worth.shortfall(kind))]
+        raise UsageError(
+            f"--for is {text!r}, and what {method.name} releases is judged by "
+            f"{' or '.join(judged) or 'nothing that could be foretold'}"
+        )
+
+    def place_of(end: int) -> int:
+        reached = goal.shortfall + _ROUNDING
+        return bisect_left(grid, True, key=lambda place: between(place)[end] <= reached)
+
+    places = place_of(0), place_of(1)
+    promise = caution(method.guarantee(_with(method, params, min(places[1], len(EPSILONS) - 1))))
+    return Least(text, goal.kind, n_cases, places, best, promise, n_variants)
+
+
+def _with(method: Anonymizer, params: Any, place: int) -> Any:
+    changed = changed_params(params, epsilon=EPSILONS[place])
+    if changed is None:
+        raise UsageError(
+            f"--for looks for the least epsilon, and {method.name} takes none with these parameters"
+        )
+    return changed
+
+
+# --- What a release would read, do, spend and write; needs no Beam. -------------------------------
+# Of values it reads the first records alone, to say whether the configuration fits them; and the
+# whole of a small log for a method that promises no epsilon and can foretell something of it.
+#
+# What a plan says of the first records that a profile says more of.
+#
+# The table of a plan that says how far each figure of a list will be off.
+#
+# What a plan says of the windows of a schedule: what one is, when it is due, what all cost.
+#
+# Of public numbers alone; the data is not looked at.
 
 
 # Columns that often tell when events began; looked for by their names alone.
@@ -126,8 +298,6 @@ def plan_of(
         public[middle] = with_mends(config, public[middle])
     least = None
     if goal:
-        from tracecloak.pipelines.planning.goals import least_epsilon
-
         least = least_epsilon(method, params, sizes[middle], goal, n_variants)
     judged = tuple(verdict.in_spite_of(look.obstacle) for verdict in public)
     windows: list[str] = []

@@ -1,4 +1,6 @@
-"""Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
+"""Whether a release is worth its budget, in words: from what `worth` foretells.
+
+Aand what to change.
 
 Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
 synthetic, and the noise is that of the configuration. The answers have these bounds:
@@ -40,8 +42,10 @@ import pydantic
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.planning.advice import LARGEST_TRIED, LONGEST_CASE, is_mostly_noise
-from tracecloak.pipelines.planning.worth import (
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.planning.utility import (
+    LARGEST_TRIED,
+    LONGEST_CASE,
     USUAL,
     Kind,
     Process,
@@ -49,6 +53,8 @@ from tracecloak.pipelines.planning.worth import (
     ends_at,
     in_percent,
     in_words,
+    is_mostly_noise,
+    may_be_noise,
     noise_share_of,
     percent,
     processes,
@@ -56,6 +62,43 @@ from tracecloak.pipelines.planning.worth import (
     worth_at,
 )
 from tracecloak.schemas.errors import TracecloakError
+
+# ---
+# Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
+# Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
+# synthetic, and the noise is that of the configuration. The answers have these bounds:
+#
+# * A graph, or a log of whose graph the counts are compared, is worth it if the errors of its
+# counts
+#   add up to a third of the counts at most. Then, of two counts of which one is twice the other,
+#   the
+#   larger one stays the larger: 2 (1 - x) > 1 + x as long as x < 1/3.
+# * Variants are worth it, too, if those that come out are the variants of half of the cases: with
+#   less, most of what happened is not in the release.
+# * A tree has no counts to compare. It is made of noisy counts of pairs, and a step that every case
+#   takes is counted once a case. It is worth it if the deviation of the noise is a tenth of the
+#   cases
+#   at most: then a step that three cases in ten take stands out by three deviations. If it is a
+#   third
+#   or more, not even a step that all cases take stands out by more than three.
+# * Of any of them, at least half of the activities must come out by name.
+# * A list of figures is worth it if at least half of them are expected to be good or rough
+#   (`schemas.published.figures`).
+#
+# It is not worth it if nobody could use what is released (`Worth.is_useless`), and hardly worth it
+# if
+# it lies between. Where the best and the worst that is likely have different answers, it depends:
+# on
+# how alike the cases are, if that is not declared.
+#
+# What would help a release most: each change is tried on synthetic logs, with its figure.
+#
+# A change is a larger epsilon, fewer names, more cases, something that is declared instead of
+# bought,
+# or less that is published. It helps if the middle one of several releases is clearly better. Where
+# a
+# release is not sure to be worth it, other methods that publish less are tried as well.
+
 
 Grade = Literal["worth it", "hardly", "no", "depends"]
 
@@ -418,3 +461,68 @@ def changed_params(params: Any, **values: Any) -> Any | None:
         return type(params)(**{**params.model_dump(exclude_unset=True), **values})
     except (pydantic.ValidationError, TracecloakError):
         return None
+
+
+# --- Whether public numbers say beforehand that nobody could use a release. -----------------------
+# Suppose that a log has 400 activities and about 40 cases. At epsilon 1 the noise of each of its
+# 160,000 possible pairs is larger than what any pair counts, so what comes out is off by as much as
+# it counts, and to publish nothing would be as good. Three public numbers are enough to find that
+# before anything is read or paid: the declared cases, the declared activities and epsilon.
+#
+# The rule is that of a plan's verdict: on synthetic logs of those numbers, released with such
+# noise,
+# the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine tenths of
+# what
+# is counted, even where all cases have one of a few variants). Nothing is said where the cases or
+# the
+# activities are not declared, where there are more than 100,000 cases, or where the noise is small
+# beside them.
+
+
+def is_in_doubt(config: ReleaseConfig) -> bool:
+    """Returns whether a verdict is worth asking for: enough is declared, and noise is large."""
+    if config.expected_cases is None or config.guarantee.kind != "rigorous":
+        return False
+    method, params = method_named(config.method), config.method_params
+    if method.bounds(params).vocabulary is None:
+        return False
+    return may_be_noise(method, params, config.expected_cases)
+
+
+def unusable_among(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdict | None:
+    """Returns the verdict by which a release is not usable; None: there is none.
+
+    Args:
+        config: What would be released.
+        judged: Verdicts by public numbers alone, of the expected cases if these are declared.
+    """
+    against = [verdict for verdict in judged if verdict.grade == "no"]
+    return against[0] if against and is_in_doubt(config) else None
+
+
+def unusable(config: ReleaseConfig) -> Verdict | None:
+    """Returns the verdict by which a release is not usable; None: nothing speaks against it.
+
+    It takes no time where nothing is declared or the noise is small.
+    """
+    if config.expected_cases is None or not is_in_doubt(config):
+        return None
+    method, params = method_named(config.method), config.method_params
+    judged = judged_at(method, params, config.expected_cases, config.expected_variants)
+    return with_mends(config, judged) if judged.grade == "no" else None
+
+
+def with_mends(config: ReleaseConfig, verdict: Verdict) -> Verdict:
+    """Returns a verdict with what would help most, which is tried on synthetic logs."""
+    method, params = method_named(config.method), config.method_params
+    return replace(verdict, mends=mends_of(method, params, verdict))
+
+
+def unusable_sentence(verdict: Verdict) -> str:
+    """Returns why a release is not usable and what would help, by public numbers alone."""
+    n_cases, n_names = verdict.worth.n_cases, verdict.worth.n_names
+    said = (
+        f"NOT USABLE, by public numbers alone: with {n_cases:,} cases and {n_names:,} activities, "
+        f"{verdict.why}."
+    )
+    return said if verdict.mends is None else f"{said} {verdict.mends.sentence}"

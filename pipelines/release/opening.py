@@ -1,24 +1,35 @@
-"""A run is opened: what it needs is there, and its input is looked at; nothing is paid yet."""
+"""A release is opened: what it needs, and whether an earlier run is resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pydantic
 
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.registry import Books, Standing
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.release.concerns import concerns_of
-from tracecloak.pipelines.release.values import Concern, Run
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.release.values import Concern, Run, concerns_of, reservation_of
 from tracecloak.pipelines.runners.driver import Driver
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.keys.receipts import InputFile, Origin
+
+
+# --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----
 
 
 def opened(
@@ -67,13 +78,12 @@ def _opened(
             "its own for them; leave memory and workers out, or the runner"
         )
     # Once the input is there: a wrong path is told before the ledger's database is loaded.
-    from tracecloak.pipelines.budget.books import Books
-    from tracecloak.pipelines.budget.gate import Unchanged
+    from tracecloak.pipelines.budget.draw_guard import Unchanged
     from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
+    from tracecloak.pipelines.budget.registry import Books
     from tracecloak.pipelines.keys.receipts import snapshot_of
-    from tracecloak.transforms.batch.dead_letter import DeadLetter
-    from tracecloak.transforms.publish.places import check_places
-    from tracecloak.transforms.publish.release_folder import ReleaseFolder
+    from tracecloak.transforms.batch.job import DeadLetter
+    from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
 
     require_file_system("output", config.output)
     store = open_store(config)
@@ -127,3 +137,199 @@ def origin_of(run: Run) -> Origin:
     version, given = method_named(config.method).version, config.method_params.given()
     place, inner = run.folder.staging_area, config.inner_versions
     return Origin(version, run.files, place, inner, given, config.tables)
+
+
+# --- A run that finds what earlier runs left of its release: it goes on with it, or begins anew. --
+# What an earlier version of a method, with other defaults, was given for what is asked now.
+#
+# Suppose that version 1 of a method has `min_count` 0 by default and version 2 has 5. A release of
+# version 1 that was given no `min_count` is the one that is asked for if none is given now, or 0;
+# and
+# it is another one if 5 is.
+
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+
+
+def recognised(run: Run, standing: Standing) -> Run:
+    """Returns a run whose release is visible, once what was left to do is done.
+
+    Raises:
+        UsageError: The release that is there is another.
+        AfterReleaseError: What is left to do failed again.
+    """
+    receipt = standing.receipt
+    assert receipt is not None  # or nobody could tell whose it is
+    if standing.state == "visible":  # cut off after its commit: visible, whatever is read now
+        run = _built_as(run, receipt)
+        run.books.finish(receipt.key_fingerprint)
+        if set(receipt.origin.files) <= set(run.files):
+            run = _reading_as(run, receipt)
+    compares = all(concern.compares_input for concern in run.concerns)
+    fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
+    receipt.check_same(fingerprint, _digest_of_then(run, receipt))
+    return replace(run, receipt=receipt)
+
+
+def picked_up(run: Run, standing: Standing, asked: Callable[[str], Reservation]) -> Run:
+    """Returns a run that goes on with what was drawn, once what cannot be gone on with is ended.
+
+    Args:
+        run: As it was opened.
+        standing: What its release is now: given up, drawn, or reserved.
+        asked: Returns what the run would reserve, by the fingerprint of its key.
+
+    Raises:
+        TracecloakError: It may not be finished, or what it reserved cannot be given back.
+    """
+    books, receipt = run.books, standing.receipt
+    assert receipt is not None  # or nobody could tell that it was begun
+    if standing.state == "given up":
+        books.end_given_up(receipt)
+    elif standing.state == "drawn":
+        return _going_on(run, receipt)
+    elif not (
+        not receipt.changed_in(run.input_fingerprint, run.config.digest)
+        and receipt.origin == origin_of(run)
+        and books.is_charged_as(asked(receipt.key_fingerprint))
+    ):
+        # Cut off before it drew anything, and another release, payer or price now.
+        books.begin_anew(receipt)
+    return run
+
+
+def as_charged(books: Books, reservation: Reservation) -> Reservation:
+    """Returns what a release asks for, at the price at which its noise was drawn.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    charges = books.charges(reservation.key_fingerprint)
+    drawn = [entry for entry in charges if entry.action in ("draw", "commit")]
+    if not drawn or reservation.charge in [entry.charge for entry in drawn]:
+        return reservation
+    paid = drawn[-1]
+    _LOG.warning(
+        "this version of tracecloak computes another price for release %s than the one that it "
+        "drew at, which stays what is paid: epsilon %s, delta %s",
+        reservation.release_id,
+        paid.epsilon,
+        paid.delta,
+    )
+    epsilon, delta = paid.values()
+    return replace(
+        reservation,
+        epsilon=epsilon,
+        delta=delta,
+        unit=paid.unit,
+        adjacency=paid.adjacency,
+        spends=tuple(json.loads(paid.spends)),
+        config_digest=paid.config_digest,
+    )
+
+
+def _digest_of_then(run: Run, receipt: Receipt) -> str:
+    """Returns the digest that the run's configuration had for the build that made its release."""
+    config, manifest = run.config, run.folder.committed()
+    if manifest is None or receipt.origin.is_drawn_alike(origin_of(run)):
+        return config.digest
+    return config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
+
+
+def _going_on(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that finishes a release which drew noise before it was cut off.
+
+    Raises:
+        UsageError: What it reads is no longer there, or the configuration or the payer is another.
+        TracecloakError: The method, or what it is told to take, is of another version.
+    """
+    if receipt.config_digest != run.config.digest:
+        raise receipt.cannot_go_on("the configuration changed")
+    if not receipt.origin.is_drawn_alike(origin_of(run)):
+        raise _of_another_version(run, receipt)
+    _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
+    run = _built_as(_reading_as(run, receipt), receipt)
+    run.books.check_payer(receipt, run.config.account)
+    receipt.check_same(run.input_fingerprint, run.config.digest)
+    return run
+
+
+def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
+    """Returns the error that this build draws other noise than that which began a release."""
+    method = run.config.method
+    return TracecloakError(
+        f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
+        f"by {receipt.origin.versions(method)}, and this build has "
+        f"{origin_of(run).versions(method)}, whose noise is another: finish it with the build "
+        f"that began it. {giving_up(run.config, run.folder, receipt)}"
+    )
+
+
+def giving_up(config: ReleaseConfig, folder: ReleaseFolder, receipt: Receipt) -> str:
+    """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
+    price = reservation_of(config, folder, receipt.key_fingerprint)
+    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
+    return (
+        f"To give it up costs what it reserved, {costs}, once more for another release: "
+        f"`tracecloak ledger forfeit --output {receipt.output} --release_id {receipt.release_id} "
+        "--by NAME --reason TEXT`"
+    )
+
+
+def _reading_as(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that reads the files alone which the release reads.
+
+    Raises:
+        UsageError: One of them changed or vanished.
+    """
+    files = receipt.same_files(run.files)
+    n_later = len(run.files) - len(files)
+    if n_later:
+        _OPERATOR.warning("files that came after the release was begun are not read: %d", n_later)
+    # In the order in which it read them, which is that of the paths as they were written then.
+    there = {absolute(file.path): file for file in run.source.files}
+    ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(files))
+    return replace(
+        run,
+        source=replace(run.source, files=ranked),
+        files=files,
+        input_fingerprint=fingerprint_of(run.config, run.books.store, files, run.left_out),
+    )
+
+
+def _built_as(run: Run, receipt: Receipt) -> Run:
+    """Returns a run that builds where the release was begun to be built."""
+    folder = replace(run.folder, staging_area=receipt.origin.staging_area)
+    return replace(run, books=replace(run.books, folder=folder))
+
+
+def given_then(
+    config: ReleaseConfig, given: Mapping[str, Any], in_effect: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the parameters that an earlier version would have been given, as JSON values.
+
+    They are `given` if and only if the configuration asks for what was released: what it says is as
+    it was in effect, and what it does not say was not given either, or is the same by default now.
+
+    Args:
+        config: Of now.
+        given: Those that were given then and not as by default.
+        in_effect: All that were in effect then, of the release's manifest.
+    """
+    now, of_now = config.method_params.resolved(), config.method_params.given()
+    asked = (config.params.keys() & now.keys()) | given.keys()
+    # Read by this build, what was in effect has the parts that parameters got since.
+    then = {name: in_effect[name] for name in asked & in_effect.keys()}
+    try:
+        read = method_named(config.method).Params(**{**config.params, **then}).resolved()
+    except pydantic.ValidationError:  # nothing that this build can be asked for
+        read = {}
+    result = {}
+    for name in asked:
+        if name in then and name in read and read[name] == now.get(name):
+            if name in given:
+                result[name] = given[name]
+        elif name in then or name in of_now:
+            result[name] = now.get(name)
+    return result

@@ -17,15 +17,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from tracecloak.pipelines.budget.books import Books, Standing
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
-from tracecloak.pipelines.budget.standing import State
+from tracecloak.pipelines.budget.registry import Books, Standing, State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.release.going_on import giving_up
+from tracecloak.pipelines.release.opening import giving_up
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
@@ -37,15 +36,14 @@ from tracecloak.transforms.files import (
     require_file_system,
     write_anew,
 )
-from tracecloak.transforms.inputs.query_result import query_text, write_result
+from tracecloak.transforms.inputs.databases import query_text, write_result
 from tracecloak.transforms.lakes.tables import (
     Address,
     VersionGoneError,
     address_of,
     at_version_read,
 )
-from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
 
 
 class TableConcern(Concern):

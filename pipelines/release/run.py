@@ -1,20 +1,418 @@
-"""`tracecloak release`: from a configuration to a committed release, or to nothing at all.
-
-A release is five steps over one value, a `Run`: it is opened, claimed, run, settled and told. What
-only some releases need hangs on a table beside them, see `concerns`.
-"""
+"""`tracecloak release`: from a configuration to a committed release, or to nothing at all."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.draw_guard import gate_of
+from tracecloak.pipelines.budget.registry import AfterReleaseError, Standing, after_release
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.opening import opened
-from tracecloak.pipelines.release.values import Outcome, Run
+from tracecloak.pipelines.ledger.balance import Balance, charge_states
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.planning.findings import FirstLook, log_findings
+from tracecloak.pipelines.release.opening import opened, origin_of
+from tracecloak.pipelines.release.values import Outcome, Run, manifest_of_run, reservation_of
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.schemas.errors import TracecloakError
+from tracecloak.pipelines.runners.failures import reason_of, told_error
+from tracecloak.schemas.errors import (
+    GuaranteeError,
+    InputSchemaError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
+from tracecloak.schemas.events.tally import ReadTally
+from tracecloak.schemas.published.manifest import Yield
+from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, Target
+from tracecloak.transforms.files import exists, join, open_raw, require_writable, write_anew
 from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
+from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+
+# --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
+
+
+# --- Earlier syntactic releases that may have cases of one that is made: who makes it is told. ----
+
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
+    """Tells the operator of earlier syntactic releases that may have cases of this one.
+
+    Two logs in each of which k cases are alike can single somebody out if they are laid side by
+    side, and no ledger adds that up. Releases count as of the same log if they are of one data set,
+    or, where one of them names none, lie in one folder. Windows of one schedule share no case,
+    unless they are the same window. Of the log nothing is looked at, and nobody is refused.
+
+    Args:
+        reservation: Of the release that is made.
+        ledger: Who pays.
+    """
+    with ledger.past() as past:
+        entries = past.entries()
+    places, window = [], reservation.window
+    for state in charge_states(entries).values():
+        entry, other = state.last, state.window
+        is_own = entry.of_key[:2] == (reservation.output, reservation.release_id)
+        was_seen = entry.action in ("commit", "withdraw") and _is_syntactic(entry.method)
+        datasets = (reservation.dataset, state.reserved.facts.get("dataset"))
+        if None in datasets:
+            is_of_log = entry.output == reservation.output
+        else:
+            is_of_log = datasets[0] == datasets[1]
+        is_apart = (
+            window is not None
+            and other is not None
+            and other.scope == window.scope
+            and other.label != window.label
+        )
+        if was_seen and is_of_log and not is_own and not is_apart:
+            places.append(f"{entry.output}/run_id={entry.release_id}")
+    if places:
+        more = f" and {len(places) - 1} before it" if len(places) > 1 else ""
+        _LOG.warning(
+            "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
+            "side, such releases can single out who is safe in each: see "
+            '"Releases of a log that grows" in the documentation',
+            places[-1],
+            more,
+        )
+
+
+def _is_syntactic(method: str) -> bool:
+    """Whether a method that the ledger names is one; of what is not installed nobody can tell."""
+    try:
+        return method_named(method).guarantee_kind == "syntactic"
+    except UsageError:
+        return False
+
+
+# --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
+
+
+def claimed(run: Run, standing: Standing) -> Run:
+    """Returns a run that is paid and may draw, once its gate is passed.
+
+    Args:
+        run: As it was opened.
+        standing: What its release is now.
+
+    Raises:
+        TracecloakError: It may not be made, or not be finished, or not be paid.
+    """
+    books, config, folder = run.books, run.config, run.folder
+
+    def asked(key_fingerprint: str) -> Reservation:
+        reservation = reservation_of(config, folder, key_fingerprint)
+        for concern in run.concerns:
+            reservation = concern.reserved(reservation)
+        return reservation
+
+    def asked_and_told(key_fingerprint: str) -> Reservation:
+        reservation = asked(key_fingerprint)
+        if standing.state == "drawn":
+            from tracecloak.pipelines.release.opening import as_charged
+
+            reservation = as_charged(books, reservation)
+        if config.guarantee.kind == "syntactic":
+            warn_of_overlaps(reservation, books.ledger)
+        return reservation
+
+    refusal = books.refusal(standing)
+    receipt = standing.receipt
+    if refusal is not None:
+        if standing.state == "withdrawn" and receipt is not None:
+            books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
+        raise refusal
+    if standing.state in ("given up", "drawn", "reserved"):
+        from tracecloak.pipelines.release.opening import picked_up
+
+        run = picked_up(run, standing, asked)
+        books = run.books
+    require_writable("output", run.folder.output)
+    if config.dead_letter is not None:
+        require_writable("dead_letter", config.dead_letter)
+    run.folder.prepare()
+    digests = run.input_fingerprint, config.digest
+    key, begun = books.reserve(digests, origin_of(run), asked_and_told)
+    return replace(run, key=key, receipt=begun)
+
+
+def job_of(run: Run) -> Job:
+    """Returns what the driver is given, once everything is claimed that is counted.
+
+    A run that ends with this process passes its gate where the first round decides, and one on a
+    cluster before it is submitted: it may outlive whoever started it.
+
+    Raises:
+        TracecloakError: Nothing was drawn, unless the ledger says so.
+    """
+    books, config, key, driver = run.books, run.config, run.key, run.driver
+    assert key is not None  # the run is claimed
+    folder = run.folder
+    if not driver.is_local:
+        # The job of a command that was killed may go on, and must keep its files.
+        folder = replace(folder, attempt=uuid.uuid4().hex[:16])
+    gate = gate_of(books.store, books.of_key(key.fingerprint), books.ledger.url, run.unchanged)
+    folder.discard()
+    run.dead_letter.begin()
+    _LOG.info(
+        "reading; what is found in the records is for the operator alone, in %s",
+        run.dead_letter.folder,
+    )
+    driver.check_workplace(folder.workplace)
+    decisions = books.decisions(key.fingerprint)
+    spec = ReleaseSpec(
+        config.method,
+        config.method_params,
+        folder.release_id,
+        key,
+        config.noise_digest,
+        KeptDraws(decisions, key, gate if driver.is_local else None),
+        check_open=gate.check_open if driver.is_local else folder.check_at_work,
+        operator_folder=run.dead_letter.folder,
+    )
+    target = Target(
+        spec,
+        folder,
+        manifest_of_run(run),
+        config.formats,
+        config.parts,
+        shares_scripts=config.page == "shared",
+    )
+    job = Job(
+        run.source,
+        run.dead_letter,
+        target,
+        config.shards,
+        memory_bytes=config.memory,
+        n_workers=config.workers,
+    )
+    for concern in run.concerns:
+        job = concern.claim(run, job)
+    # What was claimed may be part of what the release says of itself.
+    job = replace(job, target=replace(job.target, manifest=manifest_of_run(run)))
+    if not driver.is_local:
+        folder.note_at_work()
+        gate()
+    return job
+
+
+# --- What comes after a run: a failed one is settled, a visible release is finished. --------------
+# Aand its operator gets the outcome.
+
+
+# --- A run that failed is settled: what became of it is written down, and the error says the mend.
+
+
+_STAYS_SPENT = (
+    "Its budget stays spent: run the same command again, which draws nothing new, or choose "
+    "another release_id"
+)
+
+
+def failed(run: Run, error: BaseException) -> BaseException:
+    """Writes down what became of a run that failed, and returns what to raise.
+
+    What may have drawn noise stays spent, and its key stays for another run.
+    """
+    assert run.key is not None  # the run is claimed
+    log_findings(run.source, run.dead_letter)
+    books, folder = run.books, run.folder
+    try:
+        shown = books.shows(run.key.fingerprint)
+    except Exception as unknown:
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and what is in {folder.final} cannot be "
+            f"told ({reason_of(unknown)}). {_STAYS_SPENT}"
+        )
+    if shown == "this release":
+        return after_release(folder, error)
+    if shown == "another's":
+        return RetryLater(
+            f"another run, with another key store, released {folder.final} while this one was at "
+            "work, which released nothing. What this one reserved stays spent: end it with "
+            "`tracecloak ledger forfeit`, and choose another release_id if you need a release of "
+            "your own"
+        )
+    if shown == "parts":
+        return TracecloakError(
+            f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
+            f"release. {_STAYS_SPENT}"
+        )
+    raised = told_error(error) if isinstance(error, Exception) else error
+    if not books.void(run.key.fingerprint):
+        books.note_cases(run.key.fingerprint)
+        # Under the same key these are raised again.
+        if isinstance(raised, (GuaranteeError, InputSchemaError)):
+            _LOG.warning(
+                "the log was looked at before it was refused, so what was reserved stays "
+                "spent, and the same command would end so again: give this release up with "
+                "`tracecloak ledger forfeit`, and take another release_id for other parameters"
+            )
+        else:
+            _LOG.warning(
+                "noise was drawn, or may have been, before the run ended. %s; or give it up with "
+                "`tracecloak ledger forfeit`",
+                _STAYS_SPENT,
+            )
+    return raised
+
+
+# --- What comes after a release is visible: the run is settled, and its operator is told. ---------
+# The operator gets the outcome and an edition of the statement.
+
+
+def settled(run: Run) -> None:
+    """Does what comes after a release is visible.
+
+    Raises:
+        AfterReleaseError: It failed; running the release again mends it.
+    """
+    with _once_visible(run, AfterReleaseError):
+        assert run.key is not None  # the run is claimed
+        log_findings(run.source, run.dead_letter)
+        if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
+            _LOG.warning(
+                "input %r changed while workers elsewhere were at work, so it is not known of "
+                "what the release was made; if it must not stay, take it back with `tracecloak "
+                "ledger withdraw`",
+                changed,
+            )
+        run.books.finish(run.key.fingerprint)
+        for concern in run.concerns:
+            concern.settle(run)
+
+
+@contextlib.contextmanager
+def _once_visible(run: Run, told: type[TracecloakError]) -> Iterator[None]:
+    """Has other errors than those that tell it themselves say that the release is visible."""
+    try:
+        yield
+    except told:
+        raise
+    except BaseException as error:  # an interrupt, too
+        raise after_release(run.folder, error) from error
+
+
+def outcome_of(run: Run, was_released_before: bool) -> Outcome:
+    """Writes the operator's edition of the statement, and returns the outcome.
+
+    A complete release does not fail because a part of its outcome cannot be read.
+
+    Raises:
+        TracecloakError: The signature of an earlier release cannot be compared, see `signing`.
+        AfterReleaseError: The statement could not be written, or the run was interrupted; the
+            release is complete.
+    """
+    with _once_visible(run, TracecloakError):
+        warnings: tuple[str, ...] = ()
+        if not was_released_before or not exists(_statement_path(run)):
+            with contextlib.suppress(Exception):  # whatever a file system does
+                warnings = FirstLook.at(run.config, run.source).warnings
+            _write_statement(run, warnings)
+        manifest = run.folder.committed() or {}
+        tally: ReadTally | None = None
+        balance: Balance | None = None
+        with contextlib.suppress(Exception):  # whatever a file system does
+            tally = run.dead_letter.told()
+        with contextlib.suppress(Exception):  # whatever a database does
+            balance = run.books.ledger.balance(_payer(run))
+        outcome = Outcome(
+            run.folder,
+            was_released_before,
+            run.dead_letter.folder,
+            Yield(**manifest.get("came_out", {})),
+            tuple(output["path"] for output in manifest.get("outputs", ())),
+            tally,
+            balance,
+            "there" if was_released_before and run.folder.read_signature() else "none",
+            warnings=() if was_released_before else warnings,
+            formulas=_formulas(run) if "csv" in run.config.formats else (),
+        )
+        for concern in run.concerns:
+            outcome = concern.tell(run, outcome)
+        return outcome
+
+
+def _formulas(run: Run) -> tuple[str, ...]:
+    """Returns the released activities that are formulas in a CSV; none where none is released."""
+    from tracecloak.schemas.texts import formulas
+
+    with contextlib.suppress(Exception):  # whatever a file system does
+        if exists(join(run.folder.final, log_name("csv"))):
+            with open_raw(join(run.folder.final, DFG_NAME)) as stream:
+                return tuple(formulas(json.load(stream)["activities"]))
+    return ()
+
+
+def _payer(run: Run) -> str:
+    """Returns the account that paid, or the one that this run names if nobody has paid.
+
+    Raises:
+        LedgerError: The ledger cannot be read.
+    """
+    assert run.receipt is not None  # the release is there
+    paid = run.books.charges(run.receipt.key_fingerprint)
+    return paid[-1].account if paid else run.config.account
+
+
+def _statement_path(run: Run) -> str:
+    return join(run.operator_folder, STATEMENT_NAME)
+
+
+def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
+    """Writes the operator's edition of the statement where only the operator reads.
+
+    Raises:
+        AfterReleaseError: It could not be written; the release is complete.
+    """
+    ledger, config = run.books.ledger, run.config
+    assert run.receipt is not None  # the release is there
+    with _once_visible(run, AfterReleaseError):
+        payer = _payer(run)
+        balance: Balance | None = None
+        with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
+            balance = ledger.balance(payer)
+        with ledger.past() as past:
+            account = ledger.account_in(past.declarations(), payer)
+        tally = run.dead_letter.told()
+        facts = InternalFacts(
+            account=payer,
+            ledger=ledger.place,
+            spent_after=None if balance is None else _text(balance.spent_epsilon),
+            cap=None if account is None else _text(account.epsilon_cap),
+            inputs=tuple(file.path for file in run.source.files) or config.log,
+            runner=config.runner,
+            config_digest=config.digest,
+            key_fingerprint=run.receipt.key_fingerprint,
+            dead_letter=run.dead_letter.folder if tally is not None and tally.n_rejects else None,
+            warnings=warnings,
+            configuration=config.model_dump(mode="json"),
+        )
+        text = internal_statement(manifest_of_run(run), facts)
+        write_anew(_statement_path(run), text.encode())
+
+
+def _text(value: Fraction | None) -> str | None:
+    return None if value is None else decimal_text(value)
+
+
+# --- `tracecloak release`: from a configuration to a committed release, or to nothing at all. -----
+# A release is five steps over one value, a `Run`: it is opened, claimed, run, settled and told.
+# What
+# only some releases need hangs on a table beside them, see `concerns`.
 
 
 def run_release(
@@ -39,7 +437,7 @@ def run_release(
         config = config.with_flags_of_beam(beam_arguments)
         run = opened(config, driver_of(config.runner, beam_arguments))
         if confirm is not None:
-            from tracecloak.pipelines.release.usable import require_confirmation
+            from tracecloak.pipelines.release.values import require_confirmation
 
             require_confirmation(run, confirm)
         return released(run)
@@ -65,8 +463,6 @@ def released(run: Run) -> Outcome:
         TracecloakError: See `run_release`.
     """
     # Once the run is opened: a wrong path is told before these are loaded.
-    from tracecloak.pipelines.release.claiming import claimed, job_of
-    from tracecloak.pipelines.release.telling import outcome_of, settled
 
     folder = run.folder
     with (
@@ -75,15 +471,13 @@ def released(run: Run) -> Outcome:
     ):
         standing = run.books.look()
         if standing.state in ("visible", "released"):
-            from tracecloak.pipelines.release.going_on import recognised
+            from tracecloak.pipelines.release.opening import recognised
 
             return outcome_of(recognised(run, standing), was_released_before=True)
         run = claimed(run, standing)
         try:
             run.driver.run(job_of(run))
         except BaseException as error:
-            from tracecloak.pipelines.release.failing import failed
-
             ended = failed(run, error)
             if ended is error:
                 raise

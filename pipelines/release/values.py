@@ -1,27 +1,48 @@
-"""What the steps of a release pass on: a run as far as it has come, its concerns, its outcome."""
+"""The values that the steps of a release pass on, its extensions, and its records."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-# A log that is not there is told before what pays for a release and writes it is loaded.
+from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.configuration.config import ReleaseConfig, without_filters
+from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
+from tracecloak.pipelines.runners.flags import is_durable
+from tracecloak.schemas.errors import NotConfirmed, UnusableRelease
+from tracecloak.schemas.plugins import load
+from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.books import Books
-    from tracecloak.pipelines.budget.gate import Unchanged
-    from tracecloak.pipelines.configuration.config import ReleaseConfig
-    from tracecloak.pipelines.keys.receipts import InputFile, Receipt
+    from tracecloak.pipelines.budget.draw_guard import Unchanged
+    from tracecloak.pipelines.budget.registry import Books
+    from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
-    from tracecloak.pipelines.ledger.entries import Reservation
     from tracecloak.pipelines.runners.driver import Driver
     from tracecloak.schemas.events.tally import ReadTally
-    from tracecloak.schemas.published.manifest import ReleaseManifest
-    from tracecloak.schemas.published.yields import Yield
-    from tracecloak.transforms.batch.dead_letter import DeadLetter
-    from tracecloak.transforms.batch.job import Job
+    from tracecloak.schemas.published.manifest import Yield
+    from tracecloak.transforms.batch.job import DeadLetter, Job
     from tracecloak.transforms.keys.wrapping import KeyReference
-    from tracecloak.transforms.publish.release_folder import ReleaseFolder
     from tracecloak.transforms.sources import EventSource
+
+
+# --- What the steps of a release pass on: a run as far as it has come. ----------------------------
+# Iits concerns with their table, its outcome.
+#
+# A concern is what some releases need beside their numbers. A release that does not ask for one
+# loads none of its code.
+
+
+# --- What the steps of a release pass on: a run as far as it has come, its concerns, its outcome. -
+
+
+# A log that is not there is told before what pays for a release and writes it is loaded.
 
 Signature = Literal["none", "there", "by another key"]
 
@@ -156,3 +177,190 @@ class Concern:
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Returns what there is to tell, of a release that was there before, too."""
         return outcome
+
+
+# --- What some releases need beside their numbers: windows, sketches, signatures, to be of use. ---
+# A concern is one class in one file and one line of `CONCERNS`. The steps of a release (`run`) call
+# it where it may have something to do, and know nothing else of it: a release that does not ask for
+# it loads none of its code. What a concern writes before the run, in the workplace of the release
+# or
+# in the folder of its operator, is there again for the run that goes on after a kill.
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A concern, and which releases ask for it.
+
+    Attributes:
+        key: Key or property of the configuration that asks for it, where it has a value that
+            counts; empty: every release does.
+        place: Where its class is, as `module:attribute`.
+    """
+
+    key: str
+    place: str
+
+
+CONCERNS: dict[str, Asked] = {
+    "usable": Asked("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
+    "query": Asked("query", "tracecloak.pipelines.release.querying:QueryConcern"),
+    "table": Asked("tables", "tracecloak.pipelines.release.querying:TableConcern"),
+    "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
+    "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"),
+    "signature": Asked("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
+}
+
+
+def concerns_of(config: ReleaseConfig) -> Iterator[Concern]:
+    """Yields the concerns that a configuration asks for."""
+    for asked in CONCERNS.values():
+        if not asked.key or getattr(config, asked.key):
+            yield load(asked.place)()
+
+
+# --- What a release says of itself, and takes from its account. -----------------------------------
+
+
+def manifest_of(
+    config: ReleaseConfig,
+    begun: Receipt,
+    beam_version: str | None = None,
+    concerns: Sequence[Concern] = (),
+    is_by_name: bool = False,
+) -> ReleaseManifest:
+    """Returns what a release says of itself.
+
+    Args:
+        config: Its configuration.
+        begun: Of what it was begun.
+        beam_version: Of Apache Beam; None: it is made without it.
+        concerns: What else has something to say.
+        is_by_name: Whether events with equal timestamps are ordered by name.
+    """
+    method, params = method_named(config.method), config.method_params
+    resolved = params.resolved()
+    manifest = ReleaseManifest(
+        release_id=begun.release_id,
+        method=method.name,
+        method_version=method.version,
+        params=resolved,
+        guarantee=config.guarantee.with_order_note(is_by_name),
+        operations=method.operations_of(params),
+        spends=tuple(part.to_json() for part in method.spends(params)),
+        config_digest=without_filters(config).digest,
+        key_fingerprint=begun.key_fingerprint,
+        exact_noise=method.exact_noise,
+        unsafe_barrier=beam_version is not None and not is_durable(config.runner),
+        beam_version=beam_version,
+        about=config.about.model_dump(exclude_none=True),
+        released_on=begun.reserved_on,
+        time_caveats=method.time_caveats(params),
+        given={name: resolved[name] for name in params.given()},
+        inner_versions=dict(method.inner_versions(params)),
+    )
+    for concern in concerns:
+        manifest = concern.described(config, manifest)
+    return manifest
+
+
+def manifest_of_run(run: Run) -> ReleaseManifest:
+    """Returns what the release of a run says of itself, once it is paid."""
+    assert run.receipt is not None  # the run is claimed
+    beam_version, is_by_name = run.driver.beam_version, run.source.is_by_name
+    return manifest_of(run.config, run.receipt, beam_version, run.concerns, is_by_name)
+
+
+def reservation_of(
+    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
+) -> Reservation:
+    """Returns what a release takes from its account.
+
+    Args:
+        config: Its configuration.
+        folder: Where it goes.
+        key_fingerprint: Tells release keys apart.
+    """
+    method, params = method_named(config.method), config.method_params
+    spends = method.spends(params)
+    epsilon, delta = total(spends) if spends else (None, None)
+    return Reservation(
+        account=config.account,
+        release_id=folder.release_id,
+        output=folder.output,
+        epsilon=epsilon,
+        delta=delta,
+        unit=config.guarantee.unit,
+        adjacency=config.guarantee.adjacency,
+        method=method.name,
+        spends=tuple(part.to_json() for part in spends),
+        config_digest=without_filters(config).digest,  # others may read the ledger
+        key_fingerprint=key_fingerprint,
+        dataset=config.dataset,
+        staging_area=folder.staging_area,
+    )
+
+
+# --- Whether a release is of use: if public numbers say no, it is refused before it is paid. ------
+# Where a person looks at a terminal, the first records count, too: if most of them do not count,
+# the
+# person is asked. Whether there is a release then follows from the data, by decision of its
+# operator;
+# the threat model says so. Nothing is asked of programs, and nothing is decided for them.
+
+
+_LOG = logging.getLogger("tracecloak")
+# In these states a run would begin a release, and pay for it.
+BEGINS = ("new", "reserved", "given up", "key lost")
+
+
+class UsableConcern(Concern):
+    """Has a release that nobody could use made only if that was asked for.
+
+    What is drawn already is finished, whatever is expected now: it is paid.
+    """
+
+    def open(self, run: Run) -> None:
+        """Compares the expected cases, the declared activities and epsilon.
+
+        Raises:
+            UnusableRelease: Nobody could use it, and `even_if_unusable` is not set.
+        """
+        if run.books.look().state not in BEGINS:
+            return
+        verdict = unusable(run.config)
+        if verdict is None:
+            return
+        sentence = unusable_sentence(verdict)
+        if run.config.even_if_unusable:
+            _LOG.warning("%s It is released all the same, as --even_if_unusable says", sentence)
+            return
+        raise UnusableRelease(
+            f"{sentence} Nothing was claimed or paid; to release it all the same, say "
+            "--even_if_unusable"
+        )
+
+
+def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
+    """Asks whether to go on, if the run would pay and most of its first records do not count.
+
+    Args:
+        run: As it was opened.
+        confirm: Asks the operator; True means yes.
+
+    Raises:
+        NotConfirmed: The answer is no; nothing was reserved.
+        InputSchemaError: A file cannot be read.
+    """
+    from tracecloak.pipelines.planning.findings import FirstLook  # loaded on use
+
+    unread = ""
+    if run.books.look().state in BEGINS:
+        unread = FirstLook.at(run.config, run.source).unread
+    if not unread or confirm(f"{unread}. Release it all the same?"):
+        return
+    for concern in run.concerns:
+        concern.dropped()
+    raise NotConfirmed(
+        "the release was not confirmed, so nothing was reserved or paid; correct what `tracecloak "
+        "plan` with the same flags says of the first records, or answer with --yes"
+    )

@@ -1,31 +1,35 @@
-"""One window of a schedule: what its release reads, which units it claims, and what it pays for."""
+"""One window of a schedule: what its release reads, which units it claims, what it pays for.
+
+Aand what it says of itself.
+"""
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import time
 import uuid
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.windows import windows_sentence
+from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.schedule_checks import check_composes
+from tracecloak.pipelines.configuration.shared_keys import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.unit_book import UnitBook, scope_of
 from tracecloak.pipelines.release.values import Concern, Outcome, Run
-from tracecloak.pipelines.release.window_facts import moment, window_facts
-from tracecloak.pipelines.runners.names import is_local
-from tracecloak.pipelines.units.unit_book import UnitBook, scope_of
+from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.schemas.windows.schedule import Schedule, Window
+from tracecloak.schemas.windows import Schedule, Window
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.window_part import WindowPart
+from tracecloak.transforms.batch.window import WindowPart
 from tracecloak.transforms.files import (
     absolute,
     join,
@@ -34,6 +38,64 @@ from tracecloak.transforms.files import (
     write_anew,
 )
 from tracecloak.transforms.keys.wrapping import KeyReference
+
+# --- What a release says of the window that it is of: public numbers alone. -----------------------
+
+
+# How many, which and why is for the operator, and neither is computed from what is released.
+_LEFT_OUT = (
+    "Files that could not be read were left out by decision, before its cases were counted. The "
+    "promise compares logs after this decision: it does not cover that there were such files, or "
+    "what was in them."
+)
+
+
+def moment(time_us: int) -> str:
+    """Returns a time in UTC, such as 2026-11-23 14:00:00Z."""
+    time = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S}Z"
+
+
+def window_facts(
+    schedule: Schedule,
+    window: Window,
+    composition: str,
+    costs: str,
+    leaves_files_out: bool = False,
+) -> dict[str, Any]:
+    """Returns what the manifest says of the window that a release is of.
+
+    Args:
+        schedule: The windows.
+        window: The one.
+        composition: `largest`, `sum` or `none`, where no finite epsilon holds.
+        costs: What several windows cost together, as a sentence; empty: nothing to say.
+        leaves_files_out: Whether a person decided that some files are not read.
+    """
+    belongs = "ends" if schedule.by == "close" else "begins"
+    sentence = (
+        f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
+        f"to before {moment(window.end_us)}. A case belongs to the window in which it {belongs}, "
+        f"and counts in one window only. {costs}"
+    ).rstrip()
+    if leaves_files_out:
+        sentence += f" {_LEFT_OUT}"
+    return {
+        "label": window.label,
+        "begin": moment(window.begin_us),
+        "end": moment(window.end_us),
+        "dataset": schedule.dataset,
+        "period": schedule.period,
+        "time_zone": schedule.time_zone,
+        "by": schedule.by,
+        "composition": composition,
+        "sentence": sentence,
+    }
+
+
+# ---
+# One window of a schedule: what its release reads, which units it claims, and what it pays for.
+
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 _UNITS = "units"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from tracecloak.pipelines.runners.names import IN_MEMORY
+from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.counted_units import CountedUnits
+    from tracecloak.anonymizers.contract.case_digests import CountedUnits
     from tracecloak.transforms.batch.job import Job
 
 
@@ -71,7 +71,6 @@ def driver_of(runner: str, beam_arguments: Sequence[str]) -> Driver:
         from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 
         return InMemoryDriver()
-    from tracecloak.pipelines.runners.on_beam import BeamDriver
-    from tracecloak.pipelines.runners.options import pipeline_options
+    from tracecloak.pipelines.runners.on_beam import BeamDriver, pipeline_options
 
     return BeamDriver(runner, pipeline_options(runner, beam_arguments))

@@ -1,11 +1,4 @@
-"""A release in one process, without a pipeline: the same bytes as any runner gives.
-
-Events are grouped into cases in one process, whatever of them fits into its memory.
-
-Events are dealt to shards as they are read, and each shard is sorted by itself. A shard that would
-take more memory than there is for it is dealt out once more, to shards of its own. So which shards
-there are depends on the size of the log, and what is released does not.
-"""
+"""A release in this process: the log in parts, each counted by itself, and no Beam."""
 
 from __future__ import annotations
 
@@ -24,11 +17,9 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.runners.held import Block, HeldTraces, Hold
-from tracecloak.pipelines.runners.limits import Limits
-from tracecloak.pipelines.runners.workers import Workers
-from tracecloak.schemas.arrays.merging import Pieces
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
+from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
+from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
@@ -36,14 +27,137 @@ from tracecloak.schemas.events.traces import (
     carried_columns,
     split_by_shard,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
+from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.transforms.batch.job import Target
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
+from tracecloak.transforms.publish.release_files import write_dfg, write_export, write_part
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.counted_units import CountedUnits
-    from tracecloak.schemas.published.graph import LogCounts
+    from tracecloak.anonymizers.contract.case_digests import CountedUnits
     from tracecloak.transforms.batch.job import Job, ReleaseSpec
+
+
+# --- A released log is counted and written part by part as its cases come, none of them twice. ----
+
+
+_LOG = logging.getLogger("tracecloak")
+
+# To order a byte of a part's cases takes so many more.
+_ORDERED_BYTES = 3
+# Of a part that is merged, about so many bytes of each of its runs are in memory at once.
+_RUN_BYTES = 1 << 18
+# To write a part takes about so much, however large it is: its texts, a group of rows at a time.
+_WRITTEN_BYTES = 200 << 20
+
+
+class LogParts:
+    """The parts of a log, before and after they are written."""
+
+    def __init__(self, target: Target, hold: Hold, limits: Limits, workers: Workers) -> None:
+        """Begins without a case.
+
+        Args:
+            target: What is written, and where.
+            hold: Holds the cases.
+            limits: How much memory there is.
+            workers: Who count and write.
+        """
+        self._target = target
+        self._hold = hold
+        self._limits = limits
+        self._workers = workers
+        self._parts: list[list[Block[TraceBatch]]] = [[] for _ in range(target.n_parts)]
+
+    def write(
+        self, released: Iterable[TraceBatch]
+    ) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
+        """Returns the parts of the log, their counts, and the other files made from them.
+
+        Args:
+            released: The released cases, and batches without cases that tell its attributes.
+        """
+        counts = PiecesByThread(
+            {
+                "graph": DirectlyFollows,
+                "variants": VariantHistogram,
+                "times": LogTimes,
+                "names": ActivityVocabulary,
+            }
+        )
+        # A log that was made up comes in large batches, and to count one takes ten times its bytes.
+        batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
+        for cases_of_parts in self._workers.each(partial(self._looked_at, counts), batches):
+            for number, cases in cases_of_parts:
+                self._parts[number].append(self._hold.put(cases))
+        log = LogCounts(**counts.result())
+        folder, manifest, n_parts = self._target.folder, self._target.manifest, len(self._parts)
+        n_writers = max(self._limits.n_workers * self._limits.step_bytes // _WRITTEN_BYTES, 1)
+        parts = list(self._workers.each(self._write_part, range(n_parts), n_writers))
+        beside = [write_dfg(folder, log.graph, log.names)]
+        for kind in self._target.exports:
+            beside.append(write_export(folder, manifest, kind, n_parts))
+            _LOG.info("wrote %s", beside[-1].path)
+        return parts, log, beside
+
+    def _looked_at(self, counts: PiecesByThread, batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
+        counts.add(
+            {
+                "graph": DirectlyFollows.from_traces(batch),
+                "variants": VariantHistogram.from_traces(batch),
+                "times": LogTimes.from_traces(batch),
+                "names": batch.vocabulary,
+            }
+        )
+        return list(parts_of(batch, self._target.n_parts))
+
+    def _write_part(self, number: int) -> OutputFile:
+        blocks, self._parts[number] = self._parts[number], []
+        rows = self._merged(blocks) if self._is_large(blocks) else self._rows(blocks)
+        return write_part(self._target.folder, self._target.manifest, number, rows)
+
+    def _is_large(self, blocks: list[Block[TraceBatch]]) -> bool:
+        return _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self._limits.step_bytes
+
+    def _rows(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
+        return rows_of_part([self._hold.take(block) for block in blocks])
+
+    def _merged(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
+
+        A run is as many cases as can be ordered at once, held in pieces; see `rows_of_part`.
+        """
+        runs: list[list[Block[TraceBatch]]] = []
+        cases: list[TraceBatch] = []
+        n_bytes = 0
+        for i, block in enumerate(blocks):
+            batch = self._hold.take(block)
+            schema = released_schema(batch.attribute_types)
+            cases += [batch] if batch.n_cases else []
+            n_bytes += block.n_bytes
+            is_last = i + 1 == len(blocks)
+            if cases and (is_last or n_bytes * _ORDERED_BYTES >= self._limits.step_bytes):
+                run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
+                runs.append([self._hold.put(piece) for piece in run])
+                cases, n_bytes = [], 0
+        return merge_rows([self._rows_of(run) for run in runs], schema)
+
+    def _rows_of(self, run: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
+        for block in run:
+            yield self._hold.take(block).to_rows()
+
+
+# --- A release in one process, without a pipeline: the same bytes as any runner gives. ------------
+# Events are grouped into cases in one process, whatever of them fits into its memory.
+#
+# Events are dealt to shards as they are read, and each shard is sorted by itself. A shard that
+# would
+# take more memory than there is for it is dealt out once more, to shards of its own. So which
+# shards
+# there are depends on the size of the log, and what is released does not.
 
 
 # Fewer events are one shard: to deal them out would take longer than to sort them.
@@ -161,7 +275,7 @@ class EventsByShard:
     def _sorted(self, events: list[pa.RecordBatch]) -> TraceBatch:
         traces = TraceBatch.from_events(events, self._by_individual)
         if self._drops_duplicates:
-            from tracecloak.schemas.events.duplicates import without_duplicates  # loaded on use
+            from tracecloak.schemas.events.traces import without_duplicates  # loaded on use
 
             left = without_duplicates(traces)
             with self._lock:
@@ -170,7 +284,6 @@ class EventsByShard:
         return traces.recode(self._vocabulary)
 
 
-_LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 # A log that is made up is made in pieces of about so many events, as one takes many times its size.
 _PIECE_EVENTS = 1 << 21
@@ -193,7 +306,7 @@ class InMemoryDriver:
 
     def units(self, job: Job) -> CountedUnits:
         """Reads the log once and returns the units of the cases of the job's window."""
-        from tracecloak.anonymizers.contract.counted_units import CountedUnits
+        from tracecloak.anonymizers.contract.case_digests import CountedUnits
 
         assert job.part is not None  # which alone asks for this
         units = Pieces(CountedUnits)
@@ -230,15 +343,13 @@ class InMemoryDriver:
             _LOG.info("next: release")
             products = method.products(decisions, spec.params)
             # The writers are loaded once there is something to write.
-            from tracecloak.transforms.batch.commit import commit
+            from tracecloak.transforms.batch.write import commit
             from tracecloak.transforms.publish.release_files import write_products
 
             others = write_products(target.folder, target.manifest, products)
             parts: list[OutputFile] = []
             log: LogCounts | None = None
             if method.log != "none":
-                from tracecloak.pipelines.runners.log_parts import LogParts
-
                 n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
                 if method.log == "generated":
                     traces.drop()
@@ -305,7 +416,7 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
         if rejects:
             job.dead_letter.write(rank, rejects)
     if lacking:
-        from tracecloak.transforms.batch.pieces import check_pieces
+        from tracecloak.transforms.batch.read import check_pieces
 
         check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
@@ -316,7 +427,7 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
 
 def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
     """Yields the files of a source in their order, large ones in pieces that are read at once."""
-    from tracecloak.transforms.batch.pieces import look, pieces_by, places
+    from tracecloak.transforms.batch.read import look, pieces_by, places
 
     source = job.source
     each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
@@ -362,7 +473,7 @@ def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
 def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch], workers: Workers) -> None:
     if spec.sketch is None:
         return
-    from tracecloak.anonymizers.contract.input_digest import CaseSketch
+    from tracecloak.anonymizers.contract.case_digests import CaseSketch
 
     deployment = spec.sketch.key.resolve()
     sketch = Pieces(CaseSketch)

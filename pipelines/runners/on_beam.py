@@ -1,18 +1,44 @@
-"""A release on a runner of Beam: its pipeline, from its files to its commit."""
+"""A release on a runner of Beam: its options and what must be there.
+
+Wwhether its workers answer and can write, and its pipeline.
+"""
 
 from __future__ import annotations
 
+import getpass
+import importlib
+import logging
+import platform
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    FlinkRunnerOptions,
+    GoogleCloudOptions,
+    JobServerOptions,
+    PipelineOptions,
+    PortableOptions,
+    SetupOptions,
+    StandardOptions,
+    TestOptions,
+    WorkerOptions,
+)
+from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
+from apache_beam.runners import create_runner
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.runner import PipelineState
 
-from tracecloak.pipelines.runners.names import is_local
-from tracecloak.pipelines.runners.options import check_ready, version
-from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
+import tracecloak
+from tracecloak.pipelines.runners.failures import own_error
+from tracecloak.pipelines.runners.flags import FN_API, is_local
+from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.read import EVENTS, CheckRejects, ReadFiles
@@ -21,8 +47,298 @@ from tracecloak.transforms.batch.write import WriteTraces
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.counted_units import CountedUnits
-    from tracecloak.transforms.batch.window_part import WindowPart
+    from tracecloak.anonymizers.contract.case_digests import CountedUnits
+    from tracecloak.transforms.batch.window import WindowPart
+
+
+# --- Beam's options for a runner, and what must be there before one starts. -----------------------
+
+
+_LOG = logging.getLogger("tracecloak")
+
+# How long Flink keeps workers between two stages that need them, where nobody says it.
+WORKERS_KEPT_MILLIS = 60_000
+
+
+def pipeline_options(
+    runner: str, arguments: Sequence[str], must_end: bool = True
+) -> PipelineOptions:
+    """Returns Beam's options for a runner.
+
+    Args:
+        runner: Name of the runner.
+        arguments: Beam's flags.
+        must_end: Whether the run must be over when Beam returns, as that of a release must, whose
+            files are looked at then.
+
+    Raises:
+        UsageError: They ask for what loses data, or for no run to its end where there must be one.
+    """
+    if runner == "DirectRunner":
+        # Plain, it would first try to download another runner.
+        _LOG.info("runner DirectRunner: using %s", FN_API)
+        runner = FN_API
+    options = PipelineOptions([*arguments, f"--runner={runner}"])
+    portable = options.view_as(PortableOptions)
+    if must_end and runner == "FlinkRunner" and not portable.environment_cache_millis:
+        # Without it workers end and start again, with all their imports, at every stage. A stream
+        # has its stages all at once, and would be given the workers of a pool that died.
+        portable.environment_cache_millis = WORKERS_KEPT_MILLIS
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise UsageError(
+            "direct_running_mode multi_threading silently loses data in Beam 2.77; "
+            "use in_memory or multi_processing"
+        )
+    for name, view in _NOT_RUN.items():
+        if must_end and getattr(options.view_as(view), name):
+            raise UsageError(f"with {name} nothing has run when the command ends; leave it out")
+    return options
+
+
+# Beam's flags after which a pipeline is only built, or only handed over.
+_NOT_RUN = {
+    "template_location": GoogleCloudOptions,
+    "dry_run": TestOptions,
+    "no_wait_until_finish": StandardOptions,
+}
+
+
+def check_ready(options: PipelineOptions) -> None:
+    """Makes sure that a runner can be started, as far as this machine can tell.
+
+    It is called before anything is reserved, as a run elsewhere that failed to start looks like one
+    that goes on. It does not ask whether a service would accept the job.
+
+    Args:
+        options: Of `pipeline_options`.
+
+    Raises:
+        UsageError: The runner is none of Beam's, its options are wrong, or what it needs is not
+            installed or not given.
+    """
+    given = str(options.view_as(StandardOptions).runner)
+    try:
+        runner = create_runner(given)
+    except (ValueError, ImportError):
+        raise UsageError(f"runner {given!r} is none of Beam's {version()}") from None
+    name = type(runner).__name__
+    if name == "DataflowRunner":
+        try:
+            importlib.import_module("apache_beam.runners.dataflow.internal.apiclient")
+        except ImportError as error:
+            raise missing_extra(f"runner {name}", str(error.name), "gcp") from None
+    if name == "FlinkRunner":
+        _check_job_server(options)
+    errors = PipelineOptionsValidator(options, runner).validate()
+    if errors:
+        raise UsageError(f"runner {name}: {'; '.join(errors)}")
+    if name == "DataflowRunner" or (name == "FlinkRunner" and _in_containers(options)):
+        _check_workers(name, options)
+
+
+def _check_job_server(options: PipelineOptions) -> None:
+    if options.view_as(PortableOptions).job_endpoint:
+        return
+    flink = options.view_as(FlinkRunnerOptions)
+    jar = flink.flink_job_server_jar
+    if not jar:
+        # Beam would download a jar after the release has been paid for, and may find none.
+        raise UsageError(
+            "runner FlinkRunner needs Beam's job server for Flink: start one and give its address "
+            "with job_endpoint, such as localhost:8099. docs/how-to/runners.md says how to bring "
+            "one up with Maven, for Flink 1.19 in one process or for a cluster; a job server of "
+            f"Beam {version()} in one jar is not needed, and one that is there is named with "
+            "flink_job_server_jar"
+        )
+    if not urlparse(jar).scheme and not Path(jar).exists():
+        raise UsageError(f"flink_job_server_jar {jar!r} is not there")
+    launcher = options.view_as(JobServerOptions).job_server_java_launcher
+    if shutil.which(launcher) is None:
+        raise UsageError(
+            f"runner FlinkRunner needs Java, and there is no {launcher!r}: install it, name it "
+            "with job_server_java_launcher, or give the address of a job server with job_endpoint"
+        )
+
+
+def _in_containers(options: PipelineOptions) -> bool:
+    """Whether Beam's FlinkRunner will have its workers run in containers."""
+    kind = options.view_as(PortableOptions).environment_type
+    if kind is None:
+        return options.view_as(FlinkRunnerOptions).flink_master not in ("[local]", "[auto]")
+    return str(kind).upper() == "DOCKER"
+
+
+def _check_workers(name: str, options: PipelineOptions) -> None:
+    setup = options.view_as(SetupOptions)
+    image = (
+        options.view_as(WorkerOptions).sdk_container_image
+        or options.view_as(PortableOptions).environment_config
+        or options.view_as(PortableOptions).environment_options
+    )
+    if not (image or setup.setup_file or setup.extra_packages or setup.requirements_file):
+        raise UsageError(
+            f"runner {name} would start workers without tracecloak: build an image from "
+            "deploy/Dockerfile and name it with sdk_container_image, or give setup_file"
+        )
+
+
+def version() -> str:
+    """Returns Beam's version."""
+    return str(beam.__version__)
+
+
+# --- Whether there are workers elsewhere, and whether they can write where a release is built. ----
+# A small job asks one of them before anything is drawn, so a mistake that it shows costs nothing.
+
+
+# How long a worker may take to do the small job, with its start. Dataflow first starts machines.
+PATIENCE_SECONDS = 120.0
+PATIENCE_OF_DATAFLOW_SECONDS = 900.0
+
+_NAME = ".worker-can-write"
+_TEXT = b"written by a worker\n"
+_MAX_SAID = 600
+
+
+def check_workers_answer(options: PipelineOptions, patience_seconds: float | None = None) -> None:
+    """Makes sure that a runner has a worker that does something; runs a small job.
+
+    A job server waits for a worker that never connects as long as it takes, and says nothing.
+
+    Args:
+        options: How the release is going to run.
+        patience_seconds: How long to wait; None: PATIENCE_SECONDS, or that of Dataflow.
+
+    Raises:
+        RetryLater: No worker did it in time, or the job failed. The error quotes what the runner
+            said last.
+        UsageError: A worker has another version of tracecloak, Beam or Python.
+    """
+    _ask_a_worker("", options, patience_seconds)
+
+
+def check_workers_write(
+    workplace: str, options: PipelineOptions, patience_seconds: float | None = None
+) -> None:
+    """Makes sure that a worker can write into a folder of this machine's disk; runs a small job.
+
+    Only one user may read the folder in which a release is built, so workers that share its disk
+    must run as that user. Only a worker can show whether they do, and it must show before noise is
+    drawn and paid for.
+
+    Args:
+        workplace: The folder, which is there.
+        options: How the release is going to run.
+        patience_seconds: See `check_workers_answer`.
+
+    Raises:
+        UsageError: No worker can, as they run as another user or do not see this disk.
+        RetryLater: No worker did anything; see `check_workers_answer`.
+    """
+    path = Path(workplace) / _NAME
+    path.unlink(missing_ok=True)
+    _ask_a_worker(str(path), options, patience_seconds)
+    try:
+        written = path.read_bytes()
+        path.unlink()
+    except OSError:
+        written = b""
+    if written != _TEXT:
+        runner = options.view_as(StandardOptions).runner
+        raise UsageError(
+            f"workers of runner {runner} cannot write into {workplace}, where the release would be "
+            f"built and which only user {getpass.getuser()!r} may read: nothing was drawn or paid. "
+            "Have them run as this user and share this disk, or name an output on a file system "
+            "that they reach by its scheme, such as gs://BUCKET/releases"
+        )
+
+
+def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float | None) -> None:
+    """Has a worker write a file, or do nothing if there is no path."""
+    runner = str(options.view_as(StandardOptions).runner)
+    if patience_seconds is None:
+        is_dataflow = runner == "DataflowRunner"
+        patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
+    pipeline = beam.Pipeline(options=options)
+    ours = pipeline | "Workplace" >> beam.Create([path])
+    _ = ours | "SameVersions" >> beam.Map(_compare, _versions()) | "CanWrite" >> beam.Map(_write)
+    if is_local(runner):
+        pipeline.run().wait_until_finish()
+        return
+    # The job reads no data, so its messages may be shown.
+    said = _Said()
+    root = logging.getLogger()
+    root.addHandler(said)
+    try:
+        result = pipeline.run()
+        state = result.wait_until_finish(duration=int(patience_seconds * 1000))
+        if not PipelineState.is_terminal(state or result.state):
+            result.cancel()
+            raise _silent(
+                runner, f"did nothing within {patience_seconds:.0f} s", said.last or "nothing"
+            )
+    except RetryLater:
+        raise
+    except Exception as error:
+        if (ours := own_error(error)) is not None:
+            raise ours from error
+        raise _silent(runner, "failed at a small job", str(error) or said.last) from error
+    finally:
+        root.removeHandler(said)
+
+
+def _silent(runner: str, what: str, said: str) -> RetryLater:
+    last = " ".join(said.split())[:_MAX_SAID]
+    return RetryLater(
+        f"the workers of runner {runner} {what}; nothing was drawn or paid. See that the address "
+        "in environment_config is that of a worker pool that runs, that its workers have "
+        f"tracecloak, and what their log says. The runner said last: {last}"
+    )
+
+
+class _Said(logging.Handler):
+    """Keeps the last warning that a runner gave on."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps a record's text."""
+        self.last = record.getMessage()
+
+
+def _versions() -> str:
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"tracecloak {tracecloak.__version__}, Beam {beam.__version__}, Python {python}"
+
+
+def _compare(path: str, of_launcher: str) -> str:
+    """Passes a path on if this worker is of the versions of who launched it.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if (ours := _versions()) != of_launcher:
+        raise UsageError(
+            f"a worker has {ours}, and who launched it has {of_launcher}: it could draw other "
+            "noise under the same key. Give the workers the versions of who launches them"
+        )
+    return path
+
+
+def _write(path: str) -> None:
+    """Writes a file if its folder is there; the launcher sees afterwards whether it is."""
+    if not path:
+        return
+    try:
+        with open(path, "xb") as stream:
+            stream.write(_TEXT)
+    except OSError:
+        return
+
+
+# --- A release on a runner of Beam: its pipeline, from its files to its commit. -------------------
 
 
 class BeamDriver:
@@ -86,7 +402,7 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
             job.dead_letter.folder, job.dead_letter.note_duplicates
         )
     if job.part is not None:
-        from tracecloak.transforms.batch.window_stages import KeepCounted
+        from tracecloak.transforms.batch.window import KeepCounted
 
         traces = traces | "Window" >> KeepCounted(job.part)
     release = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
@@ -97,7 +413,7 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
 
 def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
-    from tracecloak.transforms.batch.window_stages import WriteUnits
+    from tracecloak.transforms.batch.window import WriteUnits
 
     _, traces = _grouped(pipeline, job, part.by_individual)
     _ = traces | "Units" >> WriteUnits(part)

@@ -1,4 +1,4 @@
-"""What `tracecloak release` shows of a release, as rows of a screen and as JSON."""
+"""Plans and releases as lines on a screen."""
 
 from __future__ import annotations
 
@@ -6,13 +6,58 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from tracecloak.pipelines.budget.opening import open_ledger, store_of
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.planning.plan import Plan, plan_of
 from tracecloak.pipelines.screen.results import duration, quantity
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.release.values import Outcome
-    from tracecloak.schemas.published.yields import Yield
+    from tracecloak.schemas.published.manifest import Yield
+
+
+# --- What `tracecloak plan` shows of the account that would pay, beside the plan itself. ----------
+
+
+def plan_lines(config: ReleaseConfig) -> Iterator[str]:
+    """Yields all of a plan, a line at a time; see `planned`."""
+    yield from planned(config).lines
+
+
+def planned(config: ReleaseConfig, source: EventSource | None = None, goal: str = "") -> Plan:
+    """Returns the plan of a release with what its account has left; see `plan_of`.
+
+    Neither a ledger nor a key store is made for it.
+    """
+    return plan_of(config, source, f"Costs {cost_text(config)}; {_left(config)}.", goal)
+
+
+def left_text(ledger: Ledger, account: str) -> str:
+    """Returns what an account has left, for somebody who is about to take some of it."""
+    try:
+        balance = ledger.balance(account)
+    except UsageError:  # it is neither declared nor charged yet
+        return f"nothing was spent of account {account} before"
+    return f"left before it: {remains_text(balance)}"
+
+
+def _left(config: ReleaseConfig) -> str:
+    store = store_of(config)
+    if config.ledger is None and not store.has_ledger_file:
+        return "nothing was spent before, as there is no ledger yet"
+    try:
+        ledger = open_ledger(config.model_copy(update={"new_ledger": False}), store)
+        return left_text(ledger, config.account)
+    except TracecloakError as error:
+        return f"what is left is not known, as {error}"
+
+
+# --- What `tracecloak release` shows of a release, as rows of a screen and as JSON. ---------------
+
 
 _WORTH_LITTLE = (
     "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
@@ -39,7 +84,7 @@ def release_rows(
     """
     from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
-    from tracecloak.transforms.publish.promise import caution
+    from tracecloak.transforms.publish.statement import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder = outcome.folder.final
@@ -64,7 +109,7 @@ def release_rows(
     if outcome.balance is not None:
         yield "remains", remains_text(outcome.balance)
     if is_private and is_new and outcome.tally is not None:
-        from tracecloak.pipelines.planning.finding_words import share_text
+        from tracecloak.pipelines.planning.findings import share_text
 
         where = f"; {outcome.dead_letter} says where each malformed one is"
         yield "records", share_text(outcome.tally) + where * bool(outcome.tally.n_rejects)
@@ -106,7 +151,7 @@ def _paid_before(config: ReleaseConfig, outcome: Outcome) -> str:
 def _advice(config: ReleaseConfig, held: Yield) -> str:
     """Returns what would make a release more useful, by public numbers and its own; or empty."""
     from tracecloak.anonymizers.registry import method_named
-    from tracecloak.pipelines.planning.advice import is_mostly_noise
+    from tracecloak.pipelines.planning.utility import is_mostly_noise
 
     is_unusable = held.usability == "not_usable"
     is_poor = held.is_poor or held.lacks_starts

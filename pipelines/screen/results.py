@@ -1,21 +1,31 @@
-"""What commands show once they are done: a table for people, JSON for programs, or nothing.
-
-On a terminal the table is drawn by `rich`, which is loaded only then; it takes no colour where
-NO_COLOR is set. Elsewhere, and where TERM is `dumb`, it is aligned text. Results go to standard
-output, and progress, warnings and errors to standard error. Whatever is shown may hold names of
-data or of somebody else's release, so characters that steer a terminal are shown as escapes.
-"""
+"""Output on a terminal: results in one form for all commands, and progress."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import io
 import json
+import logging
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from tracecloak.schemas.texts.escapes import escaped, in_json
+from tracecloak.schemas.texts import escaped, in_json
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+# --- What commands show once they are done: a table for people, JSON for programs, or nothing. ----
+# On a terminal the table is drawn by `rich`, which is loaded only then; it takes no colour where
+# NO_COLOR is set. Elsewhere, and where TERM is `dumb`, it is aligned text. Results go to standard
+# output, and progress, warnings and errors to standard error. Whatever is shown may hold names of
+# data or of somebody else's release, so characters that steer a terminal are shown as escapes.
+
 
 Form = Literal["table", "json", "quiet"]
 """How a result is shown: for people, for programs, or not at all."""
@@ -97,3 +107,282 @@ def duration(seconds: float) -> str:
 def quantity(number: int, one: str, many: str = "") -> str:
     """Returns a number with its noun: "1 record", "2,000 records"."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# --- Progress on long work: one line that a person watches on a terminal, few lines in a log. -----
+# A stage of work reports itself by records of the logger `tracecloak`. A record that knows how far
+# the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to do, in
+# a
+# unit that is done at an even pace, such as bytes or releases; and `done`, how much of it is
+# finished. Where several workers are at it, each has a `part`, and the parts' `done` add up. The
+# time
+# that is left follows from these numbers. Where the pace is not even, the record gives that time
+# itself as `left_s`, in seconds; where it is not known, none is shown.
+#
+# Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the operator
+# on a terminal. Where standard error is no terminal, or `--json` is given, others may read it, such
+# as in the log of a service, so these lines go to the operator's folder alone.
+
+
+_OPERATOR = logging.getLogger("tracecloak.operator")
+_FORMAT = "%(asctime)s %(levelname)s %(message)s"
+# Lines of one stage in a log are this far apart at least, but for its first and its last one.
+_APART_S = 60.0
+# An estimate from less time is no better than a guess.
+_SHORTEST_S = 2.0
+
+
+class Estimate:
+    """Estimates the time that is left of a stage, by its pace so far."""
+
+    def __init__(self) -> None:
+        self._stage: str | None = None
+        self._parts: dict[object, float] = {}
+        self._begun = self._noted = 0.0
+        self._first = self._done = self._total = 0.0
+        self._reported_left_s: float | None = None
+
+    def note(self, record: logging.LogRecord, now: float) -> None:
+        """Takes in a record's numbers; a record without numbers ends the stage.
+
+        Args:
+            record: Of any logger.
+            now: Seconds of a clock that only goes forward.
+        """
+        stage, total = getattr(record, "stage", None), getattr(record, "total", 0)
+        if stage is None or total <= 0:
+            self._stage = None
+            return
+        is_new = (stage, total) != (self._stage, self._total)
+        if is_new:
+            self._parts.clear()
+        self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
+        self._done = sum(self._parts.values())
+        self._reported_left_s = getattr(record, "left_s", None)
+        if is_new:
+            # What was finished before the first record says nothing of the pace.
+            self._stage, self._total, self._begun, self._first = stage, total, now, self._done
+        self._noted = now
+
+    def left(self, now: float) -> float | None:
+        """Returns how many seconds are left of the stage; None: nobody can tell."""
+        took = self._noted - self._begun
+        if self._stage is not None and self._reported_left_s is not None:
+            left = self._reported_left_s - (now - self._noted)
+            return left if left > 0 else None
+        if self._stage is None or took < _SHORTEST_S or self._done <= self._first:
+            return None
+        in_all = (self._total - self._done) * took / (self._done - self._first)
+        left = in_all - (now - self._noted)
+        # Below 0 it takes longer than it did so far, so nothing is estimated.
+        return left if left > 0 else None
+
+    @property
+    def is_at_an_end(self) -> bool:
+        """Whether the last record was the first or last of a stage, or of no stage."""
+        return self._stage is None or self._done in (self._first, self._total, self._total - 1)
+
+
+class EscapingFormatter(logging.Formatter):
+    """Shows control characters of a message as escapes, as they could steer a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the lines of a record."""
+        return escaped(super().format(record), kept="\n\t")
+
+
+class _LineHandler(logging.Handler):
+    """Shows the stage, the time so far and the time that is left, on a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(logging.INFO)
+        from rich.console import Console
+        from rich.live import Live
+
+        self._estimate = Estimate()
+        self._begun = time.monotonic()
+        self._stage = "starting"
+        console = Console(file=stream, highlight=False)
+        self._console = console
+        self.live = Live(
+            get_renderable=self._line, console=console, transient=True, refresh_per_second=4,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+        self.live.start()
+
+    def _line(self) -> Text:
+        from rich.text import Text
+
+        now = time.monotonic()
+        parts = [f"{duration(now - self._begun)} so far"]
+        left = self._estimate.left(now)
+        if left is not None:
+            parts.append(f"about {duration(left)} left of this stage")
+        # The stage comes last, as a line that is too long is cut at its end.
+        return Text(" · ".join([*parts, self._stage]), overflow="ellipsis", no_wrap=True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno > logging.INFO:
+            self._console.print(self.format(record), markup=False, soft_wrap=True)
+            return
+        self._stage = escaped(record.getMessage())
+        self._estimate.note(record, time.monotonic())
+
+    def close(self) -> None:
+        self.live.stop()
+        super().close()
+
+
+class _LogHandler(logging.StreamHandler[TextIO]):
+    """Writes lines with their time; of stages that report their progress, one a minute."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._estimate = Estimate()
+        self._written = -_APART_S
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now = time.monotonic()
+        self._estimate.note(record, now)
+        is_due = now - self._written >= _APART_S
+        if record.levelno > logging.INFO or is_due or self._estimate.is_at_an_end:
+            if hasattr(record, "stage"):
+                self._written = now
+            left = getattr(record, "left_s", None)
+            if left:
+                record = copy.copy(record)
+                record.msg, record.args = f"{record.getMessage()}, about {duration(left)} left", ()
+            super().emit(record)
+
+
+class NothingOfData(logging.Filter):
+    """Holds back records that are for the operator alone.
+
+    In a command that keeps them in no folder, such as one that releases nothing, it says once that
+    the same command shows them on a terminal.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_told = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Returns whether anybody may read a record."""
+        if record.name != _OPERATOR.name:
+            return True
+        is_lost = record.levelno > logging.INFO and not _OPERATOR.handlers
+        if is_lost and not self._is_told:
+            self._is_told = True
+            logging.getLogger("tracecloak").warning(
+                "something was found in the records that is for the operator alone: the same "
+                "command shows it on a terminal, without --json"
+            )
+        return False
+
+
+def _handler_of(stream: TextIO) -> logging.Handler:
+    if stream.isatty() and os.environ.get("TERM") != "dumb":
+        handler: logging.Handler = _LineHandler(stream)
+        handler.setFormatter(EscapingFormatter("%(message)s"))
+    else:
+        handler = _LogHandler(stream)
+        handler.setFormatter(EscapingFormatter(_FORMAT))
+    return handler
+
+
+@contextlib.contextmanager
+def _ours_alone() -> Iterator[TextIO]:
+    """Gives a stream to standard error, while what all others write there is thrown away.
+
+    Workers of Beam, in threads or processes, print the tracebacks of failed stages there, whatever
+    the loggers are set to.
+    """
+    try:
+        number = sys.stderr.fileno()
+    except (AttributeError, io.UnsupportedOperation):  # no file, as in a notebook
+        yield sys.stderr
+        return
+    sys.stderr.flush()
+    stderr_copy = os.dup(number)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), number)
+        with open(stderr_copy, "w", buffering=1, errors="replace", closefd=False) as stream:
+            yield stream
+    finally:
+        sys.stderr.flush()
+        os.dup2(stderr_copy, number)
+        os.close(stderr_copy)
+
+
+@contextlib.contextmanager
+def showing_progress(
+    form: Form = "table", with_runner: bool = False
+) -> Iterator[Callable[[str], bool] | None]:
+    """Shows our own log while the block runs, and gives it what asks a person a question.
+
+    That is None where nobody answers: standard input or standard error is no terminal, or `form` is
+    `json`.
+
+    Args:
+        form: How the result is shown; `quiet` shows no progress and no warning, either. Numbers of
+            the data are shown with `table` alone, and on a terminal alone.
+        with_runner: Show the runner's log too. It quotes the errors of stages with their tracebacks
+            and thereby, perhaps, data.
+    """
+    with contextlib.ExitStack() as stack:
+        stream = sys.stderr if with_runner else stack.enter_context(_ours_alone())
+        if form == "quiet":
+            handler: logging.Handler = logging.StreamHandler(stream)
+            handler.setLevel(logging.ERROR)
+            handler.setFormatter(EscapingFormatter())
+        else:
+            handler = _handler_of(stream)
+        if not _is_of_operator(stream, form):
+            handler.addFilter(NothingOfData())
+        stack.callback(handler.close)
+        stack.enter_context(_shown(handler, with_runner))
+        is_answered = form != "json" and stream.isatty() and sys.stdin.isatty()
+        yield (lambda question: _answer(handler, stream, question)) if is_answered else None
+
+
+def _answer(handler: logging.Handler, stream: TextIO, question: str) -> bool:
+    """Returns whether a person answers yes; the end of the input is no."""
+    live = handler.live if isinstance(handler, _LineHandler) else None
+    if live is not None:
+        live.stop()  # it would be drawn over the question
+    stream.write(f"{escaped(question)} [y/N] ")
+    stream.flush()
+    answer = sys.stdin.readline().strip().lower()
+    if live is not None:
+        live.start()
+    return answer in ("y", "yes")
+
+
+def is_of_operator(form: Form) -> bool:
+    """Returns whether numbers of the data may be shown, as a person looks at a terminal."""
+    return _is_of_operator(sys.stderr, form)
+
+
+def _is_of_operator(stream: TextIO, form: Form) -> bool:
+    return form == "table" and stream.isatty()
+
+
+@contextlib.contextmanager
+def _shown(handler: logging.Handler, with_runner: bool) -> Iterator[None]:
+    logger = logging.getLogger("tracecloak")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(handler)
+    runner = logging.INFO if with_runner else logging.CRITICAL
+    logging.getLogger("apache_beam").setLevel(runner)
+    # Schedulers find the job by the line in which the runner names it.
+    service = logging.getLogger("apache_beam.runners.dataflow")
+    service.setLevel(logging.INFO)
+    if not with_runner:
+        service.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        service.removeHandler(handler)

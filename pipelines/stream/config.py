@@ -13,13 +13,12 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
+from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct, StreamName
 from tracecloak.pipelines.configuration.config import (
     Columns,
     OneOf,
@@ -27,23 +26,23 @@ from tracecloak.pipelines.configuration.config import (
     listed,
     read_yaml,
 )
-from tracecloak.pipelines.configuration.flag_texts import (
+from tracecloak.pipelines.configuration.flags import (
     form_of,
     given_value,
     parameter_help,
+    read_vocabulary,
     standing,
 )
-from tracecloak.pipelines.configuration.paying import PayingConfig
-from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
-from tracecloak.pipelines.runners.names import LOCAL, is_local
-from tracecloak.pipelines.stream.input_keys import (
+from tracecloak.pipelines.configuration.shared_keys import PayingConfig
+from tracecloak.pipelines.runners.flags import LOCAL, is_local
+from tracecloak.pipelines.stream.message_keys import (
     LIST_OR_TEXT,
     MESSAGE_KEYS,
     Input,
     MessageKeys,
+    OperatorConfig,
 )
-from tracecloak.pipelines.stream.operator_keys import OperatorConfig
-from tracecloak.schemas.calendar.time_texts import Duration, Moment, duration_us
+from tracecloak.schemas.calendar.local_time import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import CASE_ID
@@ -53,7 +52,7 @@ from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
-from tracecloak.transforms.services.schemes import KAFKA
+from tracecloak.transforms.services.kafka_topic import KAFKA
 from tracecloak.transforms.stream.step_files import default_forms, epoch_folder, possible_forms
 
 if TYPE_CHECKING:

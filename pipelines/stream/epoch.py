@@ -23,9 +23,9 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.gate import Gate, gate_of
+from tracecloak.pipelines.budget.draw_guard import Gate, gate_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.budget.registry import ledger_says
 from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
@@ -33,30 +33,27 @@ from tracecloak.pipelines.ledger.database import MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import own_error, reason_of
-from tracecloak.pipelines.runners.names import LOCAL, is_durable
-from tracecloak.pipelines.runners.options import version
-from tracecloak.pipelines.stream.begun import goes_on_with
+from tracecloak.pipelines.runners.flags import LOCAL, is_durable
+from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch
-from tracecloak.pipelines.stream.runner_facts import RUNNERS
-from tracecloak.pipelines.stream.services import step_sinks, table_sinks
-from tracecloak.schemas.calendar.time_texts import duration_text
+from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch, goes_on_with
+from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
+from tracecloak.schemas.calendar.local_time import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, remove_folder, require_writable
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.operator_log import operator_log
-from tracecloak.transforms.publish.names import STATEMENT_NAME
-from tracecloak.transforms.publish.places import check_places
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.publish.release_folder import STATEMENT_NAME, ReleaseFolder, check_places
 from tracecloak.transforms.publish.statement import publishable_statement
-from tracecloak.transforms.stream.kept_steps import KeptLogs, KeptSteps
-from tracecloak.transforms.stream.rejects import add_up
 from tracecloak.transforms.stream.step_files import (
     FileSink,
+    KeptLogs,
+    KeptSteps,
     epoch_workplace,
     write_whole,
 )
+from tracecloak.transforms.stream.topic_sinks import add_up
 
 if TYPE_CHECKING:
     from tracecloak.transforms.stream.local_stream import Sink
@@ -469,7 +466,7 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
             "or begin another epoch, which is another spend"
         )
     if entries:
-        from tracecloak.pipelines.ledger.paid_once import is_charged
+        from tracecloak.pipelines.ledger.caps import is_charged
 
         fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
         is_charged(entries, reservation_of_epoch(config, product, fingerprint))

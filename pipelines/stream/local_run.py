@@ -16,7 +16,7 @@ from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.keys.notes import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners.names import LOCAL
+from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.services import (
@@ -29,12 +29,17 @@ from tracecloak.pipelines.stream.services import (
     subscription_of,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.transforms.stream.local_state import Kept, LocalState, older_than_decided
-from tracecloak.transforms.stream.local_stream import LocalStream, Sink
-from tracecloak.transforms.stream.rejects import RejectSink, add_up
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.transforms.stream.local_stream import (
+    Kept,
+    LocalState,
+    LocalStream,
+    Sink,
+    older_than_decided,
+)
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
-from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.topic_sinks import RejectSink, add_up
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -70,7 +75,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             name = ", ".join(source_names(config))
             run_epoch(epoch, opening, name, sinks, stop, standing=standing)
     if epoch.is_spent and config.input_kafka is None:
-        from tracecloak.transforms.stream.pubsub_source import delete_subscription
+        from tracecloak.transforms.stream.sources import delete_subscription
 
         for one in config.sources:
             if one.input_topic is not None:
@@ -243,7 +248,7 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> Opening:
     """See `_source_of`."""
     if (topic := config.input_kafka) is not None:
         from tracecloak.transforms.services.kafka_clock import KafkaClock
-        from tracecloak.transforms.stream.kafka_source import KafkaSource
+        from tracecloak.transforms.stream.sources import KafkaSource
 
         clock = KafkaClock(topic, config.clock_topic)
         check_kafka(topic, clock, config, is_begun=not is_new)
@@ -251,8 +256,8 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> Opening:
         return functools.partial(
             KafkaSource, topic, config.consumer_group, clock, config.start, longest_us=longest_us
         )
-    from tracecloak.transforms.services.pubsub_clock import PubSubClock
-    from tracecloak.transforms.stream.pubsub_source import PubSubSource
+    from tracecloak.transforms.services.pubsub_service import PubSubClock
+    from tracecloak.transforms.stream.sources import PubSubSource
 
     subscription = subscription_of(config)
 

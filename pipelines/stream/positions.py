@@ -13,11 +13,11 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 
 from tracecloak.pipelines.budget.opening import officers_ledger, open_ledger, open_store
-from tracecloak.pipelines.runners.names import FLINK
+from tracecloak.pipelines.runners.flags import FLINK
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, begun_epoch
 from tracecloak.pipelines.stream.services import is_begun
-from tracecloak.schemas.calendar.time_texts import moment_us
+from tracecloak.schemas.calendar.local_time import moment_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
@@ -26,7 +26,7 @@ from tracecloak.transforms.services.kafka_identity import (
     log_since,
     look_at,
 )
-from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.local_stream import LocalState
 
 
 def positions(

@@ -1,10 +1,16 @@
-"""`tracecloak stream`: from a configuration to a stream that publishes a release every step."""
+"""A stream on a runner of Beam: its pipeline, its job, and how the job is ended.
+
+Beam's job server has no savepoint, and does not say what Flink calls a job; a job is found by its
+name, which is that of the epoch, by Flink's REST interface.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
@@ -21,15 +27,15 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult
 
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners.names import FED, FLINK, LOCAL
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options
+from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
+from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
-from tracecloak.pipelines.stream.flink_job import cancel, stop_with_savepoint
 from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
 from tracecloak.pipelines.stream.noted_steps import note_kept
-from tracecloak.pipelines.stream.runner_facts import READ_BY, RUNNERS
 from tracecloak.pipelines.stream.services import (
+    READ_BY,
+    RUNNERS,
     answered,
     check_kafka,
     check_registry,
@@ -37,17 +43,93 @@ from tracecloak.pipelines.stream.services import (
     step_sinks,
 )
 from tracecloak.pipelines.stream.stuck import noting
-from tracecloak.schemas.errors import UsageError, of_extra
+from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.assemble import AssembleCases
-from tracecloak.transforms.stream.local_state import older_than_decided
-from tracecloak.transforms.stream.messages import EVENTS, REJECTS, DecodeMessages
+from tracecloak.transforms.stream.assemble import EVENTS, REJECTS, AssembleCases, DecodeMessages
+from tracecloak.transforms.stream.local_stream import older_than_decided
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.rejects import RejectSink, WriteRejects
-from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.step_topic import SendSteps
+from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.topic_sinks import RejectSink, SendSteps, WriteRejects
+
+# ---
+# The job of a stream on Flink, by Flink's REST interface: stopped with a savepoint, or cancelled.
+# Beam's job server has no savepoint, and does not say what Flink calls a job; a job is found by its
+# name, which is that of the epoch.
+
+
+_ASK_SECONDS = 30.0
+_STOP_SECONDS = 300.0
+_LOOK_SECONDS = 0.5
+_ACTIVE = ("CREATED", "RUNNING", "RESTARTING")
+
+
+def stop_with_savepoint(address: str, name: str) -> list[str]:
+    """Stops the jobs of a name; nothing that they have not decided is published.
+
+    Args:
+        address: HOST:PORT or URL of Flink's REST interface.
+        name: Of the jobs.
+
+    Returns:
+        Where their state is, a path for each job.
+
+    Raises:
+        TracecloakError: Flink does not answer, or a job could not be stopped; it goes on then.
+    """
+    places = []
+    for job in _jobs(address, name):
+        begun = _ask(address, f"/jobs/{job}/stop", {"drain": False})
+        path = f"/jobs/{job}/savepoints/{begun['request-id']}"
+        deadline = time.monotonic() + _STOP_SECONDS
+        while (answer := _ask(address, path))["status"]["id"] != "COMPLETED":
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_LOOK_SECONDS)
+        place = answer.get("operation", {}).get("location")
+        if place is None:
+            raise TracecloakError(
+                f"Flink has not stopped job {job} with a savepoint, and the job may go on: look at "
+                "it in Flink, and name a folder for savepoints with state.savepoints.dir"
+            )
+        places.append(str(place))
+    return places
+
+
+def cancel(address: str, name: str) -> None:
+    """Ends the jobs of a name, whose stream is over.
+
+    Raises:
+        TracecloakError: Flink does not answer.
+    """
+    for job in _jobs(address, name):
+        _ask(address, f"/jobs/{job}?mode=cancel", method="PATCH")
+
+
+def _jobs(address: str, name: str) -> list[str]:
+    jobs = _ask(address, "/jobs/overview")["jobs"]
+    return [job["jid"] for job in jobs if job["name"] == name and job["state"] in _ACTIVE]
+
+
+def _ask(
+    address: str, path: str, body: dict[str, Any] | None = None, method: str | None = None
+) -> Any:
+    url = (address if "://" in address else f"http://{address}").rstrip("/") + path
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=_ASK_SECONDS) as answer:
+            return json.loads(answer.read() or b"null")
+    except (OSError, ValueError) as error:
+        raise TracecloakError(
+            f"flink_master {address!r} does not answer as Flink's REST interface does: "
+            f"{type(error).__name__}; the job goes on. Stop it in Flink with a savepoint"
+        ) from None
+
+
+# --- `tracecloak stream`: from a configuration to a stream that publishes a release every step. ---
+
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -64,7 +146,6 @@ _STAYS = ("--externalized_checkpoints_enabled", "--retain_externalized_checkpoin
 # A job ends by itself this long after its last step, if its source has ended by then. Beam keeps
 # sources that are over for so long, counted from each start of the job.
 _IDLE_MILLIS = 60_000
-_LOOK_SECONDS = 0.5
 _OF_STATE = ". If no step came, give savepoint_path to the version and configuration that left it"
 
 

@@ -30,11 +30,11 @@ from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.noted_steps import note_kept
-from tracecloak.schemas.calendar.time_texts import duration_text
+from tracecloak.schemas.calendar.local_time import duration_text
 from tracecloak.schemas.errors import SourceChanged, StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import make_private_folder, write_anew
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.stream_status import Standing
 
 _LOG = logging.getLogger("tracecloak")
 _NOTE_SECONDS = 60.0

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.pipelines.verification.findings import Unsure, Wrong, shown
-from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, shown
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.events.events import (

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tracecloak.pipelines.verification.findings import Unsure, Wrong
+from tracecloak.pipelines.verification.folder import Unsure, Wrong
 
 MAX_ROWS = 20_000_000
 """Rows of a product that is not a log."""

@@ -16,13 +16,18 @@ from xml.parsers import expat
 from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
-from tracecloak.pipelines.verification.folder import strict_json
+from tracecloak.pipelines.verification.folder import (
+    NotApplicable,
+    Unsure,
+    Wrong,
+    shown,
+    strict_json,
+)
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts.bounded_json import MAX_DEPTH
-from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.schemas.texts import MAX_DEPTH
+from tracecloak.transforms.publish.release_folder import STATEMENT_NAME
 
 _IN_PARQUET = b"tracecloak.release"
 # What a file must say that says anything.
@@ -111,7 +116,7 @@ def check_method(received: Received) -> str:
         )
     guarantee, stated = method.guarantee(params), received.body["guarantee"]
     if stated.get("population") == "query result":
-        from tracecloak.transforms.inputs.query_promise import of_query_result
+        from tracecloak.transforms.inputs.databases import of_query_result
 
         guarantee = of_query_result(guarantee)
     promised = guarantee.to_json()

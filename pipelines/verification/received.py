@@ -14,12 +14,17 @@ from typing import Any, cast
 import pydantic
 
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.verification.findings import NotApplicable, Unsure, Wrong, shown
-from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.folder import (
+    NotApplicable,
+    ReceivedFolder,
+    Unsure,
+    Wrong,
+    shown,
+)
 from tracecloak.schemas.plugins import NotOfferedError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
 from tracecloak.transforms.formats.registry import FORMATS, formats_of_releases
-from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.transforms.publish.release_folder import STATEMENT_NAME
 
 _SHOWN_PLACES = 3
 

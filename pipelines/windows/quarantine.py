@@ -28,10 +28,9 @@ from tracecloak.pipelines.keys.receipts import InputFile, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.opening import fingerprint_of
-from tracecloak.pipelines.windows.calendar import Day
-from tracecloak.pipelines.windows.several import of_window
+from tracecloak.pipelines.windows.batch import Day, of_window
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
-from tracecloak.schemas.windows.schedule import Window
+from tracecloak.schemas.windows import Window
 from tracecloak.transforms.files import absolute, join, write_anew
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource

@@ -6,7 +6,7 @@ code by what the processor has (with AVX-512 a vector library, else the C librar
 again by FMA), and the results differ in the last bit. Python's `math` asks the C library, too, so
 it serves where a whole number follows. Whatever else reaches what is released takes these functions
 from here; np.log and its like stay for what only the operator sees, and where an exact decision
-follows (`anonymizers/noise/keyed_stream.py`).
+follows (`anonymizers/noise/samplers.py`).
 
 numpy's sums (`sum`, `cumsum`, `bincount`), quantiles and interpolation need nothing of the kind:
 they add in an order that follows from the shapes, whatever the width of a vector. So do products of

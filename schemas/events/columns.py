@@ -37,7 +37,7 @@ from tracecloak.schemas.events.events import (
     attribute_column,
     event_schema,
 )
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
 from tracecloak.schemas.events.tally import REJECT_REASONS, TallyOfFile
@@ -77,7 +77,7 @@ class ColumnMapping:
         lifecycle: Source column of the lifecycle transition; None: dropped. If no filter is on it,
             records of starts and of completions are the two ends of events (`has_records_of_ends`).
         order: Source column by which events of a case with equal stamps are ordered, see
-            `schemas.events.event_order`; no value of it makes a record malformed. None: there is
+            `schemas.events.events`; no value of it makes a record malformed. None: there is
             none.
         start_timestamp: Source column of the time at which an event began, written as `timestamp`
             is, or several; a record without one is an event without a known start, and one with
@@ -161,7 +161,7 @@ class ColumnMapping:
                 times_of_bounds(row_filter, self.time_of)
 
     def _check_transitions(self) -> None:
-        from tracecloak.schemas.events.starts import COMPLETIONS, STARTS
+        from tracecloak.schemas.events.tally import COMPLETIONS, STARTS
 
         if self.lifecycle is None:
             raise UsageError("start_transitions and complete_transitions need a lifecycle column")
@@ -416,7 +416,7 @@ class ResolvedColumns:
         hours = np.zeros(n, np.int8)
         time, times = _time_of(stamps, n, self.mapping, None if tally is None else hours), None
         if self.mapping.has_starts:
-            from tracecloak.schemas.events import starts  # loaded on use
+            from tracecloak.schemas.events import tally as starts  # loaded on use
 
             begun = read.get(self.names.get(START_TIMESTAMP, ""))
             written = _time_of(begun, n, self.mapping)

@@ -1,14 +1,25 @@
-"""Canonical events: the one shape in which every reader hands an event log to the pipeline.
-
-One row is one event. Rows of one case may be spread over batches and files; what orders them is
-(`timestamp`, `order`, `event_index`), see `schemas.events.event_order`.
-"""
+"""Canonical events: columns, vocabulary, and the order of events of a case."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+# --- Canonical events, the one shape that every reader gives, and the vocabulary of activities. ---
+
+
+# --- Canonical events: the one shape in which every reader hands an event log to the pipeline. ----
+# One row is one event. Rows of one case may be spread over batches and files; what orders them is
+# (`timestamp`, `order`, `event_index`), see `schemas.events.events`.
+
 
 # A record number within a file stays below this, so `file rank * FILE_STRIDE + record number` is
 # unique and grows in the order of the files and, within a file, of the records.
@@ -129,3 +140,228 @@ def released_schema(attributes: Mapping[str, pa.DataType]) -> pa.Schema:
     order = EVENT_SCHEMA.field(EVENT_INDEX) if EVENT_INDEX in attributes else timestamp
     fields = [pa.field(name, kind) for name, kind in attributes.items() if name != EVENT_INDEX]
     return pa.schema([case_id, activity, order, *fields])
+
+
+# --- Activity names and their codes, agreed for a whole run so that counts add without strings. ---
+# A vocabulary is read from the log (published methods only; that its names were seen is then part
+# of
+# the release), or public. A public one has OTHER, which every activity that it does not name
+# becomes:
+# no event is lost, and nothing depends on which other names a log has. Codes are the ranks of the
+# names in the order of their UTF-8 bytes, so the same names have the same codes whatever the order
+# in
+# which the log was read.
+
+
+# The name of all activities that a public vocabulary does not have.
+OTHER = "__other__"
+
+ESCAPES_REMARK = (
+    r"# A backslash begins an escape here: \\ is a backslash, \x1b, \u202e and \U000e0001 are "
+    "characters by their number."
+)
+"""The remark with which the names of a file are read with escapes; without it they have none."""
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityVocabulary:
+    """Distinct activity names in the order of their bytes.
+
+    Attributes:
+        names: string[n], sorted and distinct; the code of a name is its position (int32).
+    """
+
+    wire_name: ClassVar[str] = "activity-vocabulary"
+
+    names: pa.StringArray
+
+    @classmethod
+    def of(cls, names: Iterable[str] | pa.Array) -> ActivityVocabulary:
+        """Makes a vocabulary of names in any order, with or without repetition."""
+        column = names if isinstance(names, pa.Array) else pa.array(list(names), pa.string())
+        distinct = pc.unique(column.cast(pa.string()))
+        return cls(distinct.take(pc.sort_indices(distinct)))
+
+    @classmethod
+    def public(cls, names: Iterable[str], closed: bool = False) -> ActivityVocabulary:
+        """Makes a vocabulary of public names, and of OTHER unless they are closed."""
+        return cls.of(names if closed else [*names, OTHER])
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ActivityVocabulary]) -> ActivityVocabulary:
+        """Returns the vocabulary of all names of the pieces."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return cls.of(pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)]))
+
+    @property
+    def weight(self) -> int:
+        """Number of names."""
+        return len(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActivityVocabulary) and self.names.equals(other.names)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.names.to_pylist()))
+
+    @property
+    def start(self) -> int:
+        """Code of the artificial start, before every case's first activity."""
+        return len(self.names)
+
+    @property
+    def end(self) -> int:
+        """Code of the artificial end, after every case's last activity."""
+        return len(self.names) + 1
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names by code, with START and END written as in directly-follows graphs: ▶ and ■."""
+        return [*self.names.to_pylist(), "▶", "■"]
+
+    def codes(self, names: pa.Array) -> np.ndarray:
+        """Returns int32[n], the codes of names.
+
+        Raises:
+            ValueError: A name is not in the vocabulary.
+        """
+        codes = pc.index_in(names, value_set=self.names)
+        if codes.null_count:
+            raise ValueError("an activity is not in the vocabulary")
+        return np.asarray(codes, np.int32)
+
+    def codes_or_other(self, names: pa.Array) -> np.ndarray:
+        """Returns int32[n], codes of names; one that is not here has the code of OTHER, or -1."""
+        codes = pc.index_in(names, value_set=self.names)
+        if not codes.null_count:
+            return np.asarray(codes, np.int32)
+        other = pc.index(self.names, OTHER).as_py()
+        return np.asarray(pc.fill_null(codes, other), np.int32)
+
+
+# ---
+# The order of the events of a case: by time, the order column, the place in the source, content.
+# An order column is read value by value, whatever its type: a text that writes a number is that
+# number, numbers come before other texts, and what is missing comes last. A file and a frame give
+# their records places. Rows of a query, of a table or of a pipeline have none, and a retried bundle
+# brings them in another order. There events that are equal so far are put in the order of their
+# content, which no runner can change: by the name of the activity first. That order is a convention
+# and says nothing of what happened first.
+
+
+_STARTS = attribute_column(START_TIMESTAMP)
+# The columns that sort content first; that of starts is there for those that are records of their
+# own. The last ones were compared before.
+_FIRST = (ACTIVITY, _STARTS)
+_COMPARED = (CASE_ID, TIMESTAMP, ORDER, EVENT_INDEX)
+_INT64_TEXT = r"^-?[0-9]{1,18}$"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LAST = (2,)
+
+
+def rows_in_order(case: np.ndarray, columns: Mapping[str, pa.Array]) -> np.ndarray:
+    """int64[n]: the rows of canonical events by case, time, ORDER, EVENT_INDEX and content.
+
+    Content is the activity, the start, and then the other columns by name, each by value: texts by
+    their bytes in UTF-8, what is missing first. A start that is a record of its own comes before
+    all other starts, so that its completion comes after it. Rows that are equal in all of it are
+    interchangeable, so the same events have one order, however they are delivered.
+
+    Args:
+        case: int64[n], the case of each row; cases are in the order of these numbers.
+        columns: Of canonical events by their names, [n] each; ORDER may be missing.
+    """
+    keys = [case, np.asarray(columns[TIMESTAMP])]
+    if ORDER in columns:
+        keys.append(_ranks(columns[ORDER]))
+    keys.append(np.asarray(columns[EVENT_INDEX]))
+    rows = np.argsort(case, kind="stable")
+    is_ordered, is_equal = _compared(keys, rows)
+    if not is_ordered:  # sources in document order arrive ordered
+        rows = rows[np.lexsort([key[rows] for key in keys[::-1]])]
+        _, is_equal = _compared(keys, rows)
+    if is_equal.any():
+        places = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
+        runs = np.cumsum(np.append(True, ~is_equal))[places]
+        tied = rows[places]
+        names = [*(n for n in _FIRST if n in columns), *sorted({*columns} - {*_FIRST, *_COMPARED})]
+        content = [key for n in names for key in _keys(columns[n].take(pa.array(tied)), n)]
+        rows[places] = tied[np.lexsort([*content[::-1], runs])]
+    return rows
+
+
+def in_order(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns canonical events in the order of `rows_in_order`, numbered in EVENT_INDEX from 0.
+
+    ORDER has had its say and is left out, and dictionaries are sorted and hold just the texts that
+    there are: events that are in the same order give the same batch.
+    """
+    columns = {
+        name: _with_sorted_dictionary(values) if pa.types.is_dictionary(values.type) else values
+        for name, values in zip(events.schema.names, events.columns, strict=True)
+    }
+    rows = rows_in_order(np.asarray(columns[CASE_ID].indices), columns)
+    columns = {name: values.take(pa.array(rows)) for name, values in columns.items()}
+    columns[EVENT_INDEX] = pa.array(np.arange(len(rows), dtype=np.int64))
+    schema = pa.schema([field for field in events.schema if field.name != ORDER])
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _compared(keys: Sequence[np.ndarray], rows: np.ndarray) -> tuple[bool, np.ndarray]:
+    """Whether rows are in the order of keys, and bool[n-1], whether one equals that before it."""
+    is_equal = np.ones(max(len(rows) - 1, 0), bool)
+    is_later = ~is_equal
+    for key in keys:
+        values = key[rows]
+        is_later |= is_equal & (values[1:] > values[:-1])
+        is_equal &= values[1:] == values[:-1]
+    return bool((is_later | is_equal).all()), is_equal
+
+
+def _ranks(values: pa.DictionaryArray) -> np.ndarray:
+    """int64[n]: texts by what they write: numbers exactly, other texts by UTF-8, nothing last."""
+    texts = values.dictionary
+    if pc.all(pc.match_substring_regex(texts, _INT64_TEXT)).as_py() and not texts.null_count:
+        _, ranks = np.unique(np.asarray(texts.cast(pa.int64())), return_inverse=True)
+    else:
+        keys = list(map(_written, texts.to_pylist()))
+        numbers = {key: rank for rank, key in enumerate(sorted({*keys}))}
+        ranks = np.array([numbers[key] for key in keys])
+    last = pa.scalar(len(texts))
+    return np.asarray(pc.fill_null(pa.array(ranks, pa.int64()).take(values.indices), last))
+
+
+def _written(text: str | None) -> tuple[Any, ...]:
+    """Returns by what to sort a text of an order column."""
+    if text is None:
+        return _LAST
+    if _NUMBER.fullmatch(text.strip()):
+        try:
+            return 0, Decimal(text.strip())
+        except InvalidOperation:  # an exponent of more digits than decimals have
+            pass
+    return 1, text.encode()
+
+
+def _with_sorted_dictionary(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Returns the same texts with a sorted dictionary of just these, so that codes are ranks.
+
+    Args:
+        values: dictionary<int32, string>[n]; its dictionary may hold anything in any order.
+    """
+    names = pc.unique(values.dictionary.take(pc.unique(values.indices)).drop_null())
+    names = names.take(pc.array_sort_indices(names))
+    codes = pc.index_in(values.dictionary, names).take(values.indices)
+    return pa.DictionaryArray.from_arrays(codes, names)
+
+
+def _keys(values: pa.Array, name: str) -> list[np.ndarray]:
+    """[n] each: by which to sort a column of content, the first key first."""
+    if pa.types.is_dictionary(values.type):
+        return [np.asarray(pc.fill_null(_with_sorted_dictionary(values).indices, -1))]
+    keys = [np.asarray(pc.is_valid(values)), np.asarray(pc.fill_null(values, 0))]
+    return [keys[1] != IS_START, *keys] if name == _STARTS else keys

@@ -1,12 +1,4 @@
-"""What was found while files were read: which records count, why others do not, what to know.
-
-Small counts that merge in any order, for the operator: how many records, and where the first one
-is. A tally contains no value of the data; its numbers are private all the same.
-
-A record is used, lost, or set aside. It is lost for one of CAUSES, and set aside by a rule that
-somebody declared or that the XES standard has. The share of a log is that of the used records among
-those that are used or lost.
-"""
+"""Counts of what was read: accepted, rejected by reason, duplicates, starts."""
 
 from __future__ import annotations
 
@@ -17,10 +9,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import FILE_STRIDE
+from tracecloak.schemas.events.events import FILE_STRIDE, IS_OPEN, IS_START
+from tracecloak.schemas.events.source_column import SourceColumn
+
+# --- What was found while records and messages were read: which count, and why others do not. -----
+
+
+# --- What was found while files were read: which records count, why others do not, what to know. --
+# Small counts that merge in any order, for the operator: how many records, and where the first one
+# is. A tally contains no value of the data; its numbers are private all the same.
+#
+# A record is used, lost, or set aside. It is lost for one of CAUSES, and set aside by a rule that
+# somebody declared or that the XES standard has. The share of a log is that of the used records
+# among
+# those that are used or lost.
+
 
 NO_CASE = "no case id"
 NO_ACTIVITY = "no activity"
@@ -299,3 +307,188 @@ class TraceNames:
                 rows.append(row)
             self._seen.add(name)
         return np.array(rows, np.int64)
+
+
+# --- Why a message of a stream is no event, as its dead letter says it. ---------------------------
+# What is wrong with fields is said as for records of files (`schemas.events.tally`); what only
+# messages can have is here. The reference of release files says what mends each.
+
+
+EMPTY = "empty message"
+TOMBSTONE = "tombstone"
+NO_OPERATION = "no operation"
+OTHER_OPERATION = "operation that is no event"
+NO_FRAME = "no frame of a schema registry"
+UNKNOWN_SCHEMA = "schema that the registry does not have"
+UNFIT_SCHEMA = "schema that cannot be used"
+NOT_OF_SCHEMA = "not a record of its schema"
+OTHER_KIND = "message of the other kind than schema asks for"
+NOT_JSON = "not a JSON object"
+NOT_AVRO = "not an Avro datum of the schema"
+NEITHER = "neither a JSON object nor an Avro datum of the schema"
+NO_UTF8 = "text that is not UTF-8"
+NO_UNIT = "time that is a number without a unit"
+FAR_TIME = "time out of range"
+MESSAGE_REASONS = (
+    EMPTY,
+    TOMBSTONE,
+    NO_OPERATION,
+    OTHER_OPERATION,
+    NO_FRAME,
+    UNKNOWN_SCHEMA,
+    UNFIT_SCHEMA,
+    NOT_OF_SCHEMA,
+    OTHER_KIND,
+    NOT_JSON,
+    NOT_AVRO,
+    NEITHER,
+    NO_UTF8,
+    NO_UNIT,
+    FAR_TIME,
+    EMPTY_TIME,
+    # A stream does not read when events began.
+    *(reason for reason in REJECT_REASONS if reason not in (NO_START, LATE_START)),
+)
+
+
+# --- When the events of records began: a column of times, or records that are starts themselves. --
+
+
+# --- Records of starts and of completions paired to events, first in, first out. ------------------
+
+
+def pairs_of_records(groups: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which start belongs to which completion.
+
+    The k-th completion of a group that finds an open start takes the k-th start.
+
+    Args:
+        groups: int64[n], the activity and case of each record; the records of one are in order.
+        is_start: bool[n], whether a record is one of a start; else it is one of a completion.
+
+    Returns:
+        Two int64[m]: places of starts, and of the completions that take them.
+    """
+    order = np.argsort(groups, kind="stable")
+    grouped, starts = groups[order], is_start[order]
+    number = np.cumsum(np.diff(grouped, prepend=grouped[:1]) != 0)
+    # Each group counts its open starts from a level below all that was reached before.
+    level = -number * (2 * len(groups) + 2)
+    change = np.where(starts, 1, -1)
+    reached = np.cumsum(change)
+    heads = np.flatnonzero(np.diff(number, prepend=-1))
+    reached = reached - np.repeat(reached[heads] - change[heads], np.diff(heads, append=len(order)))
+    lowest = np.minimum(np.minimum.accumulate(reached + level), level) - level
+    before = np.append(0, lowest[:-1])
+    before[heads] = 0
+    is_paired = ~starts & (lowest == before)  # a completion that finds none reaches a new low
+    n_groups = len(heads)
+    n_pairs = np.bincount(number[is_paired], minlength=n_groups)
+    n_starts = np.bincount(number[starts], minlength=n_groups)
+    rank = np.arange(int(n_starts.sum())) - np.repeat(offsets_of(n_starts)[:-1], n_starts)
+    is_taken = rank < np.repeat(n_pairs, n_starts)
+    return order[np.flatnonzero(starts)[is_taken]], order[is_paired]
+
+
+# --- When the events of records began: a column of times, or records that are starts themselves. --
+# An event needs one time. A record without a start is a completion whose start is not known, and
+# one
+# with nothing but a start an event whose completion is not known, which takes place at its start.
+# One
+# whose start is not a time, or is after its time, is malformed.
+#
+# Transitions other than starts and completions that the XES standard knows, such as `schedule`, are
+# no events: their records are left out by that rule, and counted. Those of any other transition are
+# lost, as they may be ends of events under a name that was not declared.
+
+
+STARTS = ("start", "started", "begin")
+COMPLETIONS = ("complete", "completed", "end", "ended")
+"""Transitions, in lower case, that are the two ends of an event without being declared."""
+_OTHERS = (
+    *("schedule", "assign", "reassign", "withdraw", "suspend", "resume", "pi_abort", "ate_abort"),
+    *("autoskip", "manualskip", "unknown"),
+)
+TRANSITIONS = ("start", "complete", "not an event", "not known")
+"""What a transition can be."""
+START, COMPLETE, OTHER, UNKNOWN = range(len(TRANSITIONS))
+LEFT_OUT = {OTHER: OTHER_TRANSITION, UNKNOWN: UNKNOWN_TRANSITION}
+"""What is found of records of transitions that are no ends of events."""
+
+
+def kinds_of_transitions(
+    written: pa.Array, starts: Sequence[str] = (), completions: Sequence[str] = ()
+) -> np.ndarray:
+    """Returns int8[n], places in TRANSITIONS; case does not count, and nothing is a completion.
+
+    Nor do blanks around a transition, such as those of columns of a fixed width.
+
+    Args:
+        written: string[n], the transitions.
+        starts: Those that are declared to be starts.
+        completions: Those that are declared to be completions.
+    """
+    text = pc.fill_null(_compared(written), COMPLETIONS[0])
+    kinds = np.full(len(text), UNKNOWN, np.int8)
+    of_kinds = {OTHER: _OTHERS, COMPLETE: (*COMPLETIONS, *completions), START: (*STARTS, *starts)}
+    for kind, names in of_kinds.items():  # what is declared counts before the standard's
+        kinds[np.asarray(pc.is_in(text, value_set=_compared(pa.array(names))))] = kind
+    return kinds
+
+
+def _compared(transitions: pa.Array) -> pa.Array:
+    return pc.utf8_lower(pc.utf8_trim_whitespace(transitions))
+
+
+@dataclass(frozen=True)
+class TimesOfRecords:
+    """The times of records, any of which may lack one of two.
+
+    Attributes:
+        time: int64[n], microseconds since 1970 UTC: the completion, or the start where no
+            completion is written; null for what is not a time.
+        starts: int64[n], likewise; null where none is known.
+        lacks_end: bool[n], whether no completion is written.
+        is_unreadable: bool[n], whether a start is written that is not a time.
+    """
+
+    time: pa.Array
+    starts: pa.Array
+    lacks_end: np.ndarray
+    is_unreadable: np.ndarray
+
+    @classmethod
+    def of(
+        cls, ends: SourceColumn | None, time: pa.Array, begun: SourceColumn | None, starts: pa.Array
+    ) -> TimesOfRecords:
+        """Joins two columns of times; None is one that there is not.
+
+        Args:
+            ends: Where completions are written.
+            time: int64[n], as they were read.
+            begun: Where starts are written.
+            starts: int64[n], as they were read.
+        """
+        everywhere = np.ones(len(time), bool)
+        lacks_end = everywhere if ends is None else ends.is_empty()
+        lacks_start = everywhere if begun is None else begun.is_empty()
+        is_unreadable = np.asarray(starts.is_null()) & ~lacks_start
+        return cls(pc.if_else(pa.array(lacks_end), starts, time), starts, lacks_end, is_unreadable)
+
+    def marked_starts(self, kinds: np.ndarray | None, reason: np.ndarray) -> pa.Array:
+        """Returns int64[n], the starts, and writes of records that are malformed for theirs why.
+
+        A record of a start is IS_START, and one without a completion IS_OPEN.
+
+        Args:
+            kinds: int8[n], places in TRANSITIONS; None: no record is one of a start.
+            reason: int8[n], places in REJECT_REASONS, or -1 for none so far.
+        """
+        has_none = (reason < 0) | (self.lacks_end & (reason == REJECT_REASONS.index(NO_TIME)))
+        reason[self.is_unreadable & has_none] = REJECT_REASONS.index(NO_START)
+        late = np.asarray(pc.fill_null(pc.greater(self.starts, self.time), False))
+        reason[late & (reason < 0)] = REJECT_REASONS.index(LATE_START)
+        starts = pc.if_else(pa.array(self.lacks_end), pa.scalar(IS_OPEN, pa.int64()), self.starts)
+        if kinds is None:
+            return starts
+        return pc.if_else(pa.array(kinds == START), pa.scalar(IS_START, pa.int64()), starts)

@@ -1,16 +1,4 @@
-"""Whole cases in columns: what the shuffle delivers and every statistic counts.
-
-A batch holds complete cases only, their events in order, in CSR form: the events of case `i` are
-`offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are here;
-counting is in the modules of the statistics.
-
-Where the privacy unit is the individual, a batch holds complete individuals, and a case is the pair
-of an individual and a case id: the events of one case id that name two individuals are one case of
-each. So whatever a case contributes to a statistic is a function of one individual's own events.
-
-Attributes that the events have are carried along. Those of the source are texts in dictionaries,
-which can hold values that nobody declared: such a batch has no rows to release.
-"""
+"""Whole cases in columns: what the shuffle delivers and every statistic counts."""
 
 from __future__ import annotations
 
@@ -26,7 +14,6 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.event_order import rows_in_order
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -37,13 +24,29 @@ from tracecloak.schemas.events.events import (
     ORDER,
     START_TIMESTAMP,
     TIMESTAMP,
+    ActivityVocabulary,
     attribute_column,
     attribute_names,
     event_schema,
     is_case_attribute,
     released_schema,
+    rows_in_order,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+
+# --- Whole cases in columns: what the shuffle delivers and every statistic counts. ----------------
+# A batch holds complete cases only, their events in order, in CSR form: the events of case `i` are
+# `offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are here;
+# counting is in the modules of the statistics.
+#
+# Where the privacy unit is the individual, a batch holds complete individuals, and a case is the
+# pair
+# of an individual and a case id: the events of one case id that name two individuals are one case
+# of
+# each. So whatever a case contributes to a statistic is a function of one individual's own events.
+#
+# Attributes that the events have are carried along. Those of the source are texts in dictionaries,
+# which can hold values that nobody declared: such a batch has no rows to release.
+
 
 INDIVIDUAL_ID = "individual_id"
 
@@ -383,7 +386,7 @@ def _joined_records(
     known, starts = np.array(column.is_valid()), np.array(pc.fill_null(column, 0))
     is_start, is_event = starts == IS_START, np.ones(len(order), bool)
     if is_start.any():
-        from tracecloak.schemas.arrays.pairing import pairs_of_records
+        from tracecloak.schemas.events.tally import pairs_of_records
 
         groups = case[order].astype(np.int64) * (int(activity.max()) + 1) + activity[order]
         ends_of_events = np.flatnonzero(starts != IS_OPEN)  # others complete nothing
@@ -542,3 +545,41 @@ def _only_used_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(
         pa.array(codes.astype(np.int32)), column.dictionary.take(pa.array(used))
     )
+
+
+# --- Events that a case has more than once, as systems deliver them twice. ------------------------
+
+
+DROPPED = "%d events were dropped, as they equal one of their case"
+"""What the operator is told of them, with their number."""
+
+
+def is_duplicate(traces: TraceBatch) -> np.ndarray:
+    """bool[n_events]: which events equal an earlier one of their case.
+
+    They are equal in their activity, their time and every attribute that the batch carries; what is
+    missing equals what is missing. Each case is looked at alone.
+    """
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    codes = [_codes(values) for values in traces.attributes.values()]
+    keys = [*codes, traces.activities, traces.times, case]
+    order = np.lexsort(keys)  # stable, so the earlier one stands first
+    is_equal = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        is_equal &= np.diff(key[order]) == 0
+    duplicates = np.zeros(traces.n_events, bool)
+    duplicates[order[1:][is_equal]] = True
+    return duplicates
+
+
+def without_duplicates(traces: TraceBatch) -> TraceBatch:
+    """Returns the same cases without the events that equal an earlier one; see `is_duplicate`."""
+    duplicates = is_duplicate(traces)
+    if not duplicates.any():
+        return traces
+    return traces.events_where(~duplicates)
+
+
+def _codes(values: pa.Array) -> np.ndarray:
+    """int64[n]: equal for equal values, -1 for what is missing."""
+    return np.asarray(pc.fill_null(values.dictionary_encode().indices, -1), np.int64)

@@ -1,35 +1,98 @@
-"""Released figures: totals, times, and limits of what a graph does not show, with their kinds.
-
-What a released number is: measured, derived or modelled, and how sure: good, rough or noise.
-
-A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. That number is
-
-* measured: a noisy count of its own. Its interval holds the count of the log in 95 of 100 releases;
-* derived: computed from measured numbers alone, with an interval that follows from their noise;
-* modelled: drawn so that all the rest agrees. Nothing says how far off it is: it has no interval.
-
-Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
-`rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
-nothing. All of this looks at released numbers only and costs no privacy.
-
-Near the border of two grades the noise decides for one. Of the numbers that get the better grade
-there, more are too large than of all numbers, and of the others more are too small. So an interval
-that is as likely to hold of good and of rough numbers alone reaches further there: `wider_ends`.
-"""
+"""Released figures, sums and indicators, with their kinds and grades."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.published.product import ReleasedProduct, columns_of
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.published.manifest import Yield
+
+# --- What a product of a release can do: become a table and JSON, and be looked at by an audit. ---
+
+
+Key = tuple[str, ...]
+"""What a number of a release counts: ("variant", a, b, …), ("pair", a, b), ("total",), …"""
+
+
+def columns_of(rows: Iterable[Sequence[Any]], kinds: Mapping[str, type[Any]]) -> list[Any]:
+    """Returns rows as columns: string[n] of texts, and numpy arrays of numbers.
+
+    Args:
+        rows: The values of each row, in the order of the columns.
+        kinds: Of each column by its name, `str` or the dtype of its numbers.
+    """
+    columns: Iterable[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(kinds)
+    return [
+        pa.array(column, pa.string()) if kind is str else np.array(column, kind)
+        for column, kind in zip(columns, kinds.values(), strict=True)
+    ]
+
+
+class ReleasedProduct(Protocol):
+    """A product: a columnar value (`schemas.arrays.columnar`) that is safe to publish.
+
+    The table of kinds (`transforms.publish.products`) says in which further forms it is written.
+    """
+
+    def to_table(self) -> pa.Table:
+        """Returns it as the rows of a table."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        ...
+
+    @classmethod
+    def from_json(cls, body: Any) -> Self:
+        """Returns the product that `to_json` gave, so that all that is made of it is made again.
+
+        Args:
+            body: JSON values from anywhere. For values that `to_json` never gives, this may raise
+                any error, or return a product whose `to_json` gives other values.
+        """
+        ...
+
+    def came_out(self) -> Yield:
+        """Returns how much of the log it holds, by its own numbers; by default nothing."""
+        return Yield()
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns its numbers by what they count, by which audits tell releases apart.
+
+        Args:
+            watched: Those that are wanted of what has too many to give them all; None for some of
+                them. What has few gives all of them in any case; what follows from others gives
+                none, as that has them.
+        """
+        return {}
+
+
+# --- Released figures: totals, times, and limits of what a graph does not show, with their kinds. -
+# What a released number is: measured, derived or modelled, and how sure: good, rough or noise.
+#
+# A release tells somebody that 1,234 cases took a path, between 1,200 and 1,268. That number is
+#
+# * measured: a noisy count of its own. Its interval holds the count of the log in 95 of 100
+# releases;
+# * derived: computed from measured numbers alone, with an interval that follows from their noise;
+# * modelled: drawn so that all the rest agrees. Nothing says how far off it is: it has no interval.
+#
+# Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
+# `rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
+# nothing. All of this looks at released numbers only and costs no privacy.
+#
+# Near the border of two grades the noise decides for one. Of the numbers that get the better grade
+# there, more are too large than of all numbers, and of the others more are too small. So an
+# interval
+# that is as likely to hold of good and of rough numbers alone reaches further there: `wider_ends`.
+
 
 MEASURED = "measured"
 DERIVED = "derived"
@@ -289,3 +352,287 @@ class ReleasedFigures(ReleasedProduct):
     def came_out(self) -> Yield:
         """Returns its cases, which are those of the whole release: a graph may hide some."""
         return Yield(next((row.value for row in self.rows() if row.name == "cases"), None))
+
+
+# --- Noisy sums as they were measured, from which the intervals of a release's numbers follow. ----
+# A row is a sum over the cases of the original log with noise, such as the number of cases, or how
+# often one activity followed another. It has the standard deviation of its noise, which is public.
+# A
+# row of deviation 0 is a public number that tells how the sums were made, such as a clip.
+
+
+CASES = "cases"
+"""Each by the part that counted them."""
+
+ARC = "arc"
+"""Of two activities, ▶ before the first and ■ after the last, over cases that were clipped."""
+
+ARC_NOT_SHOWN = "arc not shown"
+"""The largest sum of an arc that no case has which was drawn."""
+
+ACTIVITY = "occurrences of activity"
+"""Of an activity, by all arcs to it and from it, over cases that were clipped."""
+
+EVENTS = "events"
+"""By all arcs, over cases that were clipped."""
+
+CLIP = "arcs of a clipped case"
+"""The norm that a case was scaled down to."""
+
+POSITION = "arcs by position"
+"""Where each range of positions begins that this norm counts apart, in events before."""
+
+OCCURRENCES = "cases with activity"
+"""Of an activity, and its occurrences in a case, from and to; empty where there is no largest."""
+
+VARIANT = "cases of variant"
+"""Of its activities, where so many cases have it that it could be counted."""
+
+LEAST_OF_VARIANT = "least cases of a variant"
+"""From how many noisy cases on a variant could be counted."""
+
+GROUP = "group of activity"
+"""Of an activity and its group; the value is 0."""
+
+STEP = "step of groups"
+"""Of two groups, ▶ before the first and ■ after the last, over cases that were clipped."""
+
+STEP_NOT_SHOWN = "step of groups not shown"
+"""The largest sum of a step that no case has which was drawn."""
+
+GROUP_CLIP = "groups of a clipped case"
+"""The norm that a case was scaled down to where its groups were counted."""
+
+GROUP_POSITION = "groups by position"
+"""Where each range of positions begins that this norm counts apart, in events before."""
+
+DURATION = "cases by duration"
+"""Of the time from first to last event, the shortest and the longest of a bin in microseconds; of
+cases of two events or more, within the released range of dates."""
+
+TIME_OF_PAIR = "time of pair"
+"""Of two activities, in microseconds: what cases spend between the two, which were clipped."""
+
+TIME_KEPT = "share of time kept"
+"""Of two activities, or of all of them: what clipping leaves of the time that cases spend between
+the two, in cases that were drawn like the released ones."""
+
+START = "cases by start"
+"""Of the first and the last local date."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One sum.
+
+    Attributes:
+        what: What is summed up.
+        of: What it is of, in texts.
+        value: The sum with its noise, in occurrences unless its name says otherwise.
+        deviation: Standard deviation of the noise; 0: the number is public.
+    """
+
+    what: str
+    of: tuple[str, ...]
+    value: float
+    deviation: float
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedMeasures(ReleasedProduct):
+    """The sums of a release.
+
+    Attributes:
+        what: string[n], what each sums up: the names above.
+        offsets: int64[n+1], where the texts of each row begin.
+        texts: string[m], what each row is of, one row after the other.
+        values: float64[n].
+        deviations: float64[n].
+    """
+
+    wire_name: ClassVar[str] = "released-measures"
+
+    what: pa.StringArray
+    offsets: np.ndarray
+    texts: pa.StringArray
+    values: np.ndarray
+    deviations: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[Measure]) -> ReleasedMeasures:
+        """Returns the sums in the order that is given."""
+        return cls(
+            pa.array([row.what for row in rows], pa.string()),
+            offsets_of(np.array([len(row.of) for row in rows], np.int64)),
+            pa.array([text for row in rows for text in row.of], pa.string()),
+            np.array([row.value for row in rows], np.float64),
+            np.array([row.deviation for row in rows], np.float64),
+        )
+
+    @classmethod
+    def joined(cls, pieces: Iterable[ReleasedMeasures]) -> ReleasedMeasures:
+        """Returns the rows of one piece after the other."""
+        return cls.of([row for piece in pieces for row in piece.rows()])
+
+    def rows(self, what: str | None = None) -> list[Measure]:
+        """Returns the rows of one kind, or all."""
+        texts, ends = self.texts.to_pylist(), self.offsets.tolist()
+        kinds = self.what.to_pylist()
+        numbers = zip(self.values.tolist(), self.deviations.tolist(), strict=True)
+        return [
+            Measure(kind, tuple(texts[ends[i] : ends[i + 1]]), value, deviation)
+            for i, (kind, (value, deviation)) in enumerate(zip(kinds, numbers, strict=True))
+            if what in (None, kind)
+        ]
+
+    def to_table(self) -> pa.Table:
+        """Returns what (string), of (list of strings), value and deviation (float64)."""
+        return pa.table(
+            {
+                "what": self.what,
+                "of": pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), self.texts),
+                "value": self.values,
+                "deviation": self.deviations,
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"measures": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedMeasures:
+        """Returns the sums that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        return cls.of(
+            [
+                Measure(row["what"], tuple(row["of"]), row["value"], row["deviation"])
+                for row in body["measures"]
+            ]
+        )
+
+
+# --- Released indicators: a row for each number, with its interval and what it is in. -------------
+
+
+SHARE = "share"
+"""The unit of what lies between 0 and 1."""
+
+_INDICATOR_COLUMNS: dict[str, type[Any]] = {
+    **dict.fromkeys(("indicator", "group"), str),
+    **dict.fromkeys(("value", "low", "high"), np.float64),
+    **dict.fromkeys(("unit", "kind", "grade"), str),
+}
+
+
+@dataclass(frozen=True)
+class IndicatorRow:
+    """One number.
+
+    Attributes:
+        indicator: What it says.
+        group: Of which group; None of all cases.
+        value: The number.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        unit: `share`, `cases`, `events`, `occurrences`, `s` for seconds, or empty for what an
+            attribute is in.
+        kind: `measured` or `derived`, see `schemas.published.figures`.
+        grade: How sure it is, see there. Empty gives that of a share or an amount without a
+            declared range.
+    """
+
+    indicator: str
+    group: str | None
+    value: float
+    low: float
+    high: float
+    unit: str
+    kind: str
+    grade: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.grade:
+            scale: Scale = "share" if self.unit == SHARE else "amount"
+            grade = grade_of(self.value, self.low, self.high, scale)
+            object.__setattr__(self, "grade", grade)
+        if self.grade not in GRADES:
+            raise ValueError("no such grade")
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedIndicators:
+    """Indicators in long form, in the order in which they were asked for.
+
+    Attributes:
+        indicators: string[n], see `IndicatorRow`, and so are the others.
+        groups: string[n], null of all cases.
+        values: float64[n].
+        lows: float64[n].
+        highs: float64[n].
+        units: string[n].
+        kinds: string[n].
+        grades: string[n].
+    """
+
+    wire_name: ClassVar[str] = "graded-indicators"
+
+    indicators: pa.StringArray
+    groups: pa.StringArray
+    values: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+    units: pa.StringArray
+    kinds: pa.StringArray
+    grades: pa.StringArray
+
+    @classmethod
+    def of(cls, rows: Sequence[IndicatorRow]) -> ReleasedIndicators:
+        """Returns rows in the order that is given."""
+        return cls(*columns_of(map(astuple, rows), _INDICATOR_COLUMNS))
+
+    def rows(self) -> list[IndicatorRow]:
+        """Returns the rows one by one."""
+        columns = (getattr(self, column.name).tolist() for column in fields(self))
+        return [IndicatorRow(*row) for row in zip(*columns, strict=True)]
+
+    def to_table(self) -> pa.Table:
+        """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
+        columns = dict(
+            zip(_INDICATOR_COLUMNS, (getattr(self, c.name) for c in fields(self)), strict=True)
+        )
+        graded = grade_columns(np.array(columns.pop("grade").tolist(), np.str_))
+        return pa.table(columns | graded)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"indicators": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedIndicators:
+        """Returns the indicators that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        rows = body["indicators"]
+        # A release without grades gets those of its units.
+        return cls.of(
+            [IndicatorRow(**{n: row[n] for n in _INDICATOR_COLUMNS if n in row}) for row in rows]
+        )
+
+    def came_out(self) -> Yield:
+        """Returns the number of figures, and the share of those that are noise."""
+        n, n_noise = len(self.grades), self.grades.to_pylist().count("noise")
+        return Yield(n_figures=n, unclear_share=n_noise / n if n else None)
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns the number of each row; see `ReleasedProduct`."""
+        every = {
+            ("indicator", row.indicator, *([row.group] if row.group is not None else [])): row.value
+            for row in self.rows()
+        }
+        return every if watched is None else {key: every.get(key, 0.0) for key in watched}

@@ -1,11 +1,4 @@
-"""A directly-follows graph as it is published: public names, counts, and their noise.
-
-It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
-bought with budget, the counts are post-processed noisy ones, and the intervals follow from these
-and the scale of the noise.
-
-Counts of what is released, for what a release says of its size.
-"""
+"""Released graphs of activities and of groups, their durations, and released process trees."""
 
 from __future__ import annotations
 
@@ -17,15 +10,32 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.published.figures import codes_of_ends, grades, kind_columns, without_kinds
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.models import ProcessTree, parse_tree
+from tracecloak.schemas.published.figures import (
+    MEASURED,
+    Grade,
+    Key,
+    ReleasedProduct,
+    codes_of_ends,
+    grade_of,
+    grades,
+    kind_columns,
+    without_kinds,
+)
+from tracecloak.schemas.published.manifest import Yield
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
     from tracecloak.schemas.statistics.log_times import LogTimes
-    from tracecloak.schemas.statistics.variants import VariantHistogram
+    from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+
+
+# --- A directly-follows graph as it is published: public names, counts, and their noise. ----------
+# It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
+# bought with budget, the counts are post-processed noisy ones, and the intervals follow from these
+# and the scale of the noise.
+#
+# Counts of what is released, for what a release says of its size.
 
 
 @dataclass(frozen=True)
@@ -258,3 +268,272 @@ class ReleasedGraph:
         return isinstance(other, ReleasedGraph) and self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+
+# --- The groups of a release's activities, and the graph in which each group is one node. ---------
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedGroups(ReleasedProduct):
+    """Groups and how cases go from one to another.
+
+    Attributes:
+        activities: string[n], every activity of the vocabulary, in its order.
+        groups: string[n], the group of each.
+        graph: Its nodes are the groups. Counts are those of the released log, and intervals hold
+            what was counted of the original, as of the graph of activities.
+    """
+
+    wire_name: ClassVar[str] = "released-groups"
+
+    activities: pa.StringArray
+    groups: pa.StringArray
+    graph: ReleasedGraph
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """The group of each activity."""
+        return dict(zip(self.activities.to_pylist(), self.groups.to_pylist(), strict=True))
+
+    def to_table(self) -> pa.Table:
+        """Returns the edges, as `ReleasedGraph` does: sources and targets are groups."""
+        return self.graph.to_table()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the group of each activity, and the graph, as JSON values."""
+        return {"members": dict(self.members), "graph": self.graph.to_json()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedGroups:
+        """Returns the groups that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        members = body["members"]
+        names, groups = (pa.array([*of], pa.string()) for of in (members, members.values()))
+        return cls(names, groups, ReleasedGraph.from_json(body["graph"]))
+
+
+# --- Released durations: how often each edge of a directly-follows graph took how long. -----------
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedDurations(ReleasedProduct):
+    """A histogram of durations for each released edge, in public bins; safe to publish.
+
+    Attributes:
+        names: string[n_activities]; START and END have the codes after the last.
+        edges_us: int64[n_bins-1], ascending inner borders of the bins in microseconds: bin `i`
+            holds durations from `edges_us[i-1]` on and below `edges_us[i]`.
+        sources: int32[n_rows], code of the earlier activity, or START.
+        targets: int32[n_rows], code of the later activity, or END.
+        bins: int32[n_rows], number of the bin.
+        counts: int64[n_rows], all positive.
+        lows: int64[n_rows], lower end of a 95 % interval for what was counted of the log after any
+            cut of its cases at a length.
+        highs: int64[n_rows], its upper end.
+        has_kinds: As of `ReleasedGraph`.
+    """
+
+    wire_name: ClassVar[str] = "released-durations"
+    has_kinds: ClassVar[bool] = True
+
+    names: pa.StringArray
+    edges_us: np.ndarray
+    sources: np.ndarray
+    targets: np.ndarray
+    bins: np.ndarray
+    counts: np.ndarray
+    lows: np.ndarray
+    highs: np.ndarray
+
+    def to_table(self) -> pa.Table:
+        """Returns source, target, from_us, to_us, count, low, high, kind, usable, grade.
+
+        That there is no upper border is null. The last three are as of `ReleasedGraph`.
+        """
+        labels = pa.concat_arrays([self.names, pa.array(["▶", "■"], pa.string())])
+        lower = np.concatenate([[0], self.edges_us])[self.bins]
+        upper = pa.array(np.concatenate([self.edges_us, [0]])[self.bins])
+        is_last = pa.array(self.bins == len(self.edges_us))
+        kinds = kind_columns(self.counts, self.lows, self.highs)
+        return pa.table(
+            {
+                "source": labels.take(pa.array(self.sources)),
+                "target": labels.take(pa.array(self.targets)),
+                "from_us": lower,
+                "to_us": pc.if_else(is_last, pa.scalar(None, pa.int64()), upper),
+                "count": self.counts,
+                "low": self.lows,
+                "high": self.highs,
+                **(kinds if self.has_kinds else {}),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the same as JSON values."""
+        return {"durations": self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedDurations:
+        """Returns the durations that `to_json` gave.
+
+        Names and borders are those that the rows have: codes and numbers of bins are others where
+        the original has activities or bins without a row.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        rows = body["durations"]
+        labels = ("▶", "■")
+        ends = {row[end] for row in rows for end in ("source", "target")}
+        vocabulary = ActivityVocabulary.of(sorted(ends.difference(labels)))
+        borders = {row[end] for row in rows for end in ("from_us", "to_us")} - {0, None}
+        edges_us = np.array(sorted(borders), np.int64)
+
+        lower, counts, lows, highs = (
+            np.array([row[name] for row in rows], np.int64)
+            for name in ("from_us", "count", "low", "high")
+        )
+        bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
+        sources, targets = codes_of_ends(rows, vocabulary.labels)
+        durations = cls(vocabulary.names, edges_us, sources, targets, bins, counts, lows, highs)
+        return durations if not rows or "kind" in rows[0] else without_kinds(durations)
+
+
+# --- A process tree as it is published, with what was said of its fitness. ------------------------
+# It holds nothing that was not paid for: activities, tree and fitness are those that the method
+# released. That it is kept as text lets it travel and be written like any other product.
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedTree:
+    """A released process tree.
+
+    Attributes:
+        names: string[n], the activities of the vocabulary. One that the tree does not have stays.
+        text: The tree in its text form (`schemas.models`).
+        is_found: Whether the method found a tree that is good enough; otherwise `text` is one
+            that follows from the names alone.
+        fitness: Noisy fitness on the input, cut to 0 … 1; None: nothing is said.
+        fitness_low: Lower end of its 95 % interval, as the noise is known to be, likewise cut.
+        fitness_high: Its upper end.
+    """
+
+    wire_name: ClassVar[str] = "released-tree"
+
+    names: pa.StringArray
+    text: str
+    is_found: bool
+    fitness: float | None
+    fitness_low: float | None = None
+    fitness_high: float | None = None
+
+    @property
+    def fitness_sentence(self) -> str:
+        """What is said of the fitness, in words; empty where nothing is."""
+        if self.fitness is None or self.fitness_low is None or self.fitness_high is None:
+            return ""
+        return (
+            f"Of a case {self.fitness:.0%} fits the tree on average. That is measured: of the "
+            f"original it is between {self.fitness_low:.0%} and {self.fitness_high:.0%}, with a "
+            f"probability of about 95 %: the number is {self.fitness_grade}."
+        )
+
+    @property
+    def fitness_grade(self) -> Grade:
+        """How sure the fitness is, a share; see `schemas.published.figures`."""
+        ends = self.fitness_low or 0.0, self.fitness_high or 0.0
+        return grade_of(self.fitness or 0.0, *ends, "share")
+
+    @property
+    def tree(self) -> ProcessTree:
+        """The tree."""
+        return parse_tree(self.text)
+
+    @property
+    def weight(self) -> int:
+        """Number of nodes."""
+        return sum(1 for _ in self.tree.nodes())
+
+    def to_table(self) -> pa.Table:
+        """Returns a row for each node, parents before their children.
+
+        Columns node and parent (int64; null at the root), kind (sequence, exclusive, parallel,
+        loop, activity or silent) and activity (string, or null).
+        """
+        rows: list[tuple[int | None, ProcessTree]] = []
+
+        def visit(node: ProcessTree, parent: int | None) -> None:
+            number = len(rows)
+            rows.append((parent, node))
+            for child in node.children:
+                visit(child, number)
+
+        visit(self.tree, None)
+        kinds = [
+            node.operator or ("silent" if node.label is None else "activity") for _, node in rows
+        ]
+        return pa.table(
+            {
+                "node": pa.array(range(len(rows)), pa.int64()),
+                "parent": pa.array([parent for parent, _ in rows], pa.int64()),
+                "kind": pa.array(kinds, pa.string()),
+                "activity": pa.array([node.label for _, node in rows], pa.string()),
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the text, whether it was found, the fitness, the names and the nodes.
+
+        With the fitness come its kind, its interval and its grade, where these are said.
+        """
+        of_fitness: dict[str, Any] = {}
+        if self.fitness_low is not None:
+            of_fitness = {
+                "fitness_low": self.fitness_low,
+                "fitness_high": self.fitness_high,
+                "fitness_kind": MEASURED,
+                "fitness_usable": self.fitness_grade != "noise",
+                "fitness_grade": self.fitness_grade,
+            }
+        return {
+            "tree": self.text,
+            "is_found": self.is_found,
+            "fitness": self.fitness,
+            **of_fitness,
+            "activities": self.names.to_pylist(),
+            "nodes": self.to_table().to_pylist(),
+        }
+
+    @classmethod
+    def from_json(cls, body: Any) -> ReleasedTree:
+        """Returns the tree that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, TracecloakError: It is none.
+        """
+        parse_tree(body["tree"])
+        names = pa.array(body["activities"], pa.string())
+        within = (body.get(f"fitness_{end}") for end in ("low", "high"))
+        return cls(names, body["tree"], body["is_found"], body["fitness"], *within)
+
+    def came_out(self) -> Yield:
+        """Returns the activities of the tree; none where it follows from the names alone."""
+        labels = {node.label for node in self.tree.nodes()} - {None, OTHER}
+        return Yield(n_activities=len(labels) if self.is_found else 0)
+
+    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+        """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""
+        labels = {node.label for node in self.tree.nodes()} - {None}
+        seen: dict[Key, float] = {
+            ("activities",): float(len(labels)),
+            ("total",): float(self.weight),
+        }
+        return seen if self.fitness is None else {**seen, ("fitness",): self.fitness}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReleasedTree) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # holds an array

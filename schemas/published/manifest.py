@@ -1,18 +1,360 @@
-"""The manifest: what was released, by which method, with which promise; safe to publish.
-
-It holds parameters, digests of released files, and versions. Nothing in it is counted on the input:
-no numbers of cases, no input file names, no digest of the input, and no time but the day on which
-the release was paid for.
-"""
+"""The manifest of a release, what it promises, and how much of the log it contains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
 
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.errors import UsageError
+
+# --- What a release promises, in numbers and in a sentence that a privacy officer can file. -------
+
+
+Kind = Literal["rigorous", "published", "syntactic"]
+Unit = Literal["case", "individual", "event"]
+Adjacency = Literal["add_remove", "replace_one"]
+Population = Literal["input", "query result"]
+
+_UNITS = {
+    "case": "any one case",
+    "individual": "every case of any one individual",
+    "event": "any one event",
+}
+ORDERED_BY_NAME = (
+    "In each case, events with equal timestamps are ordered by name: the input does not say which "
+    "of them came first."
+)
+"""What a release says of an input whose records have no order."""
+# The longest number that is written without an exponent.
+_MANY_PLACES = 20
+_SIX_DIGITS = Context(prec=6, rounding=ROUND_CEILING)
+_POPULATIONS = {"input": "the input", "query result": "the result of a query"}
+_CHANGES = {
+    "add_remove": "is added to or removed from {}",
+    "replace_one": "is replaced in {} by another",
+}
+
+
+def at_most(value: float | Fraction) -> str:
+    """Returns a number of at most six digits that is not below the value, for a sentence.
+
+    An epsilon that was rounded down would be one that does not hold.
+
+    Args:
+        value: At least 0; a float stands for the decimal that is its shortest text.
+    """
+    exact = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    number = _SIX_DIGITS.divide(Decimal(exact.numerator), Decimal(exact.denominator)).normalize()
+    plain = f"{number:f}"
+    return plain if len(plain) <= _MANY_PLACES else f"{number:e}"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """The promise of one release.
+
+    Attributes:
+        kind: `rigorous`: epsilon and delta hold for everything in the release. `published`: the
+            paper's claim, which does not hold for the whole release. `syntactic`: a property of the
+            released bytes, verified on them.
+        unit: What one person is taken to be.
+        adjacency: Which change of the input the promise is about.
+        epsilon: The epsilon that really holds for the whole release, or None: no finite one does.
+        delta: The delta that goes with it, or None.
+        claim: For `published`: what the paper claims.
+        reality: Why the claim is or is not what holds, in sentences.
+        not_covered: What the release shows or allows beyond the promise, one sentence each.
+        population: Of what the units are that the promise is for.
+    """
+
+    kind: Kind
+    unit: Unit
+    adjacency: Adjacency
+    epsilon: float | None
+    delta: float | None
+    claim: str
+    reality: str
+    not_covered: tuple[str, ...] = ()
+    population: Population = "input"
+
+    def __post_init__(self) -> None:
+        if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
+            raise UsageError("a rigorous guarantee needs epsilon and delta")
+
+    def with_order_note(self, is_by_name: bool) -> Guarantee:
+        """Returns the promise; where names order events with equal timestamps, it says so."""
+        if not is_by_name:
+            return self
+        return replace(self, not_covered=(*self.not_covered, ORDERED_BY_NAME))
+
+    @property
+    def order_sentence(self) -> str:
+        """Says that names order events with equal timestamps, if they do; else empty."""
+        return ORDERED_BY_NAME if ORDERED_BY_NAME in self.not_covered else ""
+
+    @property
+    def short(self) -> str:
+        """What holds, in a line for a screen."""
+        if self.kind == "syntactic":
+            return f"{self.claim} No epsilon holds."
+        if self.epsilon is None:
+            return "No finite epsilon holds: what was published about the method is not kept."
+        epsilon, delta = (
+            f"{Decimal(repr(float(value or 0))).normalize():f}"
+            for value in (self.epsilon, self.delta)
+        )
+        holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
+        if self.adjacency == "replace_one":
+            holds += " that is replaced by another"
+        if self.population != "input":
+            holds += f", in {_POPULATIONS[self.population]}"
+        if self.kind == "published":
+            return f"Not what was published, but {holds}."
+        return f"Differential privacy: {holds}."
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for the file of a privacy officer."""
+        change = (
+            f"{_UNITS[self.unit]} {_CHANGES[self.adjacency].format(_POPULATIONS[self.population])}"
+        )
+        epsilon, delta = (at_most(number or 0) for number in (self.epsilon, self.delta))
+        if self.kind == "rigorous":
+            # The sentence does not say "except with probability delta", since e^epsilon is exceeded
+            # more often than that, by less.
+            return (
+                f"If {change}, the probability of whatever the release may show becomes at most "
+                f"e^{epsilon} times what it was{f', plus {delta}' if self.delta else ''}."
+            )
+        if self.kind == "syntactic":
+            return (
+                f"{self.claim} This was verified on the released files; it is no differential "
+                "privacy."
+            )
+        if self.epsilon is None:
+            return (
+                f"No finite epsilon holds for this release if {change}. "
+                f"Published claim: {self.claim}"
+            )
+        return (
+            f"If {change}, epsilon {epsilon} with delta {delta} holds for the whole "
+            f"release, not what was published. Published claim: {self.claim}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields and the sentence as JSON values, the usual population aside."""
+        body = {**asdict(self), "not_covered": list(self.not_covered), "sentence": self.sentence}
+        if self.population == "input":
+            del body["population"]
+        return body
+
+
+# --- How much came out of a release: a few sums of what is published, which cost no privacy. ------
+
+
+Usability = Literal["usable", "not_usable", "not_judged"]
+
+_HALF = 0.5
+_ALL = 0.995  # what is 100 % in whole per cents
+# If more of the released cases have the declared length, it is likely to have cut some.
+_CUT = 0.02
+
+
+@dataclass(frozen=True)
+class Yield:
+    """What a release holds, by its released numbers alone; None where it has no such number.
+
+    Shares have four decimals, as in a manifest, so that whoever has that says the same of them.
+
+    Attributes:
+        n_cases: Cases, as they were released: a log's, those of variants, or those that begin in
+            a graph; 0 of a graph with paths says nothing of them, see `lacks_starts`.
+        n_variants: Distinct sequences of activities.
+        n_activities: Named activities that occur; OTHER is none.
+        n_edges: Pairs of a directly-follows graph with a count.
+        named_share: Of all occurrences of activities, the share that has a name and is not OTHER.
+        case_share: Of the noisy number of cases, the share that the released variants were found
+            to have, before they were multiplied to that number.
+        max_events: Events of the longest case, of a log or of variants.
+        longest_share: Of the cases, the share that has so many events.
+        unclear_share: Of the sum of all released counts, the share of those that are noise, see
+            `schemas.published.figures`; of figures, the share of those that are.
+        n_figures: Figures with intervals that are released in a list.
+    """
+
+    wire_name: ClassVar[str] = "yield"
+
+    n_cases: int | None = None
+    n_variants: int | None = None
+    n_activities: int | None = None
+    n_edges: int | None = None
+    named_share: float | None = None
+    case_share: float | None = None
+    max_events: int | None = None
+    longest_share: float | None = None
+    unclear_share: float | None = None
+    n_figures: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("named_share", "case_share", "longest_share", "unclear_share"):
+            share = getattr(self, name)
+            if share is not None:
+                object.__setattr__(self, name, round(share, 4))
+
+    def beside(self, other: Yield) -> Yield:
+        """Returns these numbers, and where there is none, those of another part of the release."""
+        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
+        return Yield(**{n: getattr(other, n) if v is None else v for n, v in numbers.items()})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was released that anybody can use: no case, or none with a name."""
+        return self.n_activities == 0 or (self.n_cases == 0 and not self.n_edges)
+
+    @property
+    def is_unclear(self) -> bool:
+        """Whether half of all that is counted, or more, is in counts that say next to nothing."""
+        return self.unclear_share is not None and self.unclear_share >= _HALF
+
+    @property
+    def usability(self) -> Usability:
+        """Whether anybody can use it, by these numbers alone.
+
+        `not_judged` where no count has an interval, as in a log that was drawn from a model.
+        """
+        if self.is_empty or self.is_unclear:
+            return "not_usable"
+        return "not_judged" if self.unclear_share is None else "usable"
+
+    @property
+    def lacks_starts(self) -> bool:
+        """Whether a graph has paths and none from the start, so that its cases are not counted."""
+        return self.n_cases == 0 and not self.is_empty
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether what was released stands for less than half of the log."""
+        shares = [share for share in (self.named_share, self.case_share) if share is not None]
+        return not self.is_empty and any(share < _HALF for share in shares)
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in words; empty where there is no number."""
+        from tracecloak.schemas.events.events import OTHER  # a manifest must load without numpy
+
+        counts = [
+            _counted(None if self.lacks_starts else self.n_cases, "case"),
+            _counted(self.n_variants, "variant"),
+            _counted(self.n_activities, "named activity", "named activities"),
+            _counted(self.n_edges, "edge"),
+            _counted(self.n_figures, "figure"),
+        ]
+        text = ", ".join(part for part in counts if part)
+        if not text:
+            return ""
+        sentences = [f"{text} came out{self._of_figures}."]
+        if self.is_unclear and not self.is_empty:
+            sentences.insert(0, self._unclear_sentence)
+        if self.named_share is not None and 0 < self.named_share < _ALL:
+            sentences.append(
+                f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
+                f"others are {OTHER}."
+            )
+        if self.case_share is not None and self.case_share < _ALL and not self.is_empty:
+            sentences.append(
+                f"The variants that were found have {self.case_share:.0%} of the noisy number of "
+                "cases, and were multiplied to it: what the other cases did is not in the log."
+            )
+        if self.lacks_starts:
+            sentences.append(
+                "No path from the start stands out of the noise: how many cases there are, and "
+                "with which activities they begin and end, is not in it."
+            )
+        if self.is_empty:
+            why = "the noise is larger than what there was to count"
+            if self.n_cases:
+                why = "no activity has its name in it, so nobody can tell what happened"
+            sentences.append(f"Nothing of it is of use: {why}.")
+        return " ".join(sentences)
+
+    @property
+    def _of_figures(self) -> str:
+        """How many of the figures are noise, as a part of a sentence."""
+        if self.n_figures is None or self.unclear_share is None:
+            return ""
+        n = round(self.n_figures * self.unclear_share)
+        return f", {n:,} of them noise" if n else ""
+
+    @property
+    def _unclear_sentence(self) -> str:
+        if self.n_figures is not None:
+            return (
+                f"NOT USABLE: {self.unclear_share:.0%} of the figures are noise. "
+                "More cases, fewer figures, tighter bounds or a larger epsilon would help."
+            )
+        return (
+            f"NOT USABLE: {self.unclear_share:.0%} of all that is counted is in counts whose "
+            "grade is noise. More cases, fewer activities or groups of "
+            "them, or a larger epsilon would help."
+        )
+
+    def sentence_of(self, params: Mapping[str, Any]) -> str:
+        """Returns what came out, in words, and which limits on what counts are likely to matter.
+
+        Args:
+            params: The method's parameters, as in the manifest.
+        """
+        most, sentences = params.get("max_cases_per_individual"), [self.sentence]
+        if most and self.sentence:
+            sentences.append(
+                f"Of each individual at most {_counted(most, 'case')} counted: where individuals "
+                "have more, the input has more cases than this."
+            )
+        sentences.append(self.cut_sentence(params.get("max_trace_length")))
+        return " ".join(filter(None, sentences))
+
+    def cut_sentence(self, declared: int | None) -> str:
+        """Returns that a declared length is likely to have cut cases, and the mend, or nothing.
+
+        It is where more than 2 % of the released cases have exactly that length: the longest cases
+        of a process that nothing cuts are few.
+
+        Args:
+            declared: The declared `max_trace_length`; None: there is none.
+        """
+        share = self.longest_share or 0.0
+        if declared is None or self.max_events != declared or share <= _CUT:
+            return ""
+        return (
+            f"{share:.0%} of the released cases have {declared:,} events, the declared "
+            "max_trace_length: longer ones were probably cut there, and what they did later is not "
+            "in it. Raise max_trace_length, or leave it out where the method needs none."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the numbers; of lengths and of figures only where there are some."""
+        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: v for n, v in numbers.items() if v is not None or n not in _OF_SOME}
+
+
+_OF_SOME = ("max_events", "longest_share", "n_figures")
+
+
+def _counted(number: int | None, one: str, many: str = "") -> str:
+    if number is None:
+        return ""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+# --- The manifest: what was released, by which method, with which promise; safe to publish. -------
+# It holds parameters, digests of released files, and versions. Nothing in it is counted on the
+# input:
+# no numbers of cases, no input file names, no digest of the input, and no time but the day on which
+# the release was paid for.
+
 
 SCHEMA_VERSION = 1
 MANIFEST_NAME = "manifest.json"
@@ -107,7 +449,7 @@ class ReleaseManifest:
         window: Which window of a schedule it is of, as `schemas.windows` tells it, and what all
             windows together cost; None: it is of none.
         time_caveats: What a reader of its times must know that they do not show, in sentences.
-        noted: What else is said of it, by who says it; see `pipelines.release.concerns`.
+        noted: What else is said of it, by who says it; see `pipelines.release.values`.
         inner_versions: Versions above 1 of what the parameters name, by which it is made again.
         given: Those of the parameters that are others than by default; None: nobody knows which.
     """

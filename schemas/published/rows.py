@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import ranges
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, RELEASED_SCHEMA, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 # The column that orders rows, by its place: times, or EVENT_INDEX in a log without them.
 _ORDER = 2

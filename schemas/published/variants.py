@@ -10,13 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.arrays.distinct import distinct_places, stable_order
-from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.figures import MODELLED, kind_columns, wider_ends, without_kinds
+from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges, stable_order
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published.figures import (
+    MODELLED,
+    Key,
+    kind_columns,
+    wider_ends,
+    without_kinds,
+)
 from tracecloak.schemas.published.graph import longest_of, named, unclear_share
-from tracecloak.schemas.published.product import Key
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.manifest import Yield
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,11 +23,17 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places
-from tracecloak.schemas.arrays.merging import CountsByKey, OfArrays, sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import (
+    CountsByKey,
+    OfArrays,
+    distinct_counts,
+    distinct_places,
+    sum_by_key,
+    sum_groups,
+)
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 # Finer lattices gain nothing, and totals of 2^40 occurrences still fit int64.
 MAX_UNITS = 1 << 20

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
+from tracecloak.schemas.arrays.merging import OfArrays, distinct_counts, sum_groups
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,27 +1,9 @@
-"""When the cases of a log begin, how long they and their steps take, and at which hours they work.
-
-What a page about a log shows of its times, in counts that merge exactly. Durations are counted in
-public bins of one ratio, so a quantile that is read from them is off by half a bin at most, which
-is less than 5 %.
-
-Events that take time: when each began, pairs of start and complete, and what of a gap is work.
-
-An event stands at its completion. In a source it has its start in a column of its own, or its start
-is a record of its own: then the records of a case's activity are paired first in, first out, as in
-pm4py. A record that has a completion and no start is an event whose start is not known. One that
-has a start and no completion is an event as well, at the time of its start: its completion is not
-known, and is not taken to be that time. So no record is lost.
-
-What passes between two completions is divided: work on an event goes from its start, or from the
-last known completion before if that is later, to its completion, and is its service time. What is
-left is its waiting time. So both add up to the time between completions, whatever runs side by
-side. An event without a completion has neither, and whoever comes right after it has no waiting
-time, as nobody knows from when on.
-"""
+"""Times of a log: when cases begin, how long they and their steps take."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import ClassVar
@@ -30,11 +12,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.guided_search import n_at_most
-from tracecloak.schemas.arrays.merging import CountsByKey
-from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
+from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, n_at_most
+from tracecloak.schemas.events.events import IS_OPEN, MAX_TIME_US, MIN_TIME_US, START_TIMESTAMP
 from tracecloak.schemas.events.traces import TraceBatch
+
+# ---
+# When the cases of a log begin, how long they and their steps take, and at which hours they work.
+# What a page about a log shows of its times, in counts that merge exactly. Durations are counted in
+# public bins of one ratio, so a quantile that is read from them is off by half a bin at most, which
+# is less than 5 %.
+#
+# Events that take time: when each began, pairs of start and complete, and what of a gap is work.
+#
+# An event stands at its completion. In a source it has its start in a column of its own, or its
+# start
+# is a record of its own: then the records of a case's activity are paired first in, first out, as
+# in
+# pm4py. A record that has a completion and no start is an event whose start is not known. One that
+# has a start and no completion is an event as well, at the time of its start: its completion is not
+# known, and is not taken to be that time. So no record is lost.
+#
+# What passes between two completions is divided: work on an event goes from its start, or from the
+# last known completion before if that is later, to its completion, and is its service time. What is
+# left is its waiting time. So both add up to the time between completions, whatever runs side by
+# side. An event without a completion has neither, and whoever comes right after it has no waiting
+# time, as nobody knows from when on.
 
 
 @dataclass(frozen=True)
@@ -238,3 +240,73 @@ def _counted_steps(
     pairs, bins = np.divmod(keys, n[1])
     earlier, later = np.divmod(pairs, n[0])
     return earlier << (_CODE_BITS + _BIN_BITS) | later << _BIN_BITS | bins, counts
+
+
+# --- When the cases begin: the first and the last start of a log. ---------------------------------
+
+
+_NONE = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class StartRange:
+    """Range of the case starts.
+
+    Attributes:
+        first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if none.
+        last_us: Latest start; int64's minimum if there is none.
+    """
+
+    wire_name: ClassVar[str] = "start-range"
+
+    first_us: int
+    last_us: int
+
+    @classmethod
+    def of(cls, starts_us: np.ndarray) -> StartRange:
+        """Returns the range of int64[n_cases] starts."""
+        if len(starts_us) == 0:
+            return cls.merge(())
+        return cls(int(starts_us.min()), int(starts_us.max()))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[StartRange]) -> StartRange:
+        """Returns the range of the union of the pieces' cases."""
+        return cls(
+            min((p.first_us for p in pieces), default=_NONE[0]),
+            max((p.last_us for p in pieces), default=_NONE[1]),
+        )
+
+    @property
+    def weight(self) -> int:
+        """Stored elements."""
+        return 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no case."""
+        return self.first_us > self.last_us
+
+    @property
+    def width_us(self) -> int:
+        """Microseconds from the first to the last start, 0 if there is none."""
+        return 0 if self.is_empty else self.last_us - self.first_us
+
+
+def cumulated_stamps(starts: np.ndarray, durations: np.ndarray, traces: TraceBatch) -> np.ndarray:
+    """Returns int64[n_events], starts and durations cumulated, within the years 1 to 9999."""
+    if traces.n_cases == 0:
+        return durations
+    durations = np.where(traces.is_first, 0, durations)
+    running = np.cumsum(durations)  # may wrap; differences within a case are right all the same
+    row = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    since = running - running[traces.offsets[:-1]][row]
+    stamps = np.clip(starts, MIN_TIME_US, MAX_TIME_US)[row] + since
+    # A case that runs past int64 has passed the year 9999 on the way: from there on it stays at the
+    # end of the calendar.
+    past = np.zeros(traces.n_events, bool)
+    total = np.add.reduceat(durations.astype(np.float64), traces.offsets[:-1])
+    for case in np.flatnonzero(total > float(MAX_TIME_US)):
+        events = slice(traces.offsets[case], traces.offsets[case + 1])
+        past[events] = np.cumsum(durations[events].astype(np.float64)) > float(MAX_TIME_US)
+    return np.where(past, MAX_TIME_US, np.minimum(stamps, MAX_TIME_US))

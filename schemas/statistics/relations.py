@@ -24,17 +24,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracecloak.schemas.arrays.distinct import distinct_places
 from tracecloak.schemas.arrays.merging import (
     OfArrays,
+    distinct_places,
     offsets_of,
     order_of_small,
     ranges,
     sum_groups,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # A table of all pairs is a list of those that occur, read off: up to here it is small.

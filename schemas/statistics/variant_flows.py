@@ -1,11 +1,4 @@
-"""Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
-
-A case is the vector of the numbers of times that it takes each arc, START and END included: once
-over the whole case, if that is wanted, and once for each of a few public bins of the arc's
-position. As in `schemas.statistics.clipped_flows` a vector is scaled down to an L2 norm on a
-lattice and floored, so the norm of what a case adds is bounded exactly, in integers. A cell more
-counts the cases: each adds 1 to it, whatever its vector is scaled by.
-"""
+"""Variants as vectors over public cells: pairs by position, groups of activities, marginals."""
 
 from __future__ import annotations
 
@@ -16,10 +9,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracecloak.schemas.arrays.distinct import distinct_counts
-from tracecloak.schemas.arrays.merging import ranges, sum_groups
+from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.merging import distinct_counts, ranges, sum_groups
 from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
+# A case is the vector of the numbers of times that it takes each arc, START and END included: once
+# over the whole case, if that is wanted, and once for each of a few public bins of the arc's
+# position. As in `schemas.statistics.clipped_flows` a vector is scaled down to an L2 norm on a
+# lattice and floored, so the norm of what a case adds is bounded exactly, in integers. A cell more
+# counts the cases: each adds 1 to it, whatever its vector is scaled by.
+
 
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.
 _SINGLE_POSITIONS = 12
@@ -211,3 +212,275 @@ def _vectors(
     of_blocks = key + cells.blocks[position] * side**2
     entries, counts = distinct_counts(np.concatenate([of_blocks, key[is_inner]]))
     return *np.divmod(entries, cells.size), counts
+
+
+# ---
+# Which groups of activities follow each other, and where: cases as vectors, to add with a clip.
+# A case is the vector of the numbers of times that it goes from one group to another, or to END,
+# and
+# of the numbers of times that it comes to a group, or to END, within each of a few public bins of
+# positions. What occurs often would fill the vector, and noise grows with its length. So a step
+# within a group weighs a quarter, and one into a bin of w positions weighs one by the root of w,
+# rounded down to sixteenths. Weights are public, and whole numbers of sixteenths.
+
+
+PARTS = 16
+"""Parts of an occurrence in which weights are counted."""
+
+_WITHIN = PARTS // 4
+
+
+@dataclass(frozen=True)
+class GroupCells:
+    """The cells of such a vector: public, a function of the groups and of the bins of positions.
+
+    The cell of a step from a group to a group, or END, is `source * side + target`. After these
+    come the cells of bins: `first_bin + bin * side + target`. `n_groups` is END as a target.
+
+    Attributes:
+        n_groups: Groups, at least 1.
+        bins: int64[max_length+1], from 0 on, bin of the step to each position; the step to position
+            i leads to event i, or from event i - 1 to END.
+    """
+
+    n_groups: int
+    bins: np.ndarray
+
+    @property
+    def side(self) -> int:
+        """Number of targets."""
+        return self.n_groups + 1
+
+    @property
+    def n_bins(self) -> int:
+        """Number of bins."""
+        return int(self.bins[-1]) + 1
+
+    @property
+    def first_bin(self) -> int:
+        """The first cell of the bins."""
+        return self.n_groups * self.side
+
+    @property
+    def size(self) -> int:
+        """Number of cells; that a case ends before it begins is one that no case has."""
+        return self.first_bin + self.n_bins * self.side
+
+    @cached_property
+    def widths(self) -> np.ndarray:
+        """int64[n_bins], positions of each bin."""
+        return np.bincount(self.bins)
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """int64[size], the weight of one occurrence in each cell, in sixteenths, at least 1."""
+        steps = np.full((self.n_groups, self.side), PARTS)
+        np.fill_diagonal(steps, _WITHIN)
+        of_bins = [max(math.isqrt(PARTS**2 // width), 1) for width in self.widths.tolist()]
+        return np.concatenate([steps.ravel(), np.repeat(of_bins, self.side)]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupVectors:
+    """The vectors of some variants, one after the other.
+
+    Attributes:
+        rows: int64[n], variant of each entry, ascending.
+        keys: int64[n], its cell, ascending within the variant.
+        counts: int64[n], its weighted occurrences in one case, in sixteenths, positive.
+        squares: int64[n_variants], the sum of each variant's squared counts.
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+    counts: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, variants: VariantHistogram, groups: np.ndarray, cells: GroupCells) -> GroupVectors:
+        """Returns the vectors of variants of at least one event.
+
+        Args:
+            variants: Of activities, as long as the bins reach.
+            groups: int32[n_activities], the group of each activity.
+            cells: The cells.
+        """
+        n, lengths = variants.n_variants, np.diff(variants.offsets)
+        begins = variants.offsets[:-1] + np.arange(n)
+        row = np.repeat(np.arange(n), lengths + 1)
+        target = np.full(len(row), cells.n_groups, np.int64)
+        target[ranges(begins, lengths)] = groups[variants.codes]
+        position = ranges(np.zeros(n, np.int64), lengths + 1)
+        of_bin = cells.first_bin + cells.bins[position] * cells.side + target
+        later = np.flatnonzero(position)
+        of_step = target[later - 1] * cells.side + target[later]
+        entries, times = np.unique(
+            np.concatenate([row[later] * cells.size + of_step, row * cells.size + of_bin]),
+            return_counts=True,
+        )
+        rows, keys = np.divmod(entries, cells.size)
+        counts = times.astype(np.int64) * cells.weights[keys]
+        return cls(rows, keys, counts, sum_groups(rows, counts**2, n))
+
+    def clipped(self, clip: int, units: int) -> np.ndarray:
+        """Returns int64[n], the entries of vectors scaled down to a norm, in lattice steps.
+
+        Args:
+            clip: The largest norm, in lattice steps.
+            units: Lattice steps of a sixteenth.
+        """
+        return clipped_counts(self.counts, self.squares[self.rows], clip, units)
+
+
+# ---
+# Partitions of the cases by a few short descriptions: lengths, ends, how often activities occur.
+# A case is in one cell of each partition, so one case more changes as many counts as there are
+# partitions, by 1 each, however long it is.
+
+
+# The first number of occurrences of each bin. A bin of its own, before these, is for none.
+_OCCURRENCES = np.array([1, 2, 3, 4, 6, 9, 13, 20])
+# If there are more activities than this, no activity has a cell for the cases that lack it, and a
+# case counts for so many at most.
+_MOST_OF_CASE = 64
+# Coarse bins of lengths begin at powers of this.
+_LENGTH_RATIO = 1.35
+
+
+@dataclass(frozen=True)
+class MarginalCells:
+    """The cells of the partitions, one partition after the other; public.
+
+    By length; by coarse bin of the length; by the first two activities, and by the last two, with
+    none where there is one; and for each activity by bin of its number of occurrences. Where there
+    are many activities, or more than a case has events, cells of activities that do not occur are
+    left out: a case is in fewer cells then. It is in cells of at most 64 activities, those that it
+    begins with.
+
+    Attributes:
+        n_names: Activities, at least 1.
+        max_length: Largest number of events of a case.
+    """
+
+    n_names: int
+    max_length: int
+
+    @property
+    def has_absent(self) -> bool:
+        """Whether activities that do not occur in a case have a cell that it counts in."""
+        return self.n_names <= min(self.max_length, _MOST_OF_CASE)
+
+    @property
+    def n_of_case(self) -> int:
+        """Cells that a case is in, at most."""
+        return 4 + self._most_activities
+
+    @property
+    def _most_activities(self) -> int:
+        """Activities whose cells a case is in, at most."""
+        if self.has_absent:
+            return self.n_names
+        return min(self.n_names, self.max_length, _MOST_OF_CASE)
+
+    @property
+    def size(self) -> int:
+        """Number of cells, of which some are impossible."""
+        return self._first_of_activities + self.n_names * (len(_OCCURRENCES) + 1)
+
+    @property
+    def _coarse(self) -> np.ndarray:
+        steps = np.arange(
+            1 + elementary.log(max(self.max_length, 2)) / elementary.log(_LENGTH_RATIO)
+        )
+        return np.unique(np.rint(elementary.power(_LENGTH_RATIO, steps)).astype(np.int64))
+
+    @property
+    def _first_of_activities(self) -> int:
+        n_pairs = self.n_names * (self.n_names + 1)
+        return (self.max_length + 1) + (len(self._coarse) + 1) + 2 * n_pairs
+
+    @property
+    def first_cells(self) -> np.ndarray:
+        """int64[n_names, n_names+1], the cell of each first activity by the second; none last."""
+        n, side = self.n_names, self.n_names + 1
+        begin = (self.max_length + 1) + (len(self._coarse) + 1)
+        return begin + np.arange(n * side).reshape(n, side)
+
+    @property
+    def last_cells(self) -> np.ndarray:
+        """int64[n_names, n_names+1], that of each last activity by the one before; none last."""
+        return self.first_cells + self.n_names * (self.n_names + 1)
+
+    @property
+    def cells_of_activities(self) -> np.ndarray:
+        """int64[n], those of activities by their number of occurrences."""
+        return np.arange(self._first_of_activities, self.size)
+
+    def occurrences(self, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns int64[n] thrice: of each cell the activity, and the occurrences, from and to.
+
+        The latter are 0 for cases that lack the activity, and for cells of other partitions. The
+        last of the bins has no largest number, and 0 in place of it.
+        """
+        place = cells - self._first_of_activities
+        activity, bins = np.divmod(np.maximum(place, 0), len(_OCCURRENCES) + 1)
+        least, most = np.append(0, _OCCURRENCES), np.append(0, np.append(_OCCURRENCES[1:] - 1, 0))
+        return activity, *(np.where(place >= 0, of[bins], 0) for of in (least, most))
+
+    def entries(self, variants: VariantHistogram) -> tuple[np.ndarray, np.ndarray]:
+        """Returns int64[n] twice: variants, and the cells that each of their cases is in.
+
+        Args:
+            variants: Codes below `n_names`, of 1 to `max_length` events.
+        """
+        n = self.n_names
+        begins, ends = variants.offsets[:-1], variants.offsets[1:]
+        lengths, codes = ends - begins, variants.codes.astype(np.int64)
+        of_variant = np.arange(variants.n_variants)
+        second, before_last = (np.full(len(of_variant), n, np.int64) for _ in range(2))
+        is_long = lengths > 1
+        second[is_long] = codes[begins[is_long] + 1]
+        before_last[is_long] = codes[ends[is_long] - 2]
+        columns = (
+            lengths,
+            self.max_length + 1 + np.searchsorted(self._coarse, lengths, side="right"),
+            self.first_cells[codes[begins], second],
+            self.last_cells[codes[ends - 1], before_last],
+        )
+        base, n_bins = self._first_of_activities, len(_OCCURRENCES) + 1
+        keys = np.repeat(of_variant * n, lengths)
+        keys += codes
+        if self.has_absent:
+            counts = np.bincount(keys, minlength=n * len(of_variant)).reshape(-1, n)
+            cells = np.empty((len(of_variant), len(columns) + n), np.int64)
+            cells[:, : len(columns)] = np.stack(columns, axis=1)
+            cells[:, len(columns) :] = _bins(counts)
+            cells[:, len(columns) :] += base + np.arange(n) * n_bins
+            return np.repeat(of_variant, cells.shape[1]), cells.ravel()
+        pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
+        is_counted = _ranks(pairs // n, first) < self._most_activities
+        row, activity = np.divmod(pairs[is_counted], n)
+        cells = np.stack(columns, axis=1)
+        rows = np.concatenate([np.repeat(of_variant, cells.shape[1]), row])
+        of_activities = base + activity * n_bins + _bins(counts[is_counted])
+        return rows, np.concatenate([cells.ravel(), of_activities])
+
+
+def _bins(counts: np.ndarray) -> np.ndarray:
+    """int64, the bin of each number of occurrences; 0 of none."""
+    most = int(_OCCURRENCES[-1])
+    bins = np.searchsorted(_OCCURRENCES, np.arange(most + 1), side="right")
+    return np.take(bins, counts, mode="clip")
+
+
+def _ranks(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """int64[n], how many entries of the same row have a smaller place.
+
+    Args:
+        rows: int64[n], ascending.
+        places: int64[n], distinct within a row.
+    """
+    order = np.lexsort((places, rows))
+    ranks = np.empty(len(rows), np.int64)
+    ranks[order] = np.arange(len(rows)) - np.searchsorted(rows, rows)
+    return ranks

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, ActivityVocabulary
 
 DEFAULT_RELEASE_DELAY_US = 60_000_000
 

@@ -1,8 +1,8 @@
-"""How many cases of an individual have counted in a stream, so that no more than a cap count."""
+"""The cases that close in a step, of which no more than a cap count for each individual."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+
+# --- How many cases of an individual have counted in a stream, so that no more than a cap count. --
 
 
 @dataclass(frozen=True)
@@ -124,3 +126,38 @@ class CountedCases:
         """Forgets the steps before one."""
         rows = np.flatnonzero(self.steps >= step)
         return CountedCases(self.names.take(pa.array(rows)), self.steps[rows], self.counts[rows])
+
+
+# --- The cases that close in a step, as a statistic: for what needs them whole and together. ------
+
+
+@dataclass(frozen=True, eq=False)
+class ClosedCases:
+    """Cases of one step; they are all in memory at once.
+
+    Attributes:
+        traces: The cases, in the order of their ids.
+    """
+
+    wire_name: ClassVar[str] = "closed-cases"
+
+    traces: TraceBatch
+
+    @classmethod
+    def of(cls, *batches: TraceBatch) -> ClosedCases:
+        """Returns the cases of batches of one vocabulary, in which each id is once."""
+        filled = [traces for traces in batches if traces.n_cases]
+        if not filled:
+            return cls(TraceBatch.from_events([]))
+        traces = TraceBatch.concat(filled)
+        return cls(traces.take(np.asarray(pc.sort_indices(traces.case_ids)).astype(np.int64)))
+
+    @classmethod
+    def merge(cls, pieces: Sequence[ClosedCases]) -> ClosedCases:
+        """Returns the cases of all pieces."""
+        return cls.of(*(piece.traces for piece in pieces))
+
+    @property
+    def weight(self) -> int:
+        """Number of events."""
+        return self.traces.n_events

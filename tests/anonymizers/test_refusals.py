@@ -25,14 +25,14 @@ from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinc
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.indicators.declared import Filter
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.pripel import method as pripel
+from tracecloak.anonymizers.queries import pripel
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Instead, Sums
-from tracecloak.anonymizers.rigorous.cells import most_names_of_pairs, possible_pairs
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.rigorous.names import most_names_of_pairs, possible_pairs
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.schemas.errors import TracecloakError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 ANY: Any = None
 ONE = Fraction(1)

@@ -28,14 +28,13 @@ from tests.support.keys import release_key
 from tests.support.real_logs import LOGS, each_event_once, sample_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.indicators.beside import judged_rows
+from tracecloak.examination.evaluation.indicators import judged_rows
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
 from tracecloak.schemas.published.graph import LogCounts
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.publish.products import products_of_log
 
 METHOD_NAMES = ("auto-variants", "private-log", "private-dfg", "private-indicators")

@@ -23,7 +23,7 @@ import numpy as np
 from tests.real_logs.ways_by_cell import LOGS
 from tests.support.real_logs import public_log
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning.worth import ends_at, worth_of_log
+from tracecloak.pipelines.planning.utility import ends_at, worth_of_log
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -27,9 +27,9 @@ from tests.benchmarks.harness import ratio
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.pappi import Pappi, PappiParams
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.indicators.summands import (
     RANGE,
     Summand,
@@ -39,7 +39,7 @@ from tracecloak.anonymizers.indicators.summands import (
 )
 from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.examination.demo.hospital import write_sample
-from tracecloak.schemas.calendar.time_texts import short_duration
+from tracecloak.schemas.calendar.local_time import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
 
 FIGURES = ("cases", "mean", "median", "within", "rework", "frequency")

@@ -10,10 +10,9 @@ import numpy as np
 import opendp.prelude as dp
 
 from tests.benchmarks.harness import ratio
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
+    CellStream,
     discrete_gaussian,
     discrete_laplace,
     truncated_discrete_laplace,

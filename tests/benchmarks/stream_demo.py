@@ -26,13 +26,12 @@ from pathlib import Path
 
 from tests.benchmarks.hospital_feed import HospitalFeed, Sent, send
 from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.examination.demo.live_figures import total_of
-from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, command_of
+from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, command_of, total_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services.pubsub_service import pubsub
-from tracecloak.transforms.stream.step_topic import FirstOfEach
+from tracecloak.transforms.stream.topic_sinks import FirstOfEach
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"
 RELEASE_ID, EPOCH = "stream-demo", "1"

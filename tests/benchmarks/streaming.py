@@ -26,7 +26,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from tests.benchmarks.harness import ratio
-from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule

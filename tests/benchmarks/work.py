@@ -21,16 +21,19 @@ import pyarrow.parquet as pq
 from apache_beam import pvalue
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.pipelines.runners.memory import keep_freed_memory
+from tracecloak.pipelines.runners.resources import keep_freed_memory
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.dafsa import Dafsa
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.chunks import Chunk, only
+from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.read import ReadFiles
-from tracecloak.transforms.batch.traces import CountBatches, GroupIntoTraces, MergeStatistics
+from tracecloak.transforms.batch.traces import (
+    Chunk,
+    CountBatches,
+    GroupIntoTraces,
+    MergeStatistics,
+    only,
+)
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource

@@ -307,7 +307,7 @@ def test_the_job_has_one_worker_with_our_image_and_no_secret(
     assert (options["num_workers"], options["max_num_workers"]) == (1, 1)
     assert not [text for text in map(str, options.values()) if "p@db" in text or "5555" in text]
     # The options of the job that the command starts, by its own parser.
-    from tracecloak.pipelines.runners.options import check_ready, pipeline_options
+    from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 
     passed = launch.passed_on(pipeline_options("DataflowRunner", ORDINARY))
     inner = pipeline_options("DataflowRunner", [*passed, DRY], must_end=False)

@@ -14,11 +14,11 @@ import pytest
 from docs.hooks import python
 from tests.support.documents import ROOT
 from tests.support.releasing import tracecloak
-from tracecloak.anonymizers.streams.step_figures import with_intervals
+from tracecloak.anonymizers.streams.dfg_steps import with_intervals
 from tracecloak.pipelines.commands.verify import UNSURE_EXIT_CODE
 from tracecloak.schemas import errors
+from tracecloak.schemas.events.tally import MESSAGE_REASONS
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 
 

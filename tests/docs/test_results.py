@@ -11,7 +11,7 @@ from docs.hooks import commands, results
 from tests.support.documents import ROOT
 from tracecloak.examination.comparison import report
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.results import (
+from tracecloak.examination.comparison.report import (
     COLUMNS,
     DISCLOSURE,
     LogResults,

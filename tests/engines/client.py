@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.keys import key_store
 

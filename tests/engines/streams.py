@@ -21,7 +21,7 @@ from tests.engines.flink import FlinkCluster
 from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import Process, running, wait_until
 from tests.support.releasing import ROOT
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.transforms.services.kafka_identity import KnownLog, Place, look_at

@@ -18,7 +18,7 @@ from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.processes import wait_until
 from tests.engines.skipping import or_skip
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
-from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     check_history,
@@ -28,9 +28,8 @@ from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionR
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
 )
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
-from tracecloak.transforms.stream import kafka_source
-from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream import sources
+from tracecloak.transforms.stream.sources import KafkaSource
 
 pytestmark = pytest.mark.engines
 _SECONDS = 30.0
@@ -308,7 +307,7 @@ def test_a_topic_that_senders_stamp_for_a_while(broker: KafkaBroker, topic: Kafk
 def test_a_transaction_that_nobody_ends_is_named(
     topic: KafkaTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_source, "_HANGING_SECONDS", 1.0)
+    monkeypatch.setattr(sources, "_HANGING_SECONDS", 1.0)
     made = producer(topic, **{"transactional.id": topic.name})
     made.init_transactions()
     made.begin_transaction()

@@ -17,7 +17,7 @@ from tests.engines.skipping import or_skip
 from tests.support.releasing import digests, fix_key, tracecloak
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.schemas.errors import RetryLater
-from tracecloak.transforms.inputs import object_reader, stores
+from tracecloak.transforms.inputs import stores
 from tracecloak.transforms.inputs.source_files import match_files, open_source
 
 # Their clients leave sockets and loops to the collector.
@@ -89,7 +89,7 @@ def test_what_was_replaced_since_the_listing_is_not_read(
     assert match_files([f"{place}/a/b.csv"]) == match_files([f"{place}/a/*.csv"]) == [file]
     assert (file.n_bytes, file.digest) == (99, str(FileSystems.checksum(file.path)))
     assert open_source(file).read() == b"x" * 99
-    monkeypatch.setattr(object_reader, "_of_process", object_reader._Remembered(1 << 20))
+    monkeypatch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
     put("a/b.csv", b"y" * 99)
     with pytest.raises(RetryLater, match="replaced or deleted"):
         open_source(file).read()

@@ -33,7 +33,7 @@ from tests.support.releasing import counting_charges
 from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.transforms.services import kafka_tokens, kafka_topic
+from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_reader import PartitionReader
@@ -119,8 +119,8 @@ def test_who_is_known_reads_and_writes(secured: Secured, mechanism: str, user: s
 def test_a_token_of_an_entry_says_who_reads(
     secured: Secured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens: Plugins[kafka_tokens.TokenSource] = Plugins("token", "none", {"unsigned": unsigned})
-    monkeypatch.setattr(kafka_tokens, "TOKENS", tokens)
+    tokens: Plugins[kafka_topic.TokenSource] = Plugins("token", "none", {"unsigned": unsigned})
+    monkeypatch.setattr(kafka_topic, "TOKENS", tokens)
     read_back(secured.topic("unsigned", sasl_oauthbearer_config="ward"), b"by token")
 
 

@@ -21,7 +21,7 @@ from tracecloak.schemas.errors import RetryLater, SourceChanged
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.kafka_source import KafkaSource
+from tracecloak.transforms.stream.sources import KafkaSource
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(300)]
 _SECONDS = 60.0

@@ -35,7 +35,7 @@ from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.publish.names import REPORT_NAME
+from tracecloak.transforms.publish.release_folder import REPORT_NAME
 
 RECORDED = Path(__file__).with_name("golden.json")
 EXIT_CODE = "exit code"

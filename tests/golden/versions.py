@@ -21,7 +21,7 @@ from tests.golden.releases import WITH
 from tests.support.examples import examples_of
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.stream.config import IN_DIGEST, StreamConfig
 from tracecloak.schemas.plugins import Plugins
@@ -31,7 +31,7 @@ from tracecloak.transforms.inputs.databases import DATABASES
 from tracecloak.transforms.keys.sources import KEY_SOURCES
 from tracecloak.transforms.lakes.tables import TABLES as KINDS_OF_TABLES
 from tracecloak.transforms.publish.products import PRODUCTS
-from tracecloak.transforms.services.kafka_tokens import TOKENS
+from tracecloak.transforms.services.kafka_topic import TOKENS
 
 RECORDED = Path(__file__).with_name("defaults.json")
 NAMES = Path(__file__).with_name("names.json")

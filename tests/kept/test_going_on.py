@@ -30,12 +30,12 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, one_key, stream_config
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS, REMOVED
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.manifest import TOOL_VERSION

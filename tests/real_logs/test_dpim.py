@@ -19,14 +19,13 @@ from tests.support.keys import randomness
 from tests.support.real_logs import source_of
 from tests.support.tiers import at_night
 from tests.support.trees import mined_tree
-from tracecloak.anonymizers.trees.counts import cases_with_pair
-from tracecloak.anonymizers.trees.dpim import Dpim
-from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.cuts import cases_with_pair
+from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
-from tracecloak.examination.experiments.networks import Log
-from tracecloak.examination.measure.tree_quality import MEASURES, Baseline, TreeJudge, TreeQuality
-from tracecloak.schemas.models.process_tree import ProcessTree
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.examination.experiments.paper import Log
+from tracecloak.examination.measure.mining import MEASURES, Baseline, TreeJudge, TreeQuality
+from tracecloak.schemas.models import ProcessTree
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # pm4py judges ten trees of Sepsis in some minutes.

@@ -29,8 +29,7 @@ from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 pytestmark = pytest.mark.logs
 

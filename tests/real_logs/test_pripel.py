@@ -20,8 +20,8 @@ from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise, decide
-from tracecloak.anonymizers.pripel.enrichment import QueryDecision
-from tracecloak.anonymizers.pripel.method import Pripel
+from tracecloak.anonymizers.queries.pripel import Pripel
+from tracecloak.anonymizers.queries.pripel_enrichment import QueryDecision
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -24,10 +24,9 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.measures import variant_emd
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 pytestmark = pytest.mark.logs
 

@@ -27,7 +27,7 @@ from tests.support.keys import randomness
 from tests.support.real_logs import each_event_once, sample_of
 from tests.support.ways_by_cell import AUTO, DELTA, RECORDED, WAYS, Cell, public_of, recorded
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
-from tracecloak.anonymizers.variants import expected_distance as expected
+from tracecloak.anonymizers.variants import auto as expected
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.arrays.merging import offsets_of, ranges

@@ -19,7 +19,7 @@ from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA
 from tests.support.tiers import at_night
-from tracecloak.examination.audit.bounds import epsilon_lower_bound, one_run_epsilon
+from tracecloak.examination.attack.bounds import epsilon_lower_bound, one_run_epsilon
 
 N = 150_000
 COUNT = 5

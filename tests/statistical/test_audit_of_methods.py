@@ -18,18 +18,17 @@ from tests.support.audit_bounds import hockey_stick_lower_bound
 from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.amun.guessing_advantage import (
+from tracecloak.anonymizers.amun.params import (
     epsilon_of_counts,
     epsilon_of_oversampling,
 )
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
 from tracecloak.examination.attack.releases import Releases, Watch
-from tracecloak.examination.attack.report import PairFinding
-from tracecloak.examination.attack.run import audit_pair
+from tracecloak.examination.attack.run import PairFinding, audit_pair
 from tracecloak.examination.attack.views import before_publication
 
 

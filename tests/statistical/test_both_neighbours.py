@@ -37,13 +37,12 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.noise.drawing import draw_laplace, select
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.anonymizers.streams.steps import RunningStream, StreamState
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, RunningStream, StreamState
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,

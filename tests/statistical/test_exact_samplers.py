@@ -20,9 +20,9 @@ from scipy import stats
 from tests.support.chi_square import ALPHA, p_value, p_value_of_law
 from tests.support.keys import randomness
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
+    CellStream,
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,

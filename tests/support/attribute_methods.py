@@ -28,12 +28,10 @@ from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
-from tracecloak.schemas.events.attributes import Attribute, declared
-from tracecloak.schemas.events.declarations import Declarations
+from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee, Kind
-from tracecloak.schemas.published.manifest import Operation
+from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 from tracecloak.schemas.statistics.variants import ActivityCounts
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tracecloak.examination.audit.bounds import best_finding
+from tracecloak.examination.attack.bounds import best_finding
 from tracecloak.schemas.errors import UsageError
 
 

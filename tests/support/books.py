@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from tests.support.keys import release_key
 from tests.support.ledgers import account, reservation
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.units.unit_book import UnitBook, scope_of
+from tracecloak.pipelines.ledger.unit_book import UnitBook, scope_of
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 KEY = release_key(7)
 

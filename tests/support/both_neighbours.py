@@ -27,8 +27,8 @@ import pyarrow as pa
 import pytest
 
 from tests.support.coupled_noise import SPLITS, Coupled, Sum, loss_of_split
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.streams import continual
 

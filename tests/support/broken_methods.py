@@ -18,20 +18,19 @@ from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
-from tracecloak.anonymizers.trees.counts import cases_with_pair
-from tracecloak.anonymizers.trees.cuts import Relation, build_tree
+from tracecloak.anonymizers.trees.cuts import Relation, build_tree, cases_with_pair
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
     TreeDecision,
+    exact_ends,
 )
-from tracecloak.anonymizers.trees.questions import exact_ends
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
 )
 from tracecloak.examination.attack.views import with_noise
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedTree
 
 # (stream, numerator, denominator of the scale that the guarantee demands) -> noise of each row.
 Sampler = Callable[[CellStream, int, int], np.ndarray]

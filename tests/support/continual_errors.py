@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.square_root import square_root
+from tracecloak.anonymizers.accounting.composition import square_root
 
 
 def error_of_totals(step: int, horizon: int) -> float:

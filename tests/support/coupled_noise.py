@@ -19,13 +19,12 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
+from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
-from tracecloak.anonymizers.contract.draws import decided
-from tracecloak.anonymizers.contract.in_memory import bound
+from tracecloak.anonymizers.contract.in_memory import bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.events.traces import TraceBatch

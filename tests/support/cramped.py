@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tracecloak.pipelines.runners import in_memory, log_parts
-from tracecloak.pipelines.runners.limits import Limits
+from tracecloak.pipelines.runners import in_memory
+from tracecloak.pipelines.runners.resources import Limits
 
 
 @contextlib.contextmanager
@@ -19,7 +19,7 @@ def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None
         patch.setattr(in_memory, "_PIECE_EVENTS", 200)
         patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
         patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)
-        patch.setattr(log_parts, "_RUN_BYTES", 500)
+        patch.setattr(in_memory, "_RUN_BYTES", 500)
         patch.setattr(Limits, "held_bytes", held_bytes)
         patch.setattr(Limits, "step_bytes", step_bytes)
         patch.setattr(Limits, "batch_bytes", 3_000)

@@ -11,8 +11,7 @@ from tests.support.keys import randomness
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.durations import ReleasedDurations
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 
 _NO_CLIP = 1 << 40

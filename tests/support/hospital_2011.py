@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 N_CASES, N_ACTIVITIES = 1_143, 624

@@ -14,8 +14,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.support.logs import MINUTE, trace_batch
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER
 
 KIND, AMOUNT, RESOURCE = "case:kind", "case:amount", "org:resource"
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.accounts import Account
+from tracecloak.pipelines.ledger.caps import Account
 from tracecloak.pipelines.ledger.database import Database, MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger

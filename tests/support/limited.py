@@ -110,7 +110,7 @@ def serve() -> None:
 def _run_forked(log: int, arguments: Sequence[str], max_cpu_s: int, max_mib: int) -> NoReturn:
     code = 99
     try:
-        from tracecloak.anonymizers.noise.release_key import ReleaseKey
+        from tracecloak.anonymizers.noise.randomness import ReleaseKey
         from tracecloak.pipelines.commands import main as cli
 
         # What noise asks for takes time and memory, too: the same in every run.

@@ -16,11 +16,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tracecloak.schemas.events.events import EVENT_SCHEMA, event_schema
+from tracecloak.schemas.events.events import EVENT_SCHEMA, ActivityVocabulary, event_schema
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 MINUTE = 60_000_000  # microseconds
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.keys import key_store
@@ -256,7 +256,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         ("key", "tracecloak.pipelines.keys.key_store", "KeyStore.reserve", lambda *_: True),
         (
             "private file",
-            "tracecloak.pipelines.keys.store_folder",
+            "tracecloak.pipelines.keys.key_store",
             "StoreFolder.put",
             lambda *_, **__: True,
         ),
@@ -267,7 +267,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_: True,
         ),
         ("charge", "tracecloak.pipelines.ledger.ledger", "Ledger.reserve", lambda *_: True),
-        ("copy", "tracecloak.pipelines.ledger.past", "Past.add", lambda _, new: bool(new)),
+        ("copy", "tracecloak.pipelines.ledger.snapshot", "Past.add", lambda _, new: bool(new)),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",
@@ -277,7 +277,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         ),
         (
             "count",
-            "tracecloak.anonymizers.contract.input_digest",
+            "tracecloak.anonymizers.contract.case_digests",
             "InputDigest.from_traces",
             lambda *_: True,
         ),
@@ -338,13 +338,13 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             "ReleaseFolder.clear",
             lambda *_: True,
         ),
-        ("units", "tracecloak.pipelines.units.unit_book", "write_anew", lambda *_: True),
-        ("claim", "tracecloak.pipelines.units.unit_book", "claim", lambda *_: True),
+        ("units", "tracecloak.pipelines.ledger.unit_book", "write_anew", lambda *_: True),
+        ("claim", "tracecloak.pipelines.ledger.unit_book", "claim", lambda *_: True),
         ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
-        ("append", "tracecloak.transforms.lakes.delta_append", "append", lambda *_: True),
+        ("append", "tracecloak.transforms.lakes.appending", "append", lambda *_: True),
         (
             "statement",
-            "tracecloak.pipelines.release.telling",
+            "tracecloak.pipelines.release.run",
             "_write_statement",
             lambda *_: True,
         ),

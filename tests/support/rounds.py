@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.contract.draws import decided
-from tracecloak.anonymizers.contract.in_memory import bound
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.case_digests import InputDigest
+from tracecloak.anonymizers.contract.in_memory import bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.events.traces import TraceBatch
 
 RELEASE_ID = "release"

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.releasing import fix_key
-from tracecloak.anonymizers.contract.input_digest import InputDigest
+from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.transforms.batch.job import KeptDraws
 
 
 class Decided:

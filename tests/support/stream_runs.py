@@ -24,11 +24,10 @@ from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.budget.unfinished import withdraw
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.run import StreamOutcome, run_stream
-from tracecloak.schemas.events.events import EVENT_SCHEMA
+from tracecloak.schemas.events.events import EVENT_SCHEMA, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 from tracecloak.transforms.stream.step_files import epoch_folder
 
 S = 1_000_000

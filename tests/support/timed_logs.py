@@ -12,16 +12,21 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times.case_classes import CaseClasses
-from tracecloak.anonymizers.times.case_spans import count_spans, decide_spans
+from tracecloak.anonymizers.times.case_spans import (
+    clip_of,
+    count_pair_times,
+    count_spans,
+    decide_pair_times,
+    decide_spans,
+)
 from tracecloak.anonymizers.times.case_starts import count_starts, decide_starts, periods_of
 from tracecloak.anonymizers.times.case_times import count_tables, decide_tables
 from tracecloak.anonymizers.times.fitted_times import Timing, fitted
-from tracecloak.anonymizers.times.pair_times import clip_of, count_pair_times, decide_pair_times
 from tracecloak.anonymizers.times.step_durations import count_durations, decide_durations
 from tracecloak.anonymizers.times.time_bins import TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 

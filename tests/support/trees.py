@@ -15,7 +15,7 @@ from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeParams,
     TreeDecision,
 )
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.models import (
     SILENT,
     ProcessTree,
     exclusive,
@@ -24,7 +24,7 @@ from tracecloak.schemas.models.process_tree import (
     parallel,
     sequence,
 )
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Word = tuple[str, ...]

@@ -22,11 +22,11 @@ from tests.support.generators import budget
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
-from tracecloak.anonymizers.variants import expected_distance as expected
+from tracecloak.anonymizers.variants import auto as expected
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import REPEATED
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 RECORDED = Path(__file__).parents[1] / "real_logs" / "ways_by_cell.json"
 DELTA = Fraction(1, 10**6)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.windows.schedule import Schedule
+from tracecloak.schemas.windows import Schedule
 
 MONTHS = Schedule(
     dataset="visits",

@@ -15,9 +15,9 @@ import pytest
 from tracecloak.pipelines.configuration.config import SourceConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import TallyOfFile
-from tracecloak.transforms.batch.pieces import pieces
+from tracecloak.transforms.batch.read import pieces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 
 from tests.support.s3_double import S3Double, s3_double
 from tracecloak.examination.demo.hospital import hospital_log
-from tracecloak.pipelines.budget.gate import Unchanged
+from tracecloak.pipelines.budget.draw_guard import Unchanged
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.schemas.errors import NoSuchFile, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats.csv_writer import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs import object_reader, stores
-from tracecloak.transforms.inputs.object_reader import open_version
+from tracecloak.transforms.inputs import stores
 from tracecloak.transforms.inputs.source_files import match_files
+from tracecloak.transforms.inputs.stores import open_version
 from tracecloak.transforms.sources import EventSource
 
 
@@ -43,7 +43,7 @@ def lake(server: S3Double, monkeypatch: pytest.MonkeyPatch) -> S3Double:
     """An empty bucket, of which nothing is remembered."""
     for found in server.client.list_objects_v2(Bucket="lake").get("Contents", ()):
         server.client.delete_object(Bucket="lake", Key=found["Key"])
-    monkeypatch.setattr(object_reader, "_of_process", object_reader._Remembered(1 << 20))
+    monkeypatch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
     server.requests.clear()
     return server
 
@@ -115,8 +115,8 @@ def test_a_file_without_wildcard_is_looked_up_and_a_folder_listed(lake: S3Double
 def test_of_a_large_file_its_end_and_the_columns_that_are_asked_for_are_got(
     lake: S3Double, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_reader, "_WHOLE_BYTES", 1 << 10)
-    monkeypatch.setattr(object_reader, "_BLOCK_BYTES", 1 << 15)
+    monkeypatch.setattr(stores, "_WHOLE_BYTES", 1 << 10)
+    monkeypatch.setattr(stores, "_BLOCK_BYTES", 1 << 15)
     rows = pa.Table.from_batches(hospital_log(700))
     noise = pa.array([b"%064d" % (i * 7919**5) for i in range(rows.num_rows)])
     made = io.BytesIO()
@@ -172,8 +172,8 @@ def test_what_was_replaced_or_deleted_since_the_listing_is_not_read(
 def test_no_release_reads_the_head_of_one_version_and_the_records_of_another(
     lake: S3Double, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(object_reader, "_WHOLE_BYTES", 1 << 10)
-    monkeypatch.setattr(object_reader, "_END_BYTES", 1 << 9)
+    monkeypatch.setattr(stores, "_WHOLE_BYTES", 1 << 10)
+    monkeypatch.setattr(stores, "_END_BYTES", 1 << 9)
     lake.put(name, FORMATS[name](400))
     source = source_of(f"s3://lake/{name}")
     source.check(source.files)
@@ -245,11 +245,11 @@ def test_it_reads_as_a_file_of_the_same_bytes_in_pieces_that_are_got_once(
         return data[begin:end]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(object_reader, "read_version", read)
-        patch.setattr(object_reader, "_of_process", object_reader._Remembered(1 << 20))
+        patch.setattr(stores, "read_version", read)
+        patch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
         sizes = {"_WHOLE_BYTES": 100, "_END_BYTES": 16, "_BLOCK_BYTES": 64}
         for name, size in sizes.items():
-            patch.setattr(object_reader, name, size)
+            patch.setattr(stores, name, size)
         same, stream = io.BytesIO(data), open_version("s3://lake/a", "v", n_bytes)
         for whence, offset, n in steps:
             if (0, same.tell(), n_bytes)[whence] + offset >= 0:
@@ -263,7 +263,7 @@ def test_it_reads_as_a_file_of_the_same_bytes_in_pieces_that_are_got_once(
 def test_what_is_remembered_has_a_bound_and_the_last_used_stays(
     puts: list[tuple[int, int]],
 ) -> None:
-    remembered = object_reader._Remembered(100)
+    remembered = stores._Remembered(100)
     for key, n in puts:
         remembered.put(key, bytes([key]) * n)
         assert remembered.get(key) == bytes([key]) * n

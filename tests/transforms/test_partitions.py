@@ -21,11 +21,15 @@ import tracecloak.transforms.sources as sources
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.transforms.formats.parquet import ParquetReader
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.partitions import can_hold
-from tracecloak.transforms.inputs.source_files import SourceFile, match_files, partitions_of
+from tracecloak.transforms.inputs.source_files import (
+    SourceFile,
+    can_hold,
+    match_files,
+    partitions_of,
+)
 from tracecloak.transforms.sources import EventSource
 
 HOUR = 3_600_000_000

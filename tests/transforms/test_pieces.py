@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.transforms.batch.pieces import check_pieces
-from tracecloak.transforms.batch.pieces import pieces as pieces_of
-from tracecloak.transforms.batch.read import ReadFiles
+from tracecloak.transforms.batch.read import ReadFiles, check_pieces
+from tracecloak.transforms.batch.read import pieces as pieces_of
 from tracecloak.transforms.formats import csv
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader

@@ -28,24 +28,25 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats import avro, pieces, registry
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.formats.registry_avro import AvroSchemas
-from tracecloak.transforms.inputs import query_result, stores
-from tracecloak.transforms.inputs.azure_store import AzureStore
-from tracecloak.transforms.inputs.databases import check_database, connected
-from tracecloak.transforms.inputs.elsewhere import _expression_of_beam
-from tracecloak.transforms.inputs.object_reader import _ObjectReader
-from tracecloak.transforms.inputs.query_result import query_text, write_result
-from tracecloak.transforms.inputs.s3_store import S3Store
+from tracecloak.transforms.formats.registry_messages import AvroSchemas
+from tracecloak.transforms.inputs import databases, stores
+from tracecloak.transforms.inputs.databases import (
+    check_database,
+    connected,
+    query_text,
+    write_result,
+)
+from tracecloak.transforms.inputs.remote_files import _expression_of_beam
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
+from tracecloak.transforms.inputs.stores import AzureStore, S3Store, _ObjectReader
 from tracecloak.transforms.keys.signing import new_pair
 from tracecloak.transforms.lakes import tables
 from tracecloak.transforms.lakes.appending import appended
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.publish import products
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.services import kafka_tokens
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.services.properties import read_properties
+from tracecloak.transforms.services import kafka_topic
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, read_properties
 from tracecloak.transforms.sources import SourceFormat, named
 
 UNKNOWN_TYPE = {"type": "record", "name": "a", "fields": [{"name": "x", "type": "b"}]}
@@ -207,7 +208,7 @@ def test_a_result_that_cannot_be_written_is_not_there_and_quotes_nothing(
         def fail(*_: object) -> None:
             raise broken
 
-        monkeypatch.setattr(query_result.os, "fsync", fail)
+        monkeypatch.setattr(databases.os, "fsync", fail)
     (tmp_path / "x.db").write_bytes(b"")
     with pytest.raises(kind) as raised:
         write_result(f"sqlite:////{tmp_path}/x.db", query, tmp_path / "out" / "result")
@@ -275,8 +276,8 @@ def test_a_token_that_does_not_come_quotes_nothing(
     def fail(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(kafka_tokens, "TOKENS", SimpleNamespace(named=lambda name: fail))
+    monkeypatch.setattr(kafka_topic, "TOKENS", SimpleNamespace(named=lambda name: fail))
     with pytest.raises(TracecloakError, match="kafka_token msk") as told:
-        kafka_tokens.token_of("msk", "broker:9092", "")
+        kafka_topic.token_of("msk", "broker:9092", "")
     assert type(told.value) is (RetryLater if isinstance(raised, RetryLater) else UsageError)
     assert "secret" not in str(told.value) and os.linesep not in str(told.value)

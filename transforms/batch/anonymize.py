@@ -12,17 +12,21 @@ from apache_beam import pvalue
 from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.anonymizers.contract.draws import decided
-from tracecloak.anonymizers.contract.input_digest import CaseSketch, InputDigest
+from tracecloak.anonymizers.contract.case_digests import CaseSketch, InputDigest
+from tracecloak.anonymizers.contract.in_memory import decided
 from tracecloak.anonymizers.contract.method import Counter
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.case_sketches import SketchFile
-from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only
-from tracecloak.transforms.batch.job import ReleaseSpec
-from tracecloak.transforms.batch.shards import BATCH_BYTES
-from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
+from tracecloak.transforms.batch.job import BATCH_BYTES, ReleaseSpec, SketchFile
+from tracecloak.transforms.batch.traces import (
+    CHUNK,
+    Chunk,
+    CountBatches,
+    MergeStatistics,
+    cut,
+    only,
+)
 from tracecloak.transforms.operator_log import kept_on_worker
 
 _LOG = logging.getLogger("tracecloak")

@@ -1,26 +1,251 @@
-"""What one release is, as its stages and its driver need to know; all of it pickles."""
+"""A release in a pipeline: what its stages share, and its draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
-from tracecloak.anonymizers.contract.draws import Draws, Unkept
-from tracecloak.anonymizers.contract.method import Params
+import pyarrow as pa
+
+import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
+from tracecloak.anonymizers.contract.case_digests import CaseSketch
+from tracecloak.anonymizers.contract.in_memory import Draws, Unkept
+from tracecloak.anonymizers.contract.method import Decision, Params
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.publish.names import PARTS
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.files import (
+    delete_files,
+    exists,
+    join,
+    read_if_there,
+    write_anew,
+    write_new,
+)
+from tracecloak.transforms.keys.wrapping import KeyReference, read_sealed, write_sealed
+from tracecloak.transforms.publish.release_folder import PARTS, ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.batch.case_sketches import SketchFile
-    from tracecloak.transforms.batch.window_part import WindowPart
+    from tracecloak.transforms.batch.window import WindowPart
     from tracecloak.transforms.keys.signing import SigningReference
+
+
+# --- Into how many shards a shuffle sends the cases, and how large a batch of them may become. ----
+
+
+# Each shard costs a look-up table of all variants in every round.
+DEFAULT_SHARDS = 8
+
+# About what a batch of cases takes when it travels; a single unit that is larger is one by itself.
+BATCH_BYTES = 2 << 20
+
+
+# --- What a run keeps in files of its workplace: decisions, and the sketch of its cases. ----------
+
+
+# --- Decisions that are kept, so that a run that goes on after one was cut off draws nothing anew.
+
+
+_MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
+
+
+class Gate(Protocol):
+    """A gate that a release passes before it draws noise, and asks before it appears."""
+
+    def __call__(self) -> None:
+        """Notes that noise is drawn from now on; raises if none may be drawn."""
+        ...
+
+    def check_open(self) -> None:
+        """Raises if the release was given up meanwhile."""
+        ...
+
+
+@dataclass(frozen=True)
+class KeptDraws:
+    """Decisions in the files of a folder that only the operator reads; it pickles.
+
+    The files hold noisy values, and exact ones for published methods. Each file is authenticated
+    with the release's key, so that no other bytes are taken for a decision.
+
+    Attributes:
+        folder: On any Beam file system.
+        key: Where the release's key is. If the release was given up, its key is gone and nothing
+            is drawn.
+        before: Called before anything is drawn; raises if nothing may be drawn.
+    """
+
+    folder: str
+    key: KeyReference
+    before: Gate | None = None
+
+    def once(
+        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
+    ) -> Decision:
+        """Returns what a round decided; see `contract.draws.Draws`.
+
+        Raises:
+            UsageError: The key is gone, or the round was decided on another input.
+            TracecloakError: A kept decision was changed.
+        """
+        key = self.key.resolve()
+        path = f"{self.folder.rstrip('/')}/{_short(round_name)}.decision"
+        about = hashlib.sha256(
+            "\n".join((round_name, randomness.input_digest, randomness.decided)).encode()
+        ).digest()
+        decision = self._read(path, key, round_name, about)
+        if decision is not None:
+            return decision
+        if self.before is not None:
+            self.before()
+        write_sealed(path, key, round_name, about + encode(decide()))
+        # The decision that is kept counts, as another worker may have been first.
+        return cast(Decision, self._read(path, key, round_name, about))
+
+    def _read(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
+        message = read_sealed(path, key, round_name, _MEND)
+        if message is None:
+            return None
+        if not hmac.compare_digest(message[: len(about)], about):
+            raise UsageError(
+                f"the round {round_name!r} was decided on another input, and noise is drawn on one "
+                "input only; restore it and run again, or give the release up with `tracecloak "
+                "ledger forfeit`"
+            )
+        return cast(Decision, decode(message[len(about) :]))
+
+
+def _short(round_name: str) -> str:
+    """Returns a name for the round's file that every file system takes."""
+    return hashlib.sha256(round_name.encode()).hexdigest()[:16]
+
+
+# --- The sketch of the cases that a release reads, in a file for the keeper of the ledger. --------
+
+
+@dataclass(frozen=True)
+class SketchFile:
+    """Where a run puts the sketch; it pickles.
+
+    Attributes:
+        path: A file of the run's workplace, on any Beam file system.
+        key: Where workers find the key of the deployment.
+        kept_until: Day after which the sketch is to be erased, as 2026-12-31.
+    """
+
+    path: str
+    key: KeyReference
+    kept_until: str
+
+    def write(self, sketch: CaseSketch, key: ReleaseKey) -> None:
+        """Writes the file, unless an earlier try of the same run wrote it."""
+        about = {"key": key.fingerprint, "kept_until": self.kept_until}
+        write_new(self.path, json.dumps(about).encode() + b"\n" + sketch.to_bytes())
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenSketch:
+    """The content of a sketch file.
+
+    Attributes:
+        sketch: That of the cases it read.
+        key_fingerprint: Tells keys of deployments apart.
+        kept_until: See `SketchFile`.
+    """
+
+    sketch: CaseSketch
+    key_fingerprint: str
+    kept_until: str
+
+    @classmethod
+    def parse(cls, data: bytes) -> WrittenSketch:
+        """Returns what is in a file.
+
+        Raises:
+            ValueError: The file was not written by a run.
+        """
+        head, _, body = data.partition(b"\n")
+        about = json.loads(head)
+        return cls(CaseSketch.from_bytes(body), about["key"], about["kept_until"])
+
+
+# --- What one release is, as its stages and its driver need to know, and its dead letter. ---------
+
+
+# --- The dead letter: malformed records by their places, and how many of them end a run. ----------
+
+
+_TALLY = "tally.json"
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """Where malformed records are listed, and how many may be.
+
+    A line says the file's rank among the inputs, the record's number in it, from 1, and the reason;
+    nothing of the record itself. The list is the operator's: the numbers in it come from private
+    data.
+
+    Attributes:
+        folder: Gets one `file-<rank>.jsonl` per input with malformed records, and `tally.json`, how
+            many records were used, lost and set aside.
+        max_error_ratio: Largest share of malformed records among all, in [0, 1].
+    """
+
+    folder: str
+    max_error_ratio: float
+
+    def write(self, rank: int, batches: Iterable[pa.RecordBatch]) -> None:
+        """Lists the malformed records of one input file, in the order of their numbers."""
+        rows = sorted((row for b in batches for row in b.to_pylist()), key=lambda r: r["record"])
+        numbered = ({**row, "record": row["record"] + 1} for row in rows)
+        self._write(f"file-{rank:05d}.jsonl", "".join(json.dumps(r) + "\n" for r in numbered))
+
+    def check(self, tally: ReadTally) -> None:
+        """Notes the records for `told`, and ends the run if too many of them were malformed.
+
+        Raises:
+            InputSchemaError: They are; `told` has the numbers.
+        """
+        self._write_tally(tally)
+        tally.check(self.max_error_ratio, f"{self.folder} says why, and where each one is")
+
+    def begin(self) -> None:
+        """Forgets what an earlier run noted."""
+        path = join(self.folder, _TALLY)
+        if exists(path):
+            delete_files([path])
+
+    def note_duplicates(self, n: int) -> None:
+        """Notes how many events were dropped as duplicates, once `check` has noted the records."""
+        if n and (tally := self.told()) is not None:
+            self._write_tally(tally.with_duplicates(n))
+
+    def told(self) -> ReadTally | None:
+        """Returns what was found of the records; None as long as `check` has not noted it.
+
+        They are read from the folder, as workers elsewhere cannot report them in another way.
+        """
+        text = read_if_there(join(self.folder, _TALLY))
+        return None if text is None else ReadTally.from_json(json.loads(text))
+
+    def _write_tally(self, tally: ReadTally) -> None:
+        self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
+
+    def _write(self, name: str, text: str) -> None:
+        write_anew(join(self.folder, name), text.encode())
+
+
+# --- What one release is, as its stages and its driver need to know; all of it pickles. -----------
 
 
 @dataclass(frozen=True)

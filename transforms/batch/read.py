@@ -1,12 +1,10 @@
-"""ReadFiles: files of any format to canonical events and rejects.
-
-CheckRejects: malformed records to the dead letter; too many of them end the run.
-"""
+"""Reading: files in pieces, records to canonical events."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
@@ -15,16 +13,88 @@ from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
-from tracecloak.transforms.batch import pieces
-from tracecloak.transforms.batch.chunks import Chunk, only
-from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.batch.traces import CountBatches, MergeStatistics
-from tracecloak.transforms.formats.pieces import Lacks
-from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.batch.job import DeadLetter
+from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
+from tracecloak.transforms.formats.pieces import Lacks, check_size
+from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.sources import EventSource, named
+
+# --- Which pieces a file has that several workers read, and what it lacks by all of them together.
+
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
+
+
+def pieces(source: EventSource, file: SourceFile, max_bytes: int) -> list[SourceFile]:
+    """Returns a file in pieces, in their order; `source.read` reads each, and all give the file.
+
+    Args:
+        source: What is read.
+        file: One of its files.
+        max_bytes: About how large a piece is. A smaller file, and one that nothing divides, is its
+            only piece.
+
+    Raises:
+        InputSchemaError: The file is not of its format.
+        RetryLater: It was changed since it was listed.
+    """
+    looks = [look(source, file, place) for place in places(source, file, max_bytes)]
+    return pieces_by(source, file, looks)
+
+
+def places(source: EventSource, file: SourceFile, max_bytes: int) -> list[Any]:
+    """Returns where workers look at a file to divide it; none: it stays whole. Reads nothing."""
+    divider = source.divider(file) if file.n_bytes > max_bytes else None
+    return [] if divider is None else divider.places(file.n_bytes, max_bytes)
+
+
+def look(source: EventSource, file: SourceFile, place: Any) -> Any:
+    """Returns what is seen at one of the `places` of a file; raises as `pieces`."""
+    divider = source.divider(file)
+    assert divider is not None  # which alone gave the place
+    with named(file, source.format), open_source(file) as stream:
+        check_size(stream, file.n_bytes)
+        return divider.look(stream, place)
+
+
+def pieces_by(source: EventSource, file: SourceFile, looks: Sequence[Any]) -> list[SourceFile]:
+    """Returns the pieces of a file by the looks at all of its `places`, in their order."""
+    divider = source.divider(file) if looks else None
+    divided = [] if divider is None else divider.pieces(looks)
+    return [replace(file, piece=one) for one in divided] if len(divided) > 1 else [file]
+
+
+def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Lacks]]) -> None:
+    """Makes sure that no file lacks a required column, once all of its pieces are read.
+
+    Args:
+        source: What was read.
+        lacking: What its `read` said of the pieces of any files, in any order.
+
+    Raises:
+        InputSchemaError: One does, and reading does not go on; else there is a warning.
+    """
+    by_rank: dict[int, list[tuple[SourceFile, Lacks]]] = {}
+    for file, lacks in lacking:
+        by_rank.setdefault(file.rank, []).append((file, lacks))
+    for _, of_file in sorted(by_rank.items()):
+        file = of_file[0][0]
+        if len(of_file) < file.piece.n_pieces:  # the others have all columns
+            continue
+        of_file.sort(key=lambda one: one[0].piece.begin)
+        error = Lacks.merge([lacks for _, lacks in of_file]).error()
+        if error is not None and source.format.goes_on:
+            _OPERATOR.warning("%s", error)
+        elif error is not None:
+            with named(file, source.format):
+                raise error
+
+
+# --- ReadFiles: files of any format to canonical events and rejects. ------------------------------
+# CheckRejects: malformed records to the dead letter; too many of them end the run.
+
+
 EVENTS = "events"
 REJECTS = "rejects"
 TALLIES = "tallies"
@@ -64,7 +134,7 @@ class ReadFiles(beam.PTransform):
         large: list[SourceFile] = []
         small: list[SourceFile] = []
         for file in source.files:
-            (large if pieces.places(source, file, PIECE_BYTES) else small).append(file)
+            (large if places(source, file, PIECE_BYTES) else small).append(file)
         elements = begin | "Files" >> beam.Create(list(_together(small)))
         if large:
             divided = (
@@ -109,20 +179,20 @@ _Place = tuple[SourceFile, int, Any]
 
 
 def _places(file: SourceFile, source: EventSource, max_bytes: int) -> Iterator[_Place]:
-    for number, place in enumerate(pieces.places(source, file, max_bytes)):
+    for number, place in enumerate(places(source, file, max_bytes)):
         yield file, number, place
 
 
 def _look(asked: _Place, source: EventSource) -> tuple[int, _Place]:
     file, number, place = asked
-    return file.rank, (file, number, pieces.look(source, file, place))
+    return file.rank, (file, number, look(source, file, place))
 
 
 def _pieces(
     of_file: tuple[int, Iterable[_Place]], source: EventSource
 ) -> Iterator[tuple[SourceFile, ...]]:
     looks = sorted(of_file[1], key=lambda one: one[1])
-    for piece in pieces.pieces_by(source, looks[0][0], [look for _, _, look in looks]):
+    for piece in pieces_by(source, looks[0][0], [look for _, _, look in looks]):
         yield (piece,)
 
 
@@ -133,7 +203,7 @@ def _check_pieces(
     lacking: Iterable[tuple[SourceFile, Lacks]],
 ) -> Iterator[ReadTally]:
     with kept_on_worker(operator_folder):
-        pieces.check_pieces(source, lacking)
+        check_pieces(source, lacking)
     yield from ()
 
 

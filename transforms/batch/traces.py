@@ -1,37 +1,114 @@
-"""GroupIntoTraces: the one shuffle that brings the events of a case or an individual together.
-
-Counting is one exact combiner for all statistics of a round. Beam runs it for the steps of a
-stream. For a whole log, an accumulator can be as large as the log, and Beam would send it as one
-element. So the statistics of a log are combined bundle by bundle where they are counted, travel in
-chunks (`chunks.py`), and are combined again in one place.
-"""
+"""From canonical events to traces: the events of a case together, in order, in batches."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.decorators import IOTypeHints
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
+from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
     TraceBatch,
     carried_columns,
     split_by_shard,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.transforms.arrow_coder import PiecesCoder, RecordBatchCoder
-from tracecloak.transforms.batch.chunks import CHUNK, Chunk, cut, only, whole
-from tracecloak.transforms.batch.shards import BATCH_BYTES, DEFAULT_SHARDS
+from tracecloak.transforms.arrow_coder import PiecesCoder, RecordBatchCoder, pack, unpack
+from tracecloak.transforms.batch.job import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.operator_log import kept_on_worker
+
+# --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------
+# A runner sorts, copies and sends elements one by one, each in memory as a whole and, on some,
+# within
+# a buffer that many stages share: Flink refuses an element that does not fit with "Record too
+# large".
+# So statistics and decisions of a whole log travel as chunks of their wire form, and the worker
+# that
+# needs a value puts its chunks together.
+
+
+# Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
+Chunk = tuple[bytes, int, int, bytes]
+# The same type in Beam's own words. Where Beam has to translate a hint, it takes different coders
+# at different places, and an element is then decoded as something else.
+CHUNK = convert_to_beam_type(Chunk)
+
+CHUNK_BYTES = 1 << 20
+
+
+# Values that are in use in this process, by the names of their chunks. Each stage that needs a
+# decision has it from here; else every one would hold a copy, and what it worked out of that.
+_IN_USE: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+
+
+def cut(value: Any) -> Iterator[Chunk]:
+    """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
+    message = pack(encode(value))
+    give_back()
+    name = uuid.uuid4().bytes
+    firsts = range(0, len(message), CHUNK_BYTES)
+    for number, first in enumerate(firsts):
+        yield name, number, len(firsts), message[first : first + CHUNK_BYTES]
+
+
+def give_back() -> None:
+    """Returns to the system what Arrow keeps of memory that it took for a large value."""
+    pa.default_memory_pool().release_unused()
+
+
+def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:
+    """Yields each value whose chunks are given, in any order, as soon as it is complete.
+
+    Raises:
+        ValueError: A value lacks a chunk.
+    """
+    open_values: dict[bytes, dict[int, bytes]] = {}
+    for name, number, n_chunks, part in chunks:
+        parts = open_values.setdefault(name, {})
+        parts[number] = part
+        if len(parts) == n_chunks:
+            del open_values[name]
+            yield _value(name, [parts[i] for i in range(n_chunks)])
+    if open_values:
+        raise ValueError(f"{len(open_values)} values lack chunks: the runner lost some")
+
+
+def _value(name: bytes, parts: Sequence[bytes]) -> Any:
+    """Returns the value of the chunks of a name, the same one as long as somebody has it."""
+    value = _IN_USE.get(name)
+    if value is None:
+        value = _IN_USE[name] = decode(unpack(b"".join(parts)))
+    return value
+
+
+def only(chunks: Iterable[Chunk]) -> Any:
+    """Returns the one value whose chunks are given.
+
+    Raises:
+        ValueError: They are of no value, or of several.
+    """
+    (value,) = whole(chunks)
+    return value
+
+
+# --- GroupIntoTraces: the one shuffle that brings the events of a case or an individual together. -
+# Counting is one exact combiner for all statistics of a round. Beam runs it for the steps of a
+# stream. For a whole log, an accumulator can be as large as the log, and Beam would send it as one
+# element. So the statistics of a log are combined bundle by bundle where they are counted, travel
+# in
+# chunks (`chunks.py`), and are combined again in one place.
 
 
 class MergeStatisticsFn(beam.CombineFn):
@@ -236,7 +313,7 @@ class DropDuplicates(beam.PTransform):
 
 
 def _once(traces: TraceBatch, operator_folder: str | None, is_logged: bool) -> Iterator[Any]:
-    from tracecloak.schemas.events.duplicates import DROPPED, without_duplicates
+    from tracecloak.schemas.events.traces import DROPPED, without_duplicates
 
     left = without_duplicates(traces)
     if n_dropped := traces.n_events - left.n_events:

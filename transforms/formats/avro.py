@@ -36,8 +36,13 @@ from tracecloak.transforms.formats.avro_regular import (
     record_of,
     steps_of,
 )
-from tracecloak.transforms.formats.base import RawBatch, TypedReader, sound_rows
-from tracecloak.transforms.formats.message_fields import declared_at, paths_of
+from tracecloak.transforms.formats.base import (
+    RawBatch,
+    TypedReader,
+    declared_at,
+    paths_of,
+    sound_rows,
+)
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # A block is held whole; what claims to be longer is damage or not meant for streaming.

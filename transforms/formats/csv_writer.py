@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.texts.formulas import FORMULA, FORMULA_BEGINNINGS
+from tracecloak.schemas.texts import FORMULA, FORMULA_BEGINNINGS
 
 _LOG = logging.getLogger("tracecloak")
 

@@ -32,10 +32,16 @@ import pyarrow as pa
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.source_column import texts_of_scalars
-from tracecloak.transforms.formats.base import SHOWN_COLUMNS, RawBatch
+from tracecloak.transforms.formats.base import (
+    NO_OBJECT,
+    SHOWN_COLUMNS,
+    Field,
+    RawBatch,
+    field_at,
+    paths_of,
+)
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
-from tracecloak.transforms.formats.message_fields import NO_OBJECT, Field, field_at, paths_of
 from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 

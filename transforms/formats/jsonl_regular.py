@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from tracecloak.schemas.events.source_column import fractions, texts
-from tracecloak.transforms.formats.message_fields import Field, field_at
+from tracecloak.transforms.formats.base import Field, field_at
 
 # Within a shorter line no number has more digits than Python reads, and none of its nesting is too
 # deep for Python if it has no more brackets than the second number.

@@ -40,13 +40,15 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.source_column import SourceColumn, text_of, texts_of_scalars
 from tracecloak.schemas.events.stamps import UNITS_US
-from tracecloak.schemas.events.tally import EMPTY_TIME, NO_RECORD, NO_SCALAR, NO_TIME
-from tracecloak.schemas.events.traces import INDIVIDUAL_ID
-from tracecloak.schemas.streams.message_reasons import (
+from tracecloak.schemas.events.tally import (
     EMPTY,
+    EMPTY_TIME,
     FAR_TIME,
     NEITHER,
     NO_OPERATION,
+    NO_RECORD,
+    NO_SCALAR,
+    NO_TIME,
     NO_UNIT,
     NO_UTF8,
     NOT_AVRO,
@@ -55,8 +57,9 @@ from tracecloak.schemas.streams.message_reasons import (
     OTHER_OPERATION,
     TOMBSTONE,
 )
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID
+from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed
-from tracecloak.transforms.formats.message_fields import Stamp, UnreadError, field_at, scalar
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.
@@ -179,7 +182,7 @@ class MessageFormat:
 
     Attributes:
         mapping: Paths of the fields of a JSON object or of a record of a registry's schema (see
-            `transforms.formats.message_fields`), how their times are read, and filters. Of a
+            `transforms.formats.base`), how their times are read, and filters. Of a
             datum of `event.avsc` only the filters count, for its names and times are the schema's.
             No attributes are carried. Where it names individuals, every message must name one.
         event_id: Path of the field that identifies the event.

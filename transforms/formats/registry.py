@@ -100,7 +100,7 @@ FORMATS: Plugins[Format] = Plugins(
         "parquet": Format(
             (".parquet",),
             "tracecloak.transforms.formats.parquet:reader",
-            "tracecloak.transforms.formats.parquet_writer:writer",
+            "tracecloak.transforms.formats.parquet:writer",
             is_packed=True,
             is_of_releases=True,
         ),

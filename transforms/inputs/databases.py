@@ -1,21 +1,36 @@
-"""The table of databases that can be asked for a log, each by a driver of its own."""
+"""Results of queries as inputs: databases, what a query promises, and its rows."""
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
 
-from tracecloak.schemas.errors import NoSuchFile, UsageError, of_extra
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError, of_extra
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.schemas.texts.secrets import SECRET_REFUSED, has_secret
+from tracecloak.schemas.published.manifest import Guarantee, Unit
+from tracecloak.schemas.texts import SECRET_REFUSED, has_secret
+from tracecloak.transforms.files import make_private_folder
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
+
+
+# --- The table of databases that can be asked for a log, and the promise for a query's result. ----
+
+
+# --- The table of databases that can be asked for a log, each by a driver of its own. -------------
+
 
 Connect = Callable[[str], "Connection | sqlite3.Connection"]
 """Takes the URI of a database, and returns a connection to it by DBAPI 2.0.
@@ -177,3 +192,149 @@ def _file(uri: str) -> Path:
 
 def _path(uri: str) -> Path:
     return Path(unquote(urlsplit(uri).path).removeprefix("/"))
+
+
+# --- The promise of a release of the result of a query, which is for units of this result. --------
+
+
+_ONE: dict[Unit, str] = {
+    "case": "one case", "individual": "one individual", "event": "one event",
+}  # fmt: skip
+
+
+def of_query_result(guarantee: Guarantee) -> Guarantee:
+    """Returns a promise for units of the result of a query, with what that leaves open.
+
+    What one unit of the database can change of the result depends on the query, of which nothing is
+    known here.
+    """
+    sentence = (
+        f"The promise is for {_ONE[guarantee.unit]} of the result of a query. If the query lets "
+        "one of them change rows of others, as LIMIT, window functions, joins and aggregates can, "
+        "the promise does not hold for those of the database. The query was not checked."
+    )
+    not_covered = (*guarantee.not_covered, sentence)
+    return replace(guarantee, population="query result", not_covered=not_covered)
+
+
+# --- The result of a query as a file, which is the input of a release from then on. ---------------
+
+
+# Of a column whose values have types of their own: each is read as what it is.
+_OF_ANY_TYPE = ["null", "long", "double", "string"]
+
+
+def query_text(query: str) -> str:
+    """Returns the SQL of a configuration: itself, or what the file holds that `@` names.
+
+    Raises:
+        UsageError: The file cannot be read, or there is no query.
+    """
+    text = query
+    if query.startswith("@"):
+        try:
+            text = Path(query[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            raise UsageError(
+                f"query {query!r} names a file that cannot be read ({type(error).__name__}); "
+                "correct its path, or write the query itself"
+            ) from None
+    if not text.strip():
+        raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")
+    return text
+
+
+def write_result(database: str, query: str, place: Path) -> Path:
+    """Asks a database, and writes what it answers into a file, whole or not at all.
+
+    It is a file of Parquet, or of Avro where values have types and columns have none: there each is
+    read by itself, and decides nothing for another.
+
+    The answer is written as it comes, so that memory holds a batch of it. The folder of the file is
+    made for its owner only, and the file is his alone from the first byte on.
+
+    Args:
+        database: As `check_database` takes it.
+        query: SQL.
+        place: Of the file, without the ending of its format.
+
+    Returns:
+        Where the file is.
+
+    Raises:
+        UsageError: The database is none, or its driver is not installed.
+        InputSchemaError: It does not answer, or refuses the query; its own words, which can have
+            values of the data, are not shown.
+    """
+    make_private_folder(place.parent)
+    fresh = place.with_suffix(".part")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            ending = _stream(database, query, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        path = place.with_suffix(ending)
+        os.replace(fresh, path)
+        return path
+    except (*_errors(), pa.ArrowException) as error:
+        raise _refused(error) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise  # such as that the disk is full
+        raise _refused(error) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Returns the classes of the errors of databases."""
+    try:
+        from adbc_driver_manager import Error
+    except ImportError:
+        return sqlite3.Error, sqlite3.Warning
+    return Error, sqlite3.Error, sqlite3.Warning
+
+
+def _stream(database: str, query: str, stream: Any) -> str:
+    """Writes the answer, and returns the ending of its format."""
+    with closing(connected(database)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute(query)
+        if isinstance(cursor, sqlite3.Cursor):
+            _write_values(cursor, stream)
+            return ".avro"
+        reader = cursor.fetch_record_batch()
+        with pq.ParquetWriter(stream, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+        return ".parquet"
+
+
+def _write_values(cursor: sqlite3.Cursor, stream: Any) -> None:
+    """Writes rows of values each of which has a type of its own; bytes are read as text."""
+    import fastavro
+
+    names = [column[0] for column in cursor.description or ()]
+    fields = [{"name": name, "type": _OF_ANY_TYPE} for name in names]
+    rows = (
+        {
+            name: text_or_null(value) if isinstance(value, bytes) else value
+            for name, value in zip(names, row, strict=True)
+        }
+        for row in cursor
+    )
+    fastavro.writer(stream, {"type": "record", "name": "Row", "fields": fields}, rows)
+
+
+def _refused(error: Exception) -> InputSchemaError:
+    """Returns the error of a query that failed, without its text, which can quote values."""
+    facts = [type(error).__name__]
+    status, state = getattr(error, "status_code", None), getattr(error, "sqlstate", None)
+    facts += [str(getattr(status, "name", status))] if status is not None else []
+    facts += [f"SQLSTATE {state}"] if state else []
+    return InputSchemaError(
+        f"the database did not answer the query ({', '.join(facts)}); its message can quote data "
+        "and is not shown: try the query in the database's own client. A column of a type that "
+        "Parquet does not have needs a CAST"
+    )

@@ -2,7 +2,7 @@
 
 Each value is read by itself and keeps its kind, whatever others in its place are: a text, a number,
 an instant or a time on the clocks of the mapping's zone (`column_of_kinds`). A row with a value of
-another kind is malformed, and stops no other. Rows have no numbers; `schemas.events.event_order`
+another kind is malformed, and stops no other. Rows have no numbers; `schemas.events.events`
 orders those of equal stamps.
 """
 

@@ -1,16 +1,27 @@
-"""The files that a release reads: which ones its patterns match, and their bytes."""
+"""The files that a release reads: their partitions, bytes and compression."""
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import datetime
+import gzip
+import io
 import os
 import re
+import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from tracecloak.schemas.errors import NoSuchFile, UsageError
+import pyarrow as pa
+
+from tracecloak.schemas.calendar.local_time import LocalClock
+from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
+from tracecloak.schemas.events.stamps import WallClock
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import (
@@ -24,6 +35,164 @@ from tracecloak.transforms.inputs.listing import (
     refuse_tables,
     table_told_by,
 )
+
+# --- Which files of a data lake can hold events of a span of time, by their paths; opens none. ----
+# The hour, day, month or year that a partition of a data lake is named by, as a span of time.
+
+
+_DASHED = re.compile(r"(\d{4})(?:-(\d{2})(?:-(\d{2})(?:[-T ](\d{2}))?)?)?(Z?)", re.ASCII)
+_COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})", re.ASCII)
+_FURTHER = re.compile(r"\d{1,2}", re.ASCII)
+_HOUR_US = 3_600_000_000
+
+
+def span_of_period(values: Sequence[str], time_zone: str) -> tuple[int, int] | None:
+    """Returns from when to when a period is, exclusive, microseconds since 1970 UTC.
+
+    `("2026-11-01",)` is a day, and so are `("20261101",)` and `("2026", "11", "1")`; a month is
+    `("2026-11",)`, an hour `("2026-11-01-13",)`, `("2026-11-01T13",)` or `("2026-11-01", "13")`.
+
+    Args:
+        values: A year, month, day or hour, and one after the other what is smaller, as numbers.
+        time_zone: IANA zone whose calendar and clock it is of, unless it ends in `Z`. An hour that
+            the clock shows twice is two hours long, and one that it skips the hour after it.
+
+    Returns:
+        The span, or None: the values are not written so, or beyond the years 1 to 9998.
+    """
+    return _span_of_period(tuple(values), time_zone)
+
+
+@lru_cache(maxsize=4096)
+def _span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] | None:
+    parsed = _parts(values)
+    if parsed is None:
+        return None
+    parts, is_utc = parsed
+    year, month, day, hour = [*parts, *(1, 1, 0)[len(parts) - 1 :]]
+    try:
+        begin = datetime.datetime(year, month, day, hour)
+        if len(parts) > 2:
+            end = begin + (datetime.timedelta(days=1) if len(parts) == 3 else _AN_HOUR)
+        else:
+            next_month = 1 if len(parts) == 1 else month % 12 + 1
+            end = datetime.datetime(year + (next_month == 1), next_month, 1)
+    except (ValueError, OverflowError):
+        return None
+    shown = pa.array([begin, end], pa.timestamp("us")).cast(pa.int64())
+    clock = WallClock(LocalClock.of("UTC" if is_utc else time_zone))
+    begin_us, end_us = clock.to_utc(shown).to_pylist()
+    return begin_us, max(end_us, begin_us + _HOUR_US)
+
+
+_AN_HOUR = datetime.timedelta(hours=1)
+
+
+def _parts(values: tuple[str, ...]) -> tuple[list[int], bool] | None:
+    """Year, month, day and hour, as far as the text has them, and whether it gives them in UTC."""
+    if not values:
+        return None
+    match = _DASHED.fullmatch(values[0]) or _COMPACT.fullmatch(values[0])
+    if match is None or not all(_FURTHER.fullmatch(value) for value in values[1:]):
+        return None
+    first = match.groups()
+    parts = [int(part) for part in (*first[:4], *values[1:]) if part is not None]
+    return None if len(parts) > 4 else (parts, "Z" in first)
+
+
+def can_hold(
+    file: SourceFile, column: str, zone: str, span_us: tuple[int, int], spread_us: int
+) -> bool:
+    """Returns whether a file can hold events of a span, by the partition that it lies in.
+
+    In `lake/day=2026-11-01/part-0.parquet` lie the events of that day, and with a spread of two
+    hours those up to two hours before and after it, too. A file is kept if what its partition is
+    named by cannot be read as a time.
+
+    Args:
+        file: Whose path is looked at.
+        column: The partition column of the year, month, day or hour of the events; or several
+            between commas, from the largest to the smallest, such as `year,month,day`.
+        zone: IANA zone in which the partitions are named.
+        span_us: From the first to the second, exclusive, microseconds since 1970 UTC.
+        spread_us: How far events lie from the time that their partition is named by, at most.
+
+    Raises:
+        InputSchemaError: The path has no such column; names both.
+    """
+    partitions = dict(file.partitions)
+    values = []
+    for name in column.split(","):
+        if name.strip() not in partitions:
+            raise InputSchemaError(
+                f"{file.path}: its path has no partition column {name.strip()!r}, which is a "
+                f"folder such as {name.strip()}=2026-11-01; correct the column's name, or leave "
+                "it out to look into every file"
+            )
+        value = partitions[name.strip()]
+        if value is None:
+            return True
+        values.append(value)
+    period = span_of_period(values, zone)
+    if period is None:
+        return True
+    begin_us, end_us = period
+    return begin_us - spread_us < span_us[1] and end_us + spread_us > span_us[0]
+
+
+# --- Streams of compressed files that say what is wrong with a damaged one in our own words. ------
+
+
+# Python's own, which also read an empty member, and zeros that fill the last block.
+_OPENERS: dict[str, Any] = {"gzip": gzip.open, "bz2": bz2.open}
+
+
+class DecompressedStream(io.BufferedReader):
+    """What a compressed stream holds, also one of several members or frames.
+
+    Attributes:
+        packed: The stream as it lies there.
+    """
+
+    def __init__(self, raw: BinaryIO, codec: str) -> None:
+        """Takes a stream and what it is compressed by, see `transforms.formats.registry.CODECS`."""
+        super().__init__(_Raw(raw, codec), buffer_size=1 << 18)
+        self.packed = raw
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, raw: BinaryIO, codec: str) -> None:
+        self._raw = raw
+        self._codec = codec
+        if codec in _OPENERS:
+            self._file = _OPENERS[codec](raw)
+        else:
+            self._file = pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            return int(self._file.readinto(buffer))
+        except (EOFError, zlib.error, pa.ArrowException, OSError) as error:
+            # Errors of the stream itself have a number, or a type of their own.
+            is_foreign = type(error) not in (OSError, gzip.BadGzipFile)
+            if isinstance(error, OSError) and (is_foreign or error.errno is not None):
+                raise
+            if isinstance(error, EOFError) or "Truncated" in str(error):
+                message = f"the {self._codec} stream ends too early: the file is truncated"
+            else:
+                message = f"the file is not an intact {self._codec} stream"
+            raise InputSchemaError(message) from error
+
+    def close(self) -> None:
+        with closing(self._raw):
+            super().close()
+
+
+# --- The files that a release reads: which ones its patterns match, and their bytes. --------------
+
 
 # As long as a path of Linux may be; the expressions below are slow on texts without an end.
 _LONGEST_PATTERN = 4096
@@ -162,7 +331,7 @@ def _may_be_empty(pattern: str) -> bool:
         # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
         return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
     # There, folders are but the beginnings of names: one is there if anything is in it.
-    from tracecloak.transforms.inputs.elsewhere import matching_elsewhere
+    from tracecloak.transforms.inputs.remote_files import matching_elsewhere
 
     return any(matching_elsewhere(pattern, [f"{folder.rstrip('/')}/**"], 1))
 
@@ -170,7 +339,7 @@ def _may_be_empty(pattern: str) -> bool:
 def _listed(pattern: str) -> Listing:
     if is_on_this_machine(pattern):
         return _listed_here(pattern)
-    from tracecloak.transforms.inputs.elsewhere import listed_elsewhere
+    from tracecloak.transforms.inputs.remote_files import listed_elsewhere
 
     return listed_elsewhere(pattern)
 
@@ -247,7 +416,7 @@ def _tables_around(
     if is_here:
         looked_into.update(_tables_here(new))
     elif new:
-        from tracecloak.transforms.inputs.elsewhere import tables_elsewhere
+        from tracecloak.transforms.inputs.remote_files import tables_elsewhere
 
         looked_into.update(tables_elsewhere(pattern, new))
     return [table for folder in folders if (table := looked_into[folder]) is not None]
@@ -287,7 +456,6 @@ def open_source(file: SourceFile) -> BinaryIO:
     _, codec = unpacked(file.path)
     if codec is None:
         return raw
-    from tracecloak.transforms.inputs.decompression import DecompressedStream
 
     return DecompressedStream(raw, codec)
 
@@ -299,7 +467,7 @@ def open_packed(file: SourceFile) -> BinaryIO:
     """
     if file.version is None:
         return open_raw(file.path)
-    from tracecloak.transforms.inputs.object_reader import open_version
+    from tracecloak.transforms.inputs.stores import open_version
 
     return open_version(file.path, file.version, file.n_bytes)
 

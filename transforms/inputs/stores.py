@@ -1,22 +1,29 @@
-"""Object stores by their own clients: what is listed there, and the bytes of one version of it.
-
-Beam lists no versions, and asks for each file before it opens it. So each store here is one class
-of a file of its own, which asks with the client, the credentials and the endpoint that Beam takes
-from the same options. What Beam writes, and file systems that have no versions, are not here.
-
-What clients of object stores raise, as errors of ours without their texts.
-"""
+"""Object stores by their own clients: S3, GCS, Azure."""
 
 from __future__ import annotations
 
 import importlib
+import io
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol, cast
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.inputs.listing import Listed, first_wildcard
+from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, first_wildcard
+
+# --- Object stores by their own clients: what is listed there, and the bytes of one version. ------
+
+
+# --- Object stores by their own clients: what is listed there, and the bytes of one version of it.
+# Beam lists no versions, and asks for each file before it opens it. So each store here is one class
+# of a file of its own, which asks with the client, the credentials and the endpoint that Beam takes
+# from the same options. What Beam writes, and file systems that have no versions, are not here.
+#
+# What clients of object stores raise, as errors of ours without their texts.
+
 
 # Classes of errors without a status that waiting mends, of boto3's, Azure's and Google's clients.
 _PASSING = {
@@ -65,9 +72,9 @@ def told(path: str, error: Exception) -> TracecloakError:
 
 # By the scheme of their paths.
 _STORES = {
-    "azfs": "tracecloak.transforms.inputs.azure_store:AzureStore",
-    "gs": "tracecloak.transforms.inputs.gcs_store:GcsStore",
-    "s3": "tracecloak.transforms.inputs.s3_store:S3Store",
+    "azfs": "tracecloak.transforms.inputs.stores:AzureStore",
+    "gs": "tracecloak.transforms.inputs.stores:GcsStore",
+    "s3": "tracecloak.transforms.inputs.stores:S3Store",
 }
 # What breaks off is asked for again so often: clients repeat only what has no answer yet.
 _TRIES = 3
@@ -160,3 +167,282 @@ def _store_of(path: str) -> Store:
         store = getattr(importlib.import_module(module), name)
         _asked[scheme] = options, store(PipelineOptions([]) if options is None else options)
     return _asked[scheme][1]
+
+
+# --- One version of an object as a file that is open for reading, in few requests. ----------------
+# A small object is got whole, once. Of a large one its begin and its end are got, where formats say
+# what is in it, and then blocks of some MiB. Small objects, begins and ends are remembered by path
+# and version as long as this process lives, up to a bound: all windows of a night read them from
+# there. A version does not change, so what is remembered is never stale.
+
+
+_WHOLE_BYTES = 1 << 20  # objects up to this size are got whole
+_END_BYTES = 1 << 16  # as much as Arrow reads first of a file of Parquet
+_BLOCK_BYTES = 4 << 20
+_N_BLOCKS = 16  # of one object; the columns of a row group are read side by side
+_REMEMBERED_BYTES = 128 << 20
+
+Piece = tuple[int, int]
+
+
+class _Remembered:
+    """Pieces of objects, of which those go first that were not asked for longest."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._n_bytes = 0
+        self._pieces: OrderedDict[Any, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any) -> bytes | None:
+        """Returns a piece; None: it is not there."""
+        with self._lock:
+            if key in self._pieces:
+                self._pieces.move_to_end(key)
+            return self._pieces.get(key)
+
+    def put(self, key: Any, data: bytes) -> None:
+        """Takes in a piece, and forgets others in its place."""
+        with self._lock:
+            self._n_bytes += len(data) - len(self._pieces.pop(key, b""))
+            self._pieces[key] = data
+            while self._n_bytes > self._max_bytes:
+                self._n_bytes -= len(self._pieces.popitem(last=False)[1])
+
+
+_of_process = _Remembered(_REMEMBERED_BYTES)
+
+
+class _ObjectReader(io.RawIOBase):
+    def __init__(self, path: str, version: str, n_bytes: int) -> None:
+        self._path = path
+        self._version = version
+        self._n_bytes = n_bytes
+        self._place = 0
+        self._blocks = _Remembered(_N_BLOCKS * _BLOCK_BYTES)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._n_bytes}[whence]
+        if begin + offset < 0:
+            raise ValueError("a place before the first byte")
+        self._place = begin + offset
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads what is left of the piece that holds the place, and no more than asked for."""
+        if self._place >= self._n_bytes:
+            return 0
+        begin, end = self._piece_at(self._place)
+        n = min(len(buffer), end - self._place)
+        at = self._place - begin
+        buffer[:n] = memoryview(self._got(begin, end))[at : at + n]
+        self._place += n
+        return n
+
+    def _piece_at(self, place: int) -> Piece:
+        last = self._n_bytes - _END_BYTES
+        if self._n_bytes <= _WHOLE_BYTES:
+            return 0, self._n_bytes
+        if place >= last:
+            return last, self._n_bytes
+        if place < _END_BYTES:
+            return 0, _END_BYTES
+        block = place // _BLOCK_BYTES * _BLOCK_BYTES
+        return max(block, _END_BYTES), min(block + _BLOCK_BYTES, last)
+
+    def _got(self, begin: int, end: int) -> bytes:
+        is_block = self._n_bytes > _WHOLE_BYTES and end - begin != _END_BYTES
+        remembered = self._blocks if is_block else _of_process
+        key = self._path, self._version, begin, end
+        data = remembered.get(key)
+        if data is None:
+            data = read_version(self._path, self._version, begin, end)
+            remembered.put(key, data)
+        return data
+
+
+def open_version(path: str, version: str, n_bytes: int) -> BinaryIO:
+    """Opens an object as it was when it was listed; nothing is asked of the store yet.
+
+    Args:
+        path: Of the object.
+        version: What its store told in the listing.
+        n_bytes: Its size then.
+
+    Raises:
+        RetryLater: Where it is read: it was replaced or deleted since, or the store is away.
+        UsageError: Where it is read: this machine may not.
+    """
+    return cast(BinaryIO, io.BufferedReader(_ObjectReader(path, version, n_bytes), _END_BYTES))
+
+
+# --- S3, Google Cloud Storage and Azure Blob Storage, each by its own client. ---------------------
+
+
+# --- S3, and stores that speak as it does, by boto3. ----------------------------------------------
+
+
+class S3Store:
+    """Objects of S3, whose versions are their ETags.
+
+    Args:
+        options: Of Beam, with its flags for S3, such as `--s3_endpoint_url`.
+    """
+
+    def __init__(self, options: Any) -> None:
+        from apache_beam.io.aws.clients.s3.boto3_client import Client
+
+        self._client = Client(options).client
+
+    def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
+        """Yields what begins with a path, up to 1,000 objects a request."""
+        bucket, key = bucket_and_name(prefix)
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
+        for page in pages:
+            for found in page.get("Contents", ()):
+                yield f"s3://{bucket}/{found['Key']}", _s3_object(found, "Size")
+
+    def looked_up(self, path: str) -> Listed | None:
+        """Returns what lies at a path, by one request."""
+        bucket, key = bucket_and_name(path)
+        if not key:
+            return None
+        try:
+            return _s3_object(self._client.head_object(Bucket=bucket, Key=key), "ContentLength")
+        except Exception as error:  # boto3 makes its classes as it runs
+            if status_of(error) == 404:
+                return None
+            raise
+
+    def read(self, path: str, version: str, begin: int, end: int) -> bytes:
+        """Returns bytes of one version, by one request."""
+        bucket, key = bucket_and_name(path)
+        part = f"bytes={begin}-{end - 1}"
+        got = self._client.get_object(Bucket=bucket, Key=key, Range=part, IfMatch=version)
+        return bytes(got["Body"].read())
+
+
+def _s3_object(found: Mapping[str, Any], size: str) -> Listed:
+    etag = str(found["ETag"])  # with its quotes, as in receipts of releases that Beam read
+    return Listed(int(found[size]), etag, etag)
+
+
+# --- Google Cloud Storage by its own client. ------------------------------------------------------
+
+
+class GcsStore:
+    """Objects of Google Cloud Storage, whose versions are their generations.
+
+    Args:
+        options: Of Beam, with its flags for Google Cloud.
+    """
+
+    def __init__(self, options: Any) -> None:
+        from apache_beam.io.gcp.gcsio import create_storage_client
+
+        self._client = create_storage_client(options)
+
+    def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
+        """Yields what begins with a path, up to 1,000 objects a request."""
+        bucket, name = bucket_and_name(prefix)
+        for blob in self._client.list_blobs(bucket, prefix=name):
+            yield f"gs://{bucket}/{blob.name}", _gcs_object(blob)
+
+    def looked_up(self, path: str) -> Listed | None:
+        """Returns what lies at a path, by one request."""
+        bucket, name = bucket_and_name(path)
+        blob = self._client.bucket(bucket).get_blob(name) if name else None
+        return None if blob is None else _gcs_object(blob)
+
+    def read(self, path: str, version: str, begin: int, end: int) -> bytes:
+        """Returns bytes of one generation as they lie there, by one request."""
+        bucket, name = bucket_and_name(path)
+        blob = self._client.bucket(bucket).blob(name, generation=int(version))
+        # What is asked for is a part, of which no checksum is known.
+        data = blob.download_as_bytes(start=begin, end=end - 1, raw_download=True, checksum=None)
+        return bytes(data)
+
+
+def _gcs_object(blob: Any) -> Listed:
+    # The digest is the one in receipts of releases that Beam read.
+    return Listed(int(blob.size), str(blob.generation), str(blob.crc32c))
+
+
+# --- Azure Blob Storage by its own client. --------------------------------------------------------
+
+
+class AzureStore:
+    """Blobs of one account of Azure, whose versions are their ETags.
+
+    Args:
+        options: Of Beam, with its flags for Azure, such as `--blob_service_endpoint`.
+    """
+
+    def __init__(self, options: Any) -> None:
+        from apache_beam.io.azure.blobstorageio import BlobStorageIO
+
+        self._client = BlobStorageIO(pipeline_options=options).client
+
+    def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
+        """Yields what begins with a path, up to 5,000 blobs a request."""
+        account, container, name = self._parts(prefix)
+        blobs = self._client.get_container_client(container).list_blobs(
+            name_starts_with=name, include=["metadata"]
+        )
+        for blob in blobs:
+            # Where names are a hierarchy, a folder is a blob of its own.
+            if "hdi_isfolder" not in (blob.metadata or {}):
+                yield f"azfs://{account}/{container}/{blob.name}", _azure_blob(blob)
+
+    def looked_up(self, path: str) -> Listed | None:
+        """Returns what lies at a path, by one request."""
+        _, container, name = self._parts(path)
+        if not name:
+            return None
+        try:
+            blob = self._client.get_blob_client(container, name).get_blob_properties()
+        except Exception as error:  # Azure's own, of which we import nothing
+            if status_of(error) == 404:
+                return None
+            raise
+        return None if "hdi_isfolder" in (blob.metadata or {}) else _azure_blob(blob)
+
+    def read(self, path: str, version: str, begin: int, end: int) -> bytes:
+        """Returns bytes of one version, by one request for some MiB."""
+        _, container, name = self._parts(path)
+        stream = self._client.get_blob_client(container, name).download_blob(
+            begin, end - begin, headers={"If-Match": version}
+        )
+        return bytes(stream.readall())
+
+    def _parts(self, path: str) -> tuple[str, str, str]:
+        """Returns the account of a path, the container and the name in it.
+
+        Raises:
+            UsageError: The client is connected to another account, which it would ask instead.
+        """
+        account, _, rest = path.partition("://")[2].partition("/")
+        # A host of one's own says none, and one of a private link has more behind a dot.
+        connected = (self._client.account_name or account).partition(".")[0]
+        if connected != account:
+            raise UsageError(
+                f"input {path!r} is of the account {account!r}, and the connection to Azure is to "
+                f"{connected!r}: name the account of the connection, or give another connection by "
+                "AZURE_STORAGE_CONNECTION_STRING or `--blob_service_endpoint`"
+            )
+        container, _, name = rest.partition("/")
+        return account, container, name
+
+
+def _azure_blob(blob: Any) -> Listed:
+    etag = '"' + str(blob.etag).strip('"') + '"'  # a listing leaves the quotes out
+    return Listed(int(blob.size), etag, etag)

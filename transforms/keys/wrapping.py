@@ -1,14 +1,9 @@
-"""Keys that wrap keys: a key in a file is of no use without the key that wraps it.
-
-A secret of 32 bytes is wrapped by AES-256 key wrap (RFC 3394), which also tells whether what is
-unwrapped is what was wrapped. In a file it stands as `wrapped:FINGERPRINT:DIGITS`, with the
-fingerprint of the key-encryption key and 80 hex digits; in clear it is 64 hex digits.
-
-A pipeline has a reference to a key, by which a worker finds it, and never the key itself.
-"""
+"""Keys that are wrapped by others, and files that a key seals."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -16,9 +11,18 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
-from tracecloak.anonymizers.noise.release_key import KEY_BYTES, ReleaseKey
-from tracecloak.schemas.errors import UsageError
+from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import read_if_there, write_new
 from tracecloak.transforms.keys.sources import check_reference, no_key, shown, text_at
+
+# --- Keys that wrap keys: a key in a file is of no use without the key that wraps it. -------------
+# A secret of 32 bytes is wrapped by AES-256 key wrap (RFC 3394), which also tells whether what is
+# unwrapped is what was wrapped. In a file it stands as `wrapped:FINGERPRINT:DIGITS`, with the
+# fingerprint of the key-encryption key and 80 hex digits; in clear it is 64 hex digits.
+#
+# A pipeline has a reference to a key, by which a worker finds it, and never the key itself.
+
 
 _MARK = "wrapped:"
 _FINGERPRINT_BYTES = 8
@@ -176,3 +180,47 @@ class KeyReference:
                 "release was given up meanwhile; nothing more is drawn or released by it"
             )
         return key
+
+
+# --- Files of decisions, which can be written only with the release's key. ------------------------
+# They are authenticated and not encrypted, so they lie where only the operator reads.
+
+
+_N_MAC = 32
+
+
+def write_sealed(path: str, key: ReleaseKey, purpose: str, message: bytes) -> None:
+    """Writes a message, whole; on this machine one that is there already stays.
+
+    Args:
+        path: On any Beam file system.
+        key: The release's.
+        purpose: What the message is; of another purpose it is not taken.
+        message: Any bytes.
+    """
+    write_new(path, _mac(key, purpose, message) + message)
+
+
+def read_sealed(path: str, key: ReleaseKey, purpose: str, mend: str) -> bytes | None:
+    """Returns the message that `write_sealed` wrote, or None: there is no file.
+
+    Args:
+        path: As of `write_sealed`, and so are those that follow.
+        key: See there.
+        purpose: See there.
+        mend: What to do where the file was changed, for the error.
+
+    Raises:
+        TracecloakError: The file is not what was written under this key for this purpose.
+    """
+    sealed = read_if_there(path)
+    if sealed is None:
+        return None
+    mac, message = sealed[:_N_MAC], sealed[_N_MAC:]
+    if not hmac.compare_digest(mac, _mac(key, purpose, message)):
+        raise TracecloakError(f"{path} is not what tracecloak wrote there, so {mend}")
+    return message
+
+
+def _mac(key: ReleaseKey, purpose: str, message: bytes) -> bytes:
+    return hmac.digest(key.derive(b"decision/" + purpose.encode()), message, hashlib.sha256)

@@ -70,12 +70,12 @@ TABLES: Plugins[TableKind] = Plugins(
     {
         "delta": TableKind(
             "tracecloak.transforms.lakes.delta:snapshot",
-            "tracecloak.transforms.lakes.delta_append:append",
+            "tracecloak.transforms.lakes.appending:append",
             is_folder=True,
         ),
         "iceberg": TableKind(
             "tracecloak.transforms.lakes.iceberg:snapshot",
-            "tracecloak.transforms.lakes.iceberg_append:append",
+            "tracecloak.transforms.lakes.appending:iceberg_append_append",
         ),
     },
     make=_checked,
@@ -150,7 +150,7 @@ def _that_are_there(files: Sequence[SourceFile], table: str) -> Iterator[SourceF
     elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
     listed: dict[str, Listed] = {}
     if elsewhere:
-        from tracecloak.transforms.inputs.elsewhere import matching_elsewhere
+        from tracecloak.transforms.inputs.remote_files import matching_elsewhere
 
         require_file_system("log", elsewhere[0])  # a table lies on one, as a rule
         scheme, names = elsewhere[0].partition("://")[0], [p.partition("://")[2] for p in elsewhere]

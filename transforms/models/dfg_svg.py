@@ -1,17 +1,4 @@
-"""Draws a released directly-follows graph as one SVG file that needs nothing else.
-
-No script, no style sheet, no font, no address: the file shows the same in a closed network, and
-tells nobody that it was opened. Its bytes depend on the graph and the words only, which is why the
-layout is our own: a library that lays graphs out changes its coordinates with its version. The page
-of the release (`transforms.publish.report`) has a map that moves, by such a library.
-
-A graph of more edges than a picture can hold is drawn in part: the busiest activities, each with
-its widest way from start to end, then the heaviest edges between them. Below the picture stands how
-much of the graph is drawn.
-
-Pictures of trees have the same frame, and texts of the same width. Widths are estimates: the font
-is the reader's.
-"""
+"""A directly-follows graph as SVG, without a script."""
 
 from __future__ import annotations
 
@@ -25,7 +12,46 @@ import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models.graph_layout import Box, Route, lay_out, widest_ways
-from tracecloak.transforms.models.plain_names import ELLIPSIS, plain_name
+
+# --- Names of activities in pictures and on pages: in one line, and without what does harm there. -
+# Names are data. What XML cannot hold, other control characters and what changes the direction of
+# the
+# text after it become U+FFFD or a space, so that no name can hide or turn round the number beside
+# it.
+
+
+ELLIPSIS = "…"
+
+_LONGEST_NAME = 200  # characters, of a name that is given in full
+
+_SPACES = re.compile(r"[\s\x85]+")
+
+# Controls, what XML cannot hold, and the marks that embed, override or isolate a direction.
+_HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\u202a-\u202e\u2066-\u2069]")
+
+
+def plain_name(name: str) -> str:
+    """Returns a name in one line without control characters, and not longer than 200."""
+    text = _HARMFUL.sub("\ufffd", _SPACES.sub(" ", name)).strip()
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + ELLIPSIS
+
+
+# --- Draws a released directly-follows graph as one SVG file that needs nothing else. -------------
+# No script, no style sheet, no font, no address: the file shows the same in a closed network, and
+# tells nobody that it was opened. Its bytes depend on the graph and the words only, which is why
+# the
+# layout is our own: a library that lays graphs out changes its coordinates with its version. The
+# page
+# of the release (`transforms.publish.report`) has a map that moves, by such a library.
+#
+# A graph of more edges than a picture can hold is drawn in part: the busiest activities, each with
+# its widest way from start to end, then the heaviest edges between them. Below the picture stands
+# how
+# much of the graph is drawn.
+#
+# Pictures of trees have the same frame, and texts of the same width. Widths are estimates: the font
+# is the reader's.
+
 
 LINE = 1.25
 """Height of a line, in sizes of its font."""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models.dfg_svg import edge_label, edge_sentence, write_svg
-from tracecloak.transforms.models.plain_names import plain_name
+from tracecloak.transforms.models.dfg_svg import edge_label, edge_sentence, plain_name, write_svg
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.groups import ReleasedGroups
+    from tracecloak.schemas.published.graph import ReleasedGroups
 
 
 _THINNEST, _THICKEST = 0.8, 5.0  # points

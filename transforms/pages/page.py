@@ -1,13 +1,7 @@
-"""The frame of every page: one file with its style, its scripts, its data and its libraries.
+"""Pages of HTML that need no server, and texts of templates.
 
-Where pages share their libraries, a page names those by their digests instead; see `shared`.
-
-A page asks no server for anything, and its policy lets it ask none: scripts run that have the
-digests in its head, and no others. A page that carries Graphviz may also begin a worker of a blob,
-in which it lays maps out: only these scripts can make one, and it is under the policy of its page,
-so it asks no server either. The libraries are kept as their packages have them
-(`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function of
-what it is given, so equal releases have equal pages.
+A page carries its scripts, styles and data, under a policy that lets nothing else run; or it names
+its libraries by their digests in a folder that several pages share.
 """
 
 from __future__ import annotations
@@ -17,11 +11,62 @@ import functools
 import hashlib
 import importlib.resources
 import json
-from collections.abc import Iterable, Mapping
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import jinja2
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.files import create, is_on_this_machine, join, read_if_there, rename
+
+# --- Texts of templates that are no pages: Markdown, what a screen shows, scripts of shells. ------
+
+
+# Stands for the end of a line within a value, while ends of lines are those of the template.
+_WITHIN = "\x00"
+
+
+def from_template(room: str, template: str, **context: Any) -> list[str]:
+    """Returns the lines of a text; a value is printed as it is, within its line whatever it holds.
+
+    Args:
+        room: The package that has the template.
+        template: Its file there.
+        context: What it prints.
+    """
+    templates = jinja2.Environment(
+        loader=jinja2.PackageLoader(room, ""),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,  # it would escape for HTML
+        finalize=lambda value: str(value).replace("\n", _WITHIN),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    text = templates.get_template(template).render(context)
+    return [line.replace(_WITHIN, "\n") for line in text.removesuffix("\n").split("\n")]
+
+
+# --- The frame of every page: one file with its style, its scripts, its data and its libraries. ---
+# Where pages share their libraries, a page names those by their digests instead; see `shared`.
+#
+# A page asks no server for anything, and its policy lets it ask none: scripts run that have the
+# digests in its head, and no others. A page that carries Graphviz may also begin a worker of a
+# blob,
+# in which it lays maps out: only these scripts can make one, and it is under the policy of its
+# page,
+# so it asks no server either. The libraries are kept as their packages have them
+# (`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function
+# of
+# what it is given, so equal releases have equal pages.
+
 
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
 _TEMPLATES = jinja2.Environment(
@@ -183,3 +228,128 @@ def _json(value: Any) -> str:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+# --- A report of headings, texts and tables as a page: from the Markdown that it is written in. ---
+
+
+_MAX_SECTIONS = 12
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart before the first section of a report.
+
+    Attributes:
+        name: Its name in the data of the page and in `static/assessment.js`.
+        caption: What it shows.
+        data: What that script reads.
+    """
+
+    name: str
+    caption: str
+    data: Any
+
+
+def document(lines: Iterable[str], charts: Sequence[Chart] = ()) -> bytes:
+    """Returns a report as a page; tables scroll where they are wider than the window.
+
+    HTML in the lines is text: what a report quotes stays what it is.
+
+    Args:
+        lines: CommonMark with tables; the first heading is the title.
+        charts: Those that stand before the first section.
+    """
+    reader = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = reader.parse("\n".join(lines))
+    title = ""
+    sections: list[tuple[str, str]] = []
+    for opening, inline in pairwise(tokens):
+        if opening.type != "heading_open":
+            continue
+        text = _plain(inline)
+        title = title or text
+        if opening.tag == "h2":
+            anchor = f"{len(sections) + 1}-{re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')}"
+            opening.attrSet("id", anchor)
+            sections.append((anchor, text))
+    body = reader.renderer.render(tokens, reader.options, {})
+    body = body.replace("<table>", '<div class="wide" tabindex="0"><table>')
+    body = body.replace("</table>", "</table></div>")
+    above, mark, below = body.partition("<h2")  # charts stand before the first section
+    data: Mapping[str, Any] = {chart.name: chart.data for chart in charts}
+    return rendered(
+        Page(
+            "document.html.j2",
+            title,
+            tuple(sections) if len(sections) <= _MAX_SECTIONS else (),
+            {
+                "above": above,
+                "below": f"{mark}{below}",
+                "figures": [(chart.name, chart.caption) for chart in charts],
+            },
+            data,
+            ("chart.js", "assessment.js") if charts else (),
+            ("D3", "Observable Plot") if charts else (),
+        )
+    )
+
+
+def _plain(token: Token) -> str:
+    """The text of a heading without its marks."""
+    return "".join(child.content for child in token.children or ())
+
+
+# --- Libraries that the pages of many releases share, so that each page need not carry them. ------
+# They lie in the folder `_static` beside the releases, and are named after their own SHA-256: what
+# is there is never written again, and a later version of tracecloak puts its own beside them. They
+# belong to no release, so no release that is withdrawn takes them away.
+#
+# A page names them with their digests. Of a server, a browser runs none with other bytes, by the
+# page's policy. Of a disk it compares nothing, as it reads no digest of files; `verify` does.
+
+
+STATIC_NAME = "_static"
+_LISTED = re.compile(rb'<script type="application/json" id="libraries">(.*?)</script>', re.DOTALL)
+
+
+def shared_files(page: bytes) -> list[str]:
+    """Returns the names of the files that a page of ours reads in the folder of shared ones."""
+    listed = _LISTED.search(page)
+    return [] if listed is None else [one["file"] for one in json.loads(listed[1])]
+
+
+def put_shared(output: str, page: bytes) -> None:
+    """Puts the libraries that a page names beside the releases, unless they are there.
+
+    Args:
+        output: The folder of all releases.
+        page: As it will lie in the folder of one of them.
+
+    Raises:
+        TracecloakError: A file is there and is not what its name says.
+    """
+    for name in shared_files(page):
+        path = join(output, STATIC_NAME, name)
+        there = read_if_there(path)
+        if there is None:
+            _write(path, library_bytes(name))
+        elif not is_what_it_says(name, there):
+            raise TracecloakError(
+                f"{path} is not what its name says, so pages that share it would not work: remove "
+                "it and run again, which writes it anew"
+            )
+
+
+def is_what_it_says(name: str, data: bytes) -> bool:
+    """Returns whether a shared file has the SHA-256 that it is named after."""
+    return name == f"{hashlib.sha256(data).hexdigest()}.js"
+
+
+def _write(path: str, data: bytes) -> None:
+    """Writes a file that appears whole; two who write it write the same."""
+    place = f"{path}.{uuid.uuid4().hex}" if is_on_this_machine(path) else path
+    with closing(create(place)) as stream:
+        stream.write(data)
+    if place != path:
+        rename([place], [path])

@@ -1,20 +1,16 @@
-"""What a page shows of released figures, with intervals and grades, and of a graph or a tree.
-
-The graph of a log is shown as a map, a tree by its nodes, as JSON values.
-
-Pure functions of published values. A page is small whatever the log's size: rare paths, variants
-and the ends of very long ones are left out of it, and it says how many; the files have them all.
-"""
+"""What a page shows of graphs, trees, figures, variants and times, as JSON values."""
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.arrays.merging import sum_by_key
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
     GRADES,
     LEGEND,
@@ -25,14 +21,21 @@ from tracecloak.schemas.published.figures import (
     grades,
 )
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.transforms.models.plain_names import plain_name
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.transforms.models.dfg_svg import plain_name
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.durations import ReleasedDurations
-    from tracecloak.schemas.published.groups import ReleasedGroups
-    from tracecloak.schemas.published.tree import ReleasedTree
+    from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGroups, ReleasedTree
+
+
+# --- What a page shows of released figures, with intervals and grades, and of a graph or a tree. --
+# The graph of a log is shown as a map, a tree by its nodes, as JSON values.
+#
+# Pure functions of published values. A page is small whatever the log's size: rare paths, variants
+# and the ends of very long ones are left out of it, and it says how many; the files have them all.
+
 
 MAX_PATHS = 2000
 _MICROSECONDS = 1e-6
@@ -301,3 +304,186 @@ def _between(figure: Figure) -> ShownFigure:
 def _shown(figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format) -> ShownFigure:
     text = f"{words(figure.value)} ({words(figure.low)}\u2013{words(figure.high)})"
     return ShownFigure(name, text, figure.kind, figure.grade)
+
+
+# ---
+# What a page shows of the times of a log, as JSON values: how long cases take, when they begin.
+
+
+NO_TIMES = (
+    "Times are not part of this release. Its log has the order of the events of each case in "
+    "event_index, and contains neither when a case begins nor how long anything takes."
+)
+"""What a page says in the place of times, see `manifest.has_times`."""
+NO_STARTS = "All cases begin at one public time: when they began is not part of this release."
+_MAX_BARS = 48
+
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+def times_data(
+    times: LogTimes, original: LogTimes | None = None, *, has_starts: bool = True
+) -> dict[str, Any]:
+    """Returns durations of cases, beginnings by a fitting period, and hours of the week.
+
+    Hours are None where all stamps are dates.
+
+    Args:
+        times: Of the released log.
+        has_starts: Whether it tells when cases begin; else there are no beginnings and no hours.
+        original: Of the log that it was made of, to stand beside it for its operator; None: no
+            other numbers stand there.
+    """
+    both = times if original is None else LogTimes.merge([times, original])
+    period, starts = _by_period(times, original, both)
+    week = np.zeros(168, np.int64)
+    week[times.hours] = times.hour_counts
+    has_hours = has_starts and bool((times.hours % 24).any())
+    return {
+        "spans": _spans(times, original, both),
+        "period": period,
+        "starts": starts if has_starts else [],
+        "week": week.tolist() if has_hours else None,
+        "median_s": middle_of(times.spans, times.span_counts) if len(times.spans) else None,
+    }
+
+
+def _spans(times: LogTimes, original: LogTimes | None, both: LogTimes) -> list[dict[str, Any]]:
+    """Durations by bins of one ratio, so wide that they are not too many."""
+    bins = both.spans
+    if len(bins) == 0:
+        return []
+    borders = np.concatenate([[0], BIN_EDGES_US]) * _MICROSECONDS
+    # The first bin, below a second, stays by itself.
+    width = max(1, -(-int(bins[-1] - max(bins[0], 1) + 1) // _MAX_BARS))
+
+    def grouped(of: LogTimes) -> dict[int, int]:
+        of_each = np.where(of.spans == 0, -1, (of.spans - 1) // width)
+        groups, sums = sum_by_key(of_each, of.span_counts)
+        return dict(zip(groups.tolist(), sums.tolist(), strict=True))
+
+    rows = []
+    for group, counts in _side_by_side(grouped, times, original):
+        first = 0 if group < 0 else 1 + group * width
+        last = 1 if group < 0 else min(first + width, len(borders) - 1)
+        ends = {"from_s": float(f"{borders[first]:.6g}"), "to_s": float(f"{borders[last]:.6g}")}
+        rows.append({**ends, **counts})
+    return rows
+
+
+def _by_period(
+    times: LogTimes, original: LogTimes | None, both: LogTimes
+) -> tuple[str, list[dict[str, Any]]]:
+    """Cases by day, week, month or year, by the range of the days."""
+    all_days = both.days
+    if len(all_days) == 0:
+        return "day", []
+    n_days = int(all_days[-1] - all_days[0]) + 1
+    period = next(
+        (name for name, limit in (("day", 62), ("week", 400), ("month", 4000)) if n_days <= limit),
+        "year",
+    )
+    periods = {day: _period(day, period) for day in all_days.tolist()}
+    named = {first: (last, name) for first, last, name in periods.values()}
+
+    def grouped(of: LogTimes) -> dict[int, int]:
+        firsts = np.array([periods[day][0] for day in of.days.tolist()], np.int64)
+        days, sums = sum_by_key(firsts, of.day_counts)
+        return dict(zip(days.tolist(), sums.tolist(), strict=True))
+
+    return period, [
+        {"first_day": first, "last_day": named[first][0], "name": named[first][1], **counts}
+        for first, counts in _side_by_side(grouped, times, original)
+    ]
+
+
+def _side_by_side(
+    grouped: Callable[[LogTimes], dict[int, int]], times: LogTimes, original: LogTimes | None
+) -> list[tuple[int, dict[str, int]]]:
+    """The groups in order, each with its count and, where there is an original, that one's."""
+    counts = grouped(times)
+    if original is None:
+        return [(group, {"count": counts[group]}) for group in sorted(counts)]
+    others = grouped(original)
+    return [
+        (group, {"count": counts.get(group, 0), "original": others.get(group, 0)})
+        for group in sorted(counts.keys() | others.keys())
+    ]
+
+
+def _period(day: int, period: str) -> tuple[int, int, str]:
+    """The first day of a day's period, the first one after it, and its name."""
+    try:
+        date = _EPOCH + datetime.timedelta(days=day)
+        if period == "day":
+            return day, day + 1, date.isoformat()
+        if period == "week":
+            monday = day - date.weekday()
+            year, week, _ = date.isocalendar()
+            return monday, monday + 7, f"{year}-W{week:02d}"
+        if period == "month":
+            first = date.replace(day=1)
+            following = (first + datetime.timedelta(days=32)).replace(day=1)
+            return (first - _EPOCH).days, (following - _EPOCH).days, f"{first:%Y-%m}"
+        first = date.replace(month=1, day=1)
+        return (
+            (first - _EPOCH).days,
+            (date.replace(month=12, day=31) - _EPOCH).days + 1,
+            str(date.year),
+        )
+    except (OverflowError, ValueError):  # beyond the calendar of dates
+        return day, day + 1, f"day {day} of 1970"
+
+
+# --- What a page shows of the variants of a log, as JSON values; see `figures_data`. --------------
+
+
+MAX_VARIANTS = 300
+
+_MAX_EVENTS = 120  # of a variant
+
+
+def variants_of_log(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
+    """Returns the variants of a released log, the most frequent first."""
+    return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
+
+
+def variants_data(
+    variants: ReleasedVariants, map_names: list[str], figures: ReleasedFigures | None = None
+) -> dict[str, Any]:
+    """Returns the most frequent variants, with codes that are those of a map where it has them.
+
+    Args:
+        variants: The most frequent first.
+        map_names: Names of the activities of the map by code, "" for its start and end.
+        figures: Intervals of some of them, where they are those of a log.
+    """
+    known = {} if figures is None else {row.of: row for row in figures.rows()}
+    texts = variants.names.to_pylist()
+    names = list(map_names)
+    place = {name: code for code, name in enumerate(names) if name}
+    words = [plain_name(name) for name in texts]
+    rows = []
+    for i in range(min(variants.n_variants, MAX_VARIANTS)):
+        first, last = variants.offsets[i], variants.offsets[i + 1]
+        codes = []
+        for code in variants.codes[first : min(last, first + _MAX_EVENTS)].tolist():
+            if words[code] not in place:
+                place[words[code]] = len(names)
+                names.append(words[code])
+            codes.append(place[words[code]])
+        label = " → ".join(texts[code] for code in variants.codes[first:last].tolist())
+        figure = known.get((label,))
+        low, high = (None, None) if figure is None else (figure.low, figure.high)
+        if variants.lows is not None and variants.highs is not None:
+            low, high = int(variants.lows[i]), int(variants.highs[i])
+        rows.append(
+            {
+                "codes": codes,
+                "n_events": int(last - first),
+                "count": int(variants.counts[i]),
+                "low": low,
+                "high": high,
+            }
+        )
+    return {"names": names, "rows": rows, "n_cases": variants.n_cases}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.plugins import Plugins, load
-from tracecloak.schemas.published.product import ReleasedProduct
+from tracecloak.schemas.published.figures import ReleasedProduct
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.graph import LogCounts
@@ -88,23 +88,23 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.schemas.published.graph:ReleasedGraph",
             "tracecloak.transforms.models.graph_forms:forms_of_graph",
         ),
-        "durations": ProductKind("tracecloak.schemas.published.durations:ReleasedDurations"),
+        "durations": ProductKind("tracecloak.schemas.published.graph:ReleasedDurations"),
         "figures": ProductKind("tracecloak.schemas.published.figures:ReleasedFigures"),
         "groups": ProductKind(
-            "tracecloak.schemas.published.groups:ReleasedGroups",
+            "tracecloak.schemas.published.graph:ReleasedGroups",
             "tracecloak.transforms.models.graph_forms:forms_of_groups",
         ),
         "indicators": ProductKind(
-            "tracecloak.schemas.published.indicators:ReleasedIndicators",
-            part="tracecloak.transforms.charts.indicators_part:indicators_part",
+            "tracecloak.schemas.published.figures:ReleasedIndicators",
+            part="tracecloak.transforms.pages.indicators_part:indicators_part",
         ),
         "measures": ProductKind(
-            "tracecloak.schemas.published.measures:ReleasedMeasures",
+            "tracecloak.schemas.published.figures:ReleasedMeasures",
             of_log="tracecloak.anonymizers.logs.log_figures:figures_of_log",
         ),
         "variants": ProductKind("tracecloak.schemas.published.variants:ReleasedVariants"),
         "tree": ProductKind(
-            "tracecloak.schemas.published.tree:ReleasedTree",
+            "tracecloak.schemas.published.graph:ReleasedTree",
             "tracecloak.transforms.models.tree_forms:forms_of_tree",
         ),
     },

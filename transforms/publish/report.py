@@ -2,8 +2,6 @@
 
 It is made of the manifest and of what is released beside it, so nothing on it was counted on the
 input. A repetition gives the same bytes.
-
-Epsilons of published releases, to judge one by: values as their publishers gave them.
 """
 
 from __future__ import annotations
@@ -17,14 +15,14 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.published.guarantee import at_most
 from tracecloak.schemas.published.manifest import (
     OutputFile,
     ReleaseManifest,
+    Yield,
+    at_most,
     has_starts,
     has_times,
 )
-from tracecloak.schemas.published.yields import Yield
 from tracecloak.transforms.pages.page import Page, PagePart, rendered
 from tracecloak.transforms.publish.figures_data import (
     Medians,
@@ -39,24 +37,123 @@ from tracecloak.transforms.publish.figures_data import (
     sentence_of_variants,
     tree_data,
 )
-from tracecloak.transforms.publish.file_words import openings_of, what_is
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
-from tracecloak.transforms.publish.promise import Promise, caution, exact, in_words, posterior
+from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
 from tracecloak.transforms.publish.statement import (
     MECHANISMS,
+    Promise,
+    caution,
+    exact,
+    in_words,
     operations_in_words,
     params_in_words,
+    posterior,
     printable,
 )
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.durations import ReleasedDurations
-    from tracecloak.schemas.published.figures import ReleasedFigures
-    from tracecloak.schemas.published.graph import LogCounts, ReleasedGraph
-    from tracecloak.schemas.published.groups import ReleasedGroups
-    from tracecloak.schemas.published.product import ReleasedProduct
-    from tracecloak.schemas.published.tree import ReleasedTree
+    from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
+    from tracecloak.schemas.published.graph import (
+        LogCounts,
+        ReleasedDurations,
+        ReleasedGraph,
+        ReleasedGroups,
+        ReleasedTree,
+    )
     from tracecloak.schemas.published.variants import ReleasedVariants
+
+
+# --- What the files of a release are, and how somebody who has never seen one opens them. ---------
+
+
+_EXACT = {
+    DFG_NAME: "directly-follows graph: activities, and paths with their counts",
+    "figures.parquet": "totals, with their intervals, and the most that a path not shown can have",
+    REPORT_NAME: "everything on one page, for a browser",
+    STATEMENT_NAME: "the promise in words, for the file of a privacy officer",
+}
+_BY_NAME = {
+    "figures": "numbers with their kinds and 95 % intervals",
+    "groups": "groups of activities, and how cases go from one to another",
+    "indicators": "indicators by group, with their 95 % intervals and units",
+    "measures": "the noisy counts that the log was drawn from",
+}
+_BY_ENDING = {
+    ".parquet": "table",
+    ".json": "the same as JSON",
+    ".xes.gz": "the log as XES (IEEE 1849), for process mining tools",
+    ".spreadsheet.csv.gz": "the log as CSV, with an apostrophe in front of formulas",
+    ".csv.gz": "the log as CSV, for spreadsheets",
+    ".avro": "the log as Avro",
+    ".dot": "the graph for Graphviz",
+    ".svg": "a picture",
+    ".pnml": "the tree as a Petri net",
+    ".ptml": "the process tree for ProM and pm4py",
+    ".bpmn": "the tree as BPMN",
+    ".tree": "the process tree as text",
+    ".sig": "signature of the manifest",
+}
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How to open a file with something.
+
+    Attributes:
+        title: With what.
+        code: What to type or do.
+    """
+
+    title: str
+    code: str
+
+
+def what_is(path: str) -> str:
+    """Returns what a file of a release is, in a few words."""
+    if path in _EXACT:
+        return _EXACT[path]
+    if path.startswith("log/"):
+        return "a part of the log: case_id, activity, timestamp and attributes"
+    name, _, ending = path.partition(".")
+    if name in _BY_NAME and ending in ("parquet", "json"):
+        return _BY_NAME[name] + (", as JSON" if ending == "json" else "")
+    return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
+
+
+def openings_of(paths: Sequence[str]) -> list[Opening]:
+    """Returns how to open what a release has, from its folder."""
+    has_parts = any(path.startswith("log/") for path in paths)
+    tables = [path for path in paths if path.endswith(".parquet") and not path.startswith("log/")]
+    openings = []
+    if has_parts:
+        openings += [
+            Opening("pandas", 'import pandas\n\nlog = pandas.read_parquet("log")'),
+            Opening("polars", 'import polars\n\nlog = polars.read_parquet("log/*.parquet")'),
+            Opening("DuckDB", "SELECT activity, count(*) FROM 'log/*.parquet' GROUP BY activity;"),
+        ]
+    if any(path.endswith(".xes.gz") for path in paths):
+        openings += [
+            Opening("pm4py", 'import pm4py\n\nlog = pm4py.read_xes("log.xes.gz")'),
+            Opening("ProM, Disco, Celonis", "Import log.xes.gz as an event log."),
+        ]
+    if tables and not has_parts:
+        first = tables[0]
+        openings += [
+            Opening("pandas", f'import pandas\n\ntable = pandas.read_parquet("{first}")'),
+            Opening("polars", f'import polars\n\ntable = polars.read_parquet("{first}")'),
+            Opening("DuckDB", f"SELECT * FROM '{first}';"),
+        ]
+    if any(path.endswith(".ptml") for path in paths):
+        trees = [path for path in paths if path.endswith(".ptml")]
+        openings.append(Opening("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
+    return openings
+
+
+# --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
+# It is made of the manifest and of what is released beside it, so nothing on it was counted on the
+# input. A repetition gives the same bytes.
+#
+# Epsilons of published releases, to judge one by: values as their publishers gave them.
 
 
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
@@ -212,17 +309,17 @@ class _Shown:
             shown.figures = figures_data(figures)
         is_product = variants is not None
         if variants is None and log is not None:
-            from tracecloak.transforms.publish.variants_data import variants_of_log
+            from tracecloak.transforms.publish.figures_data import variants_of_log
 
             variants = variants_of_log(log.variants, log.names)
         if variants is not None and variants.n_variants:
             shown._show_variants(variants, figures, has_kinds=is_product)
         if log is not None and not is_timed:
-            from tracecloak.transforms.publish.times_data import NO_TIMES
+            from tracecloak.transforms.publish.figures_data import NO_TIMES
 
             shown.times_told = NO_TIMES
         elif log is not None and len(log.times.spans):
-            from tracecloak.transforms.publish.times_data import NO_STARTS, times_data
+            from tracecloak.transforms.publish.figures_data import NO_STARTS, times_data
 
             shown.times = times_data(log.times, has_starts=is_dated)
             shown.times_told = "All of these are numbers of the released log; its times are in UTC."
@@ -295,7 +392,7 @@ class _Shown:
         *,
         has_kinds: bool,
     ) -> None:
-        from tracecloak.transforms.publish.variants_data import variants_data
+        from tracecloak.transforms.publish.figures_data import variants_data
 
         names = []
         if self.map is not None:

@@ -28,11 +28,11 @@ from tracecloak.schemas.errors import (
 from tracecloak.transforms.services.kafka_topic import (
     ASK_OFTEN_SECONDS,
     ASK_SECONDS,
+    KAFKA,
     KafkaTopic,
     confluent_kafka,
     looking,
 )
-from tracecloak.transforms.services.schemes import KAFKA
 
 DELETED = "it was deleted"
 _DIGEST_DIGITS = 32

@@ -1,23 +1,11 @@
-"""PartitionReader: messages of partitions of Kafka, and how far all of them have been read.
+"""PartitionReader: the messages of some partitions of a topic of Kafka, each in its order.
 
-Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
-needs beside it: positions are the reader's and never the consumer group's, what was deleted before
-it was read is an error and no gap, a log that is another one is noticed, and it is known up to
-which moment everything has been read.
-
-That moment is the partition's watermark. Brokers stamp messages as they append them, where the
-topic is set so; then all that is unread is no older than the last message that was read. Where
-nothing is unread, it is no older than the time that the brokers told before they were asked. Both
-are less what the clocks of brokers may differ, since the next message can be another broker's.
-
-A message that no broker stamped is evidence of the topic's setting. It stops its partition, and is
-neither read nor rejected: the one case in which a record decides for others.
-
-Messages of a topic of Kafka: one by itself, and many as columns, as a client fetched them.
+A sample of messages is read without a trace: nothing is committed or kept.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -27,6 +15,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
@@ -37,8 +26,33 @@ from tracecloak.transforms.services.kafka_identity import (
     other_log,
     topic_id,
 )
-from tracecloak.transforms.services.kafka_topic import READING, KafkaTopic, confluent_kafka
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.kafka_topic import (
+    ASK_SECONDS,
+    KAFKA,
+    READING,
+    KafkaTopic,
+    confluent_kafka,
+    looking,
+)
+
+# --- PartitionReader: messages of partitions of Kafka, and how far all of them have been read. ----
+# Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
+# needs beside it: positions are the reader's and never the consumer group's, what was deleted
+# before
+# it was read is an error and no gap, a log that is another one is noticed, and it is known up to
+# which moment everything has been read.
+#
+# That moment is the partition's watermark. Brokers stamp messages as they append them, where the
+# topic is set so; then all that is unread is no older than the last message that was read. Where
+# nothing is unread, it is no older than the time that the brokers told before they were asked. Both
+# are less what the clocks of brokers may differ, since the next message can be another broker's.
+#
+# A message that no broker stamped is evidence of the topic's setting. It stops its partition, and
+# is
+# neither read nor rejected: the one case in which a record decides for others.
+#
+# Messages of a topic of Kafka: one by itself, and many as columns, as a client fetched them.
+
 
 # As many digits as int64 surely holds.
 _ORDERS = 10**18
@@ -396,3 +410,56 @@ class PartitionReader:
             raise UsageError(f"topic {name!r} cannot be read: {error.str()}; see kafka_properties")
         if error.fatal() or (not error.retriable() and error.code() > 0):
             raise TracecloakError(f"topic {name!r} cannot be read: {error.str()}")
+
+
+# --- A look at messages of a topic of Kafka that leaves no trace: nothing is committed or kept. ---
+
+
+_POLL_SECONDS = 1.0
+
+
+def messages_before(topic: KafkaTopic, until_us: int, most: int) -> KafkaMessages:
+    """Returns the newest messages of before a moment, spread over the partitions of a topic.
+
+    Args:
+        topic: The topic.
+        until_us: The moment, microseconds since 1970 UTC, by the times of the messages.
+        most: How many; each partition gives an equal share, or all that it has.
+
+    Raises:
+        UsageError: The client library is not installed, or brokers refuse.
+        RetryLater: No broker answers, or messages do not come.
+    """
+    library = confluent_kafka()
+    with looking(topic) as consumer:
+        numbers = consumer.list_topics(timeout=ASK_SECONDS).topics[topic.name].partitions
+        places = [library.TopicPartition(topic.name, n, max(0, until_us // 1_000)) for n in numbers]
+        bounds = {n: consumer.get_watermark_offsets(one, ASK_SECONDS) for n, one in
+                  zip(numbers, places, strict=True)}  # fmt: skip
+        # A negative offset: no message is as late as that.
+        ends = {
+            one.partition: bounds[one.partition][1] if one.offset < 0 else one.offset
+            for one in consumer.offsets_for_times(places, timeout=ASK_SECONDS)
+        }
+        room = {number: ends[number] - bounds[number][0] for number in numbers}
+        begins = {}
+        for n_done, number in enumerate(sorted(room, key=room.__getitem__)):
+            share = max(0, min(room[number], -(-most // (len(room) - n_done))))
+            begins[number] = ends[number] - share
+            most -= share
+        is_open = {number for number in numbers if begins[number] < ends[number]}
+        consumer.assign([library.TopicPartition(topic.name, n, begins[n]) for n in is_open])
+        fetched = []
+        deadline = time.monotonic() + ASK_SECONDS
+        while is_open:
+            for message in consumer.consume(1_000, _POLL_SECONDS):
+                number, error = message.partition(), message.error()
+                if error is None and message.offset() < ends[number]:
+                    fetched.append(message)
+                elif error is not None and error.code() != library.KafkaError._PARTITION_EOF:
+                    raise RetryLater(f"{KAFKA}{topic.servers}: {error.str()}")
+                if error is not None or message.offset() >= ends[number] - 1:
+                    is_open.discard(number)
+            if time.monotonic() > deadline:
+                raise RetryLater(f"{KAFKA}{topic.servers} does not give all messages in time")
+    return KafkaMessages(fetched, library.TIMESTAMP_LOG_APPEND_TIME)

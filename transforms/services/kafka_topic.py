@@ -1,4 +1,4 @@
-"""A topic of Kafka: its address, what its brokers must do with it, and what is sent to it."""
+"""Topics of Kafka: addresses, settings and tokens of clients, and what a topic must be."""
 
 from __future__ import annotations
 
@@ -6,18 +6,125 @@ import contextlib
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecloak.schemas.errors import (
-    RetryLater,
-    TracecloakError,
-    UsageError,
-    of_extra,
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, of_extra
+from tracecloak.schemas.plugins import Plugins
+
+# --- How addresses of services begin, or end. -----------------------------------------------------
+
+
+KAFKA = "kafka://"
+EVENT_HUBS = tuple(
+    f".servicebus.{cloud}" for cloud in ("windows.net", "usgovcloudapi.net", "chinacloudapi.cn")
 )
-from tracecloak.transforms.services.properties import read_properties
-from tracecloak.transforms.services.schemes import KAFKA
+
+
+# --- Files of settings that clients of services are given, secrets among them, a line each. -------
+
+
+def read_properties(key: str, path: str | None) -> dict[str, str]:
+    """Returns the settings of a file of lines `name=value`; `#` begins a remark.
+
+    Args:
+        key: The key of the configuration that names the file.
+        path: The file; None: there is none.
+
+    Raises:
+        UsageError: It cannot be read, or a line is none; the value is not shown.
+    """
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{key}: {path!r} cannot be read: {error}") from None
+    return dict(_settings(key, path, lines))
+
+
+def _settings(key: str, path: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, sign, value = line.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"{key}: line {number} of {path!r} is not name=value")
+        yield name.strip(), value.strip()
+
+
+# --- The token of Amazon MSK: AWS's own signer signs it with the credentials of this machine. -----
+# They are found as AWS's programs find them: in the environment, a profile, or the role of a
+# machine.
+# The region is in the brokers' addresses, or `sasl.oauthbearer.config` names it as `region=REGION`.
+
+
+_OF_MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+_SAID = re.compile(r"\bregion=([a-z0-9-]+)")
+
+
+def msk_token(servers: str, configuration: str) -> tuple[str, float]:
+    """Returns a token and when it ends, seconds since 1970 UTC; see `kafka_tokens.TOKENS`.
+
+    Raises:
+        UsageError: AWS's signer is not installed, no region is named, or there are no credentials.
+    """
+    library = "aws-msk-iam-sasl-signer-python"
+    module = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+    signer = of_extra(module, "kafka_token msk", library, "msk")
+    region = _SAID.search(configuration) or _OF_MSK.search(servers)
+    if region is None:
+        raise UsageError(
+            "no region of AWS is in the addresses of the brokers: write "
+            "sasl.oauthbearer.config=region=REGION into the file of kafka_properties"
+        )
+    try:
+        token, ends_ms = signer.generate_auth_token(region[1])
+    except Exception as error:  # of AWS's libraries
+        raise UsageError(
+            f"AWS's signer gives no token ({type(error).__name__}): give this machine credentials, "
+            "such as a role that may connect to the cluster, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        ) from None
+    return str(token), ends_ms / 1_000
+
+
+# --- TOKENS: where a client of Kafka gets the token by which brokers know it (SASL OAUTHBEARER). --
+# An entry is a function of the brokers' addresses and of what the setting `sasl.oauthbearer.config`
+# says. It returns a token and when that ends, in seconds since 1970 UTC; the client asks for the
+# next
+# one before. It raises a `TracecloakError` whose text is for the operator.
+
+
+TokenSource = Callable[[str, str], tuple[str, float]]
+
+TOKENS: Plugins[TokenSource] = Plugins(
+    "token of Kafka",
+    "tracecloak.kafka_tokens",
+    {"msk": "tracecloak.transforms.services.kafka_topic:msk_token"},
+)
+
+
+def token_of(name: str, servers: str, configuration: str) -> tuple[str, float]:
+    """Returns a token and when it ends, as the client library asks for it.
+
+    Raises:
+        TracecloakError: There is none. The text has nothing of what others raise, as that may be a
+            secret.
+    """
+    try:
+        return TOKENS.named(name)(servers, configuration)
+    except TracecloakError as error:
+        raise type(error)(f"kafka_token {name}: {error}") from None
+    except Exception as error:
+        raise UsageError(f"kafka_token {name} failed ({type(error).__name__})") from None
+
+
+# --- A topic of Kafka: its address, what its brokers must do with it, and what is sent to it. -----
+
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -104,7 +211,6 @@ class KafkaTopic:
                     f"kafka_properties: {name} beside kafka_token {self.token} must be "
                     f"{' or '.join(allowed)}; correct it, or leave it out"
                 )
-        from tracecloak.transforms.services.kafka_tokens import token_of
 
         return {
             "security.protocol": "SASL_SSL",
@@ -154,7 +260,6 @@ class KafkaTopic:
         """
         if self.token is None:
             return
-        from tracecloak.transforms.services.kafka_tokens import token_of
 
         given = read_properties("kafka_properties", self.properties)
         token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))

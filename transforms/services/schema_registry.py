@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tracecloak.schemas.errors import RetryLater, UsageError, of_extra
-from tracecloak.transforms.services.properties import read_properties
+from tracecloak.transforms.services.kafka_topic import read_properties
 
 Answer = TypeVar("Answer")
 

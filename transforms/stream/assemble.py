@@ -1,23 +1,19 @@
-"""AssembleCases: keyed messages meet the open cases of their shard; closed cases come out by step.
+"""AssembleCases: the events of messages become whole cases, each in the step in which it closes.
 
-The arithmetic is that of `schemas.streams.open_cases`. Here are the keys, the state and the clock.
-The open cases of a shard are one columnar value. New messages are put beside it unread, and merged
-with it when they are many or a step is over, so that the cost of a message does not grow with the
-number of open cases. Two timers a shard and step are on the watermark of the times of publishing.
-One decides when a closed case is handed on, never to which step it belongs. The other, which no
-message sets, notes that a step takes no more cases. So whether a case is late does not depend on
-other cases, and a late case is dropped before it uses up any cap.
+DecodeMessages makes events of messages; what cannot be read is a reject. State and timers of
+AssembleCases hold open cases by shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam import pvalue
 from apache_beam.coders import BytesCoder, TupleCoder, VarIntCoder
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.timeutil import TimeDomain
@@ -28,19 +24,109 @@ from apache_beam.transforms.userstate import (
     TimerSpec,
     on_timer,
 )
-from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+from tracecloak.transforms.formats.messages import Message, MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
+from tracecloak.transforms.stream.stream_status import warn_of_times_ahead
+
+# --- DecodeMessages: a stream of messages to batches of events and of unreadable messages. --------
+# Messages are gathered and decoded together, because all later stages work on batches. No message
+# makes the pipeline fail (`transforms.formats.messages`). Which messages count is not decided here:
+# a
+# message that is delivered twice becomes two events with one id.
+
+
+EVENTS = "events"
+REJECTS = "rejects"
+
+# A batch ends at this number of messages, or of bytes.
+_BATCH_MESSAGES = 1 << 14
+_BATCH_BYTES = 16 << 20
+
+
+class DecodeMessages(beam.PTransform):
+    """Decodes messages; returns a dict of PCollections of record batches.
+
+    Takes messages in the global window whose element time is the time of their publishing, as
+    `ReadFromPubSub(with_attributes=True)` gives them where it is told no timestamp attribute.
+    `events` holds batches of `MessageFormat.schema`, `rejects` those of MESSAGE_REJECT_SCHEMA; the
+    element time of a batch is that of its first published message.
+    """
+
+    def __init__(self, layout: MessageFormat) -> None:
+        super().__init__()
+        self._layout = layout
+
+    def expand(
+        self, messages: beam.PCollection[Message]
+    ) -> dict[str, beam.PCollection[pa.RecordBatch]]:
+        """Decodes the messages of a bundle together."""
+        outputs = messages | "Decode" >> beam.ParDo(_Decode(self._layout)).with_outputs(
+            REJECTS, main=EVENTS
+        )
+        return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
+
+
+class _Decode(beam.DoFn):
+    def __init__(self, layout: MessageFormat) -> None:
+        self._layout = layout
+
+    def start_bundle(self) -> None:
+        self._messages: list[Message] = []
+        self._publish: list[int] = []
+        self._bytes = 0
+
+    def process(
+        self, message: Message, published: Timestamp = beam.DoFn.TimestampParam
+    ) -> Iterable[Any]:
+        self._messages.append(message)
+        self._publish.append(published.micros)
+        data = getattr(message, "data", None)
+        self._bytes += len(data) if isinstance(data, bytes) else 0
+        if len(self._messages) >= _BATCH_MESSAGES or self._bytes >= _BATCH_BYTES:
+            yield from self._flush(lambda batch, time: TimestampedValue(batch, time))
+
+    def finish_bundle(self) -> Iterable[Any]:
+        yield from self._flush(lambda batch, time: WindowedValue(batch, time, (GlobalWindow(),)))
+
+    def _flush(self, stamped: Callable[[pa.RecordBatch, Timestamp], Any]) -> Iterable[Any]:
+        if not self._messages:
+            return
+        first = Timestamp(micros=min(self._publish))
+        events, rejects = self._layout.decode(self._messages, self._publish)
+        self.start_bundle()
+        if events.num_rows:
+            yield stamped(events, first)
+        if rejects.num_rows:
+            yield pvalue.TaggedOutput(REJECTS, stamped(rejects, first))
+
+    def infer_output_type(self, input_type: Any) -> Any:
+        return pa.RecordBatch
+
+
+# ---
+# AssembleCases: keyed messages meet the open cases of their shard; closed cases come out by step.
+# The arithmetic is that of `schemas.streams.open_cases`. Here are the keys, the state and the
+# clock.
+# The open cases of a shard are one columnar value. New messages are put beside it unread, and
+# merged
+# with it when they are many or a step is over, so that the cost of a message does not grow with the
+# number of open cases. Two timers a shard and step are on the watermark of the times of publishing.
+# One decides when a closed case is handed on, never to which step it belongs. The other, which no
+# message sets, notes that a step takes no more cases. So whether a case is late does not depend on
+# other cases, and a late case is dropped before it uses up any cap.
+
 
 DEFAULT_SHARDS = 16
 METRICS = "tracecloak"

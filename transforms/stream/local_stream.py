@@ -1,38 +1,396 @@
-"""LocalStream: the loop of a stream on one machine, from a source to published steps.
+"""A stream on one machine: its loop, and its state in a file that survives the process.
 
-Each turn of the loop pulls messages, keeps them with the positions behind them, and lets the
-service forget them. Then it ends the steps that are over, keeps the state together with their
-releases, and publishes these. So the process may die at any point: messages that were kept are not
-asked for again, and a step that was decided is published as it was decided, a second time if it may
-have been seen already.
+The file is an SQLite database in its write-ahead mode, and every commit is on the disk before it
+returns. One commit has the messages of a batch together with the positions in their source that
+follow them; or, when cases close or steps are over, the whole state together with the releases of
+these steps. So the process cannot die and leave one without the other: a message is counted once,
+and a step's release is known before anybody has seen a byte of it.
 
-A service that does not answer is asked again until it does. A step waits for its messages: if these
-are read more slowly than they come, steps come later, and a warning says so.
+Messages are appended to a journal, which is folded into the state when that is written anyway or
+when it has grown as long as half of it. Every record is authenticated with the epoch's key. A file
+with a byte changed, cut or missing is an error, and so is one that is older than what was
+published: another state could count a case twice.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
+import json
 import logging
 import math
+import os
+import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamState
-from tracecloak.schemas.errors import RetryLater
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.schemas.published.step import Step
+from tracecloak.schemas.streams.open_cases import CaseEvents, ClosedKeys, OpenCases
+from tracecloak.transforms.files import make_private_folder, sync_folder
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.stream.local_state import Kept, LocalState
-from tracecloak.transforms.stream.now_and_then import NowAndThen
 from tracecloak.transforms.stream.sources import Pulled, Source
-from tracecloak.transforms.stream.standing import Standing
-from tracecloak.transforms.stream.times_ahead import warn_of_times_ahead
+from tracecloak.transforms.stream.stream_status import NowAndThen, Standing, warn_of_times_ahead
+
+# --- LocalState: the state of a stream on one machine, in a file that survives the process. -------
+# The file is an SQLite database in its write-ahead mode, and every commit is on the disk before it
+# returns. One commit has the messages of a batch together with the positions in their source that
+# follow them; or, when cases close or steps are over, the whole state together with the releases of
+# these steps. So the process cannot die and leave one without the other: a message is counted once,
+# and a step's release is known before anybody has seen a byte of it.
+#
+# Messages are appended to a journal, and the journal is folded into the state when that is written
+# anyway or when it has grown as long as half of it, so that the cost of a message does not depend
+# on
+# how many cases are open.
+#
+# Every record is authenticated with the epoch's key, and the head says which there are. A file with
+# a
+# byte changed, cut or missing is an error, and so is one that is older than what was published:
+# another state could count a case twice.
+
+
+_VERSION = 2
+# Of a state whose vocabulary has grown, which versions that know of no growth must not read.
+_GROWN = 3
+# SQLite holds up to a billion bytes in a value.
+_MOST_BYTES = 1 << 28
+_PAGE_BYTES = 1 << 14
+_MEND = (
+    "Restore the whole key store as it was when the stream stopped, if there is such a copy; else "
+    "begin another epoch, which is another spend"
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The content of the file.
+
+    Attributes:
+        state: Of the stream.
+        positions: Where its source goes on, by the source's own names.
+        unsent: The decided steps that may not have been published yet, in their order.
+        names: The vocabulary of which the state has codes; empty: that of the epoch's begin.
+    """
+
+    state: StreamState
+    positions: Mapping[str, Any]
+    unsent: tuple[DecidedStep, ...]
+    names: tuple[str, ...] = ()
+
+
+class LocalState:
+    """The state of one epoch in a file; one process has it, and one thread."""
+
+    def __init__(self, path: Path, key: ReleaseKey, kind: type[Step]) -> None:
+        """Keeps where it is; nothing is opened yet.
+
+        Args:
+            path: The file, in a folder that only the operator reads.
+            key: The epoch's.
+            kind: The type of what a step releases.
+        """
+        self._path = path
+        self._key = key.derive(b"stream state")
+        self._kind = kind
+        self._head: dict[str, Any] = {}
+        self._written: dict[str, Any] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a state."""
+        return self._path.exists()
+
+    def create(self, state: StreamState, source: str) -> None:
+        """Makes the file, which appears with this state in it or not at all.
+
+        Args:
+            state: The first one.
+            source: Name of the source in which the positions are.
+        """
+        make_private_folder(self._path.parent)
+        fresh = self._path.with_suffix(".new")
+        for ending in ("", "-wal", "-shm"):  # of a process that died here
+            Path(f"{fresh}{ending}").unlink(missing_ok=True)
+        os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
+        with self._connected(fresh), self._committing():
+            self._database.execute(
+                "CREATE TABLE record (kind TEXT, number INTEGER, seal BLOB, value BLOB, "
+                "PRIMARY KEY (kind, number)) WITHOUT ROWID"
+            )
+            self._head = {"version": _VERSION, "source": source, "parts": {}, "unsent": []}
+            self._written = {}
+            self._write_state(state, {})
+        os.replace(fresh, self._path)
+        sync_folder(self._path.parent)
+
+    @contextlib.contextmanager
+    def opened(self, source: str, is_read_only: bool = False) -> Iterator[Kept]:
+        """Opens the file in the block, and gives what is in it.
+
+        Args:
+            source: As `create` had it.
+            is_read_only: Whether nothing is written or made, as where a stream may be running.
+
+        Raises:
+            TracecloakError: It is damaged, of another version, or of another source.
+        """
+        with self._connected(self._path, is_read_only):
+            yield self._read(source)
+
+    def append(self, events: CaseEvents | None, positions: Mapping[str, Any]) -> None:
+        """Adds a batch of messages, or none; both are on the disk when this returns."""
+        with self._committing():
+            if events is not None and events.n_events:
+                first, n = self._head["journal"]
+                self._put("journal", first + n, encode(events))
+                self._head["journal"] = [first, n + 1]
+            self._head["positions"] = dict(positions)
+            self._put_head()
+
+    def replace(
+        self, state: StreamState, positions: Mapping[str, Any], decided: Sequence[DecidedStep]
+    ) -> None:
+        """Writes a state that has all messages so far, and the releases of steps.
+
+        All of it is on the disk when this returns.
+        """
+        with self._committing():
+            for one in decided:
+                self._put("unsent", one.step, one.to_kept())
+                self._head["unsent"].append(one.step)
+            self._write_state(state, positions)
+
+    def grow(self, kept: Kept, state: StreamState, names: Sequence[str]) -> Kept:
+        """Writes the state with the codes of a vocabulary that has grown; returns the content."""
+        with self._committing():
+            self._head |= {"version": _GROWN, "names": list(names), "n_past": 0}
+            self._write_state(state, kept.positions)
+        return replace(kept, state=state, names=tuple(names))
+
+    def sent(self, step: int) -> None:
+        """Notes that a step is published everywhere."""
+        with self._committing():
+            self._drop("unsent", step, step)
+            self._head["unsent"].remove(step)
+            self._put_head()
+
+    # --- Records ------------------------------------------------------------------------------
+
+    def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:
+        parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
+        # The memory of closed cases grows for as long as the stream runs, and hardly changes, so
+        # only the runs that changed are written.
+        closed = {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
+        for name, value in {**parts, **closed}.items():
+            if self._written.get(name) is not value:
+                self._put_part(name, encode(_to_write(value)))
+                self._written[name] = value
+        for name in self._head["parts"].keys() - parts.keys() - closed.keys():
+            self._drop(name, 0, _LAST)
+            del self._head["parts"][name], self._written[name]
+        for number in range(self._head.get("n_past", 0), len(state.past)):
+            self._put("past", number, encode(state.past[number]))
+        self._drop("journal", 0, _LAST)
+        for number, events in enumerate(state.pending):
+            self._put("journal", number, encode(events))
+        self._head |= {
+            "positions": dict(positions),
+            "n_past": len(state.past),
+            "journal": [0, len(state.pending)],
+            "next_step": state.next_step,
+            "digest": state.digest.hex(),
+            "n_late": state.n_late,
+        }
+        self._put_head()
+
+    def _put_part(self, name: str, data: bytes) -> None:
+        pieces = [data[at : at + _MOST_BYTES] for at in range(0, len(data), _MOST_BYTES)]
+        for number, piece in enumerate(pieces):
+            self._put(name, number, piece)
+        self._drop(name, len(pieces), _LAST)
+        self._head["parts"][name] = len(pieces)
+
+    def _read(self, source: str) -> Kept:
+        head = self._head = json.loads(self._get("head", 0))
+        if head["version"] not in (_VERSION, _GROWN):
+            raise TracecloakError(
+                f"{self._path} is of version {head['version']}, and this is version {_VERSION}: "
+                "go on with the tracecloak that wrote it, or begin another epoch, which is another "
+                "spend"
+            )
+        if head["source"] != source:
+            raise TracecloakError(
+                f"this epoch has read {head['source']} so far, and its positions are no places in "
+                f"{source}: name that one again, or begin another epoch, which is another spend"
+            )
+        parts = {
+            name: decode(b"".join(self._get(name, i) for i in range(n)))
+            for name, n in head["parts"].items()
+        }
+        first, n = head["journal"]
+        n_runs = sum(name.startswith(_CLOSED) for name in parts)
+        runs = {str(number): parts[f"{_CLOSED}{number}"] for number in range(n_runs)}
+        state = StreamState(
+            opened=replace(parts["opened"], closed=ClosedKeys(runs)),
+            pending=tuple(decode(self._get("journal", first + i)) for i in range(n)),
+            counted=parts["counted"],
+            waiting={int(step): counts for step, counts in parts["waiting"].by_name.items()},
+            past=tuple(decode(self._get("past", i)) for i in range(head["n_past"])),
+            next_step=head["next_step"],
+            digest=bytes.fromhex(head["digest"]),
+            n_late=head["n_late"],
+        )
+        self._written = {"opened": state.opened, "counted": state.counted}
+        self._written |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
+        decided = (
+            DecidedStep.from_kept(step, self._get("unsent", step), self._kind)
+            for step in head["unsent"]
+        )
+        return Kept(state, head["positions"], tuple(decided), tuple(head.get("names", ())))
+
+    def _put_head(self) -> None:
+        self._put("head", 0, json.dumps(self._head).encode())
+
+    def _put(self, kind: str, number: int, value: bytes) -> None:
+        self._database.execute(
+            "REPLACE INTO record VALUES (?, ?, ?, ?)",
+            (kind, number, self._seal(kind, number, value), value),
+        )
+
+    def _get(self, kind: str, number: int) -> bytes:
+        with self._undamaged():
+            row = self._database.execute(
+                "SELECT seal, value FROM record WHERE kind = ? AND number = ?", (kind, number)
+            ).fetchone()
+        if row is None or not hmac.compare_digest(row[0], self._seal(kind, number, row[1])):
+            raise self._damaged()
+        return bytes(row[1])
+
+    def _drop(self, kind: str, first: int, last: int) -> None:
+        self._database.execute(
+            "DELETE FROM record WHERE kind = ? AND number BETWEEN ? AND ?", (kind, first, last)
+        )
+
+    def _seal(self, kind: str, number: int, value: bytes) -> bytes:
+        mac = hmac.new(self._key, f"{kind}/{number}\n".encode(), hashlib.sha256)
+        mac.update(value)
+        return mac.digest()
+
+    @contextlib.contextmanager
+    def _connected(self, path: Path, is_read_only: bool = False) -> Iterator[None]:
+        address = path.absolute().as_uri()
+        if is_read_only:
+            # The index of a write-ahead log is written by readers, too, unless they are kept from
+            # it; without such a log nobody has the file open.
+            has_log = Path(f"{path}-wal").exists()
+            if has_log and not Path(f"{path}-shm").exists():
+                raise TracecloakError(
+                    f"{path} was copied without {path.name}-shm: copy it again with both files "
+                    "beside it, or start the stream, which makes that one"
+                )
+            address += "?mode=ro&readonly_shm=1" if has_log else "?immutable=1"
+        with self._undamaged():
+            database = self._database = sqlite3.connect(address, isolation_level=None, uri=True)
+        with contextlib.closing(database):
+            database.text_factory = bytes  # what was changed to text is no error of its own
+            with self._undamaged():
+                if is_read_only:
+                    database.execute("BEGIN")  # one moment of a stream that runs
+                else:
+                    # Of a new file; batches and states are long, and a page has a price.
+                    database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+                    database.execute("PRAGMA journal_mode = WAL")
+                    database.execute("PRAGMA synchronous = FULL")
+            yield
+
+    @contextlib.contextmanager
+    def _committing(self) -> Iterator[None]:
+        """Commits what the block writes, or nothing of it."""
+        with self._undamaged():
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:  # such as a disk that is full
+            raise TracecloakError(
+                f"{self._path} cannot be read or written: {error}. What was committed is kept; run "
+                "this again when that is mended"
+            ) from None
+        except sqlite3.DatabaseError:
+            raise self._damaged() from None
+
+    def _damaged(self) -> TracecloakError:
+        return TracecloakError(f"{self._path} is not what tracecloak wrote there. {_MEND}")
+
+
+_LAST = (1 << 63) - 1
+# Begins the name of a run of closed cases, before its number.
+_CLOSED = "closed/"
+
+
+def older_than_decided(path: str, decided: int, next_step: int | None) -> TracecloakError:
+    """Returns the error for a state that does not know of a step that was decided.
+
+    Args:
+        path: The state, or another place that must have the step.
+        decided: The last step that was decided.
+        next_step: The step that the state would publish next; None: there is no state.
+    """
+    what = "is not there" if next_step is None else f"goes on with step {next_step}"
+    return TracecloakError(
+        f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
+        f"and {path}, which must have it, {what}: it was deleted, restored from a copy, or "
+        f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "
+        f"{_MEND}"
+    )
+
+
+def _to_write(value: Any) -> Any:
+    """A part as it is encoded: open cases without the closed ones, which are parts of their own."""
+    if isinstance(value, OpenCases):
+        return replace(value, closed=ClosedKeys.none())
+    if isinstance(value, dict):
+        return Statistics({str(step): part for step, part in value.items()})
+    return value
+
+
+# --- LocalStream: the loop of a stream on one machine, from a source to published steps. ----------
+# Each turn of the loop pulls messages, keeps them with the positions behind them, and lets the
+# service forget them. Then it ends the steps that are over, keeps the state together with their
+# releases, and publishes these. So the process may die at any point: messages that were kept are
+# not
+# asked for again, and a step that was decided is published as it was decided, a second time if it
+# may
+# have been seen already.
+#
+# A service that does not answer is asked again until it does. A step waits for its messages: if
+# these
+# are read more slowly than they come, steps come later, and a warning says so.
+
 
 _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")

@@ -9,7 +9,7 @@ step, which are no more than the cases.
 
 Noise must be drawn only once, and this does not depend on the runner. Noise is a function of the
 key and of all cases so far, so a bundle that is tried again gives the same bytes, and the release
-of a step is kept before it is handed on (`transforms.stream.kept_steps`). A run that comes to such
+of a step is kept before it is handed on (`transforms.stream.step_files`). A run that comes to such
 a step with other cases has lost its state, and does not know any more which cases have closed: they
 could count again in later steps. So it publishes the kept release once more, as it may not have
 been seen yet, and then the epoch ends.
@@ -58,7 +58,7 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream.kept_steps import KeptSteps
+from tracecloak.transforms.stream.step_files import KeptSteps
 
 _LOG = logging.getLogger("tracecloak")
 METRICS = "tracecloak"

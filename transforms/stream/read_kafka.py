@@ -46,7 +46,7 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Duration, Timestamp
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError
-from tracecloak.transforms.services.kafka_clock import shared_clock
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, shared_clock
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     Place,
@@ -58,9 +58,8 @@ from tracecloak.transforms.services.kafka_identity import (
 )
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
-from tracecloak.transforms.stream.kept_steps import KeptLogs
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE
+from tracecloak.transforms.stream.step_files import KeptLogs
 
 _LOG = logging.getLogger("tracecloak")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.privacy_loss import ONE, discrete_gaussian
 from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting import gaussian_scale as scales
+from tracecloak.anonymizers.accounting import composition as scales
 from tracecloak.anonymizers.accounting.calibration import (
     exact,
     gaussian_threshold,
@@ -22,7 +22,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
     truncated_noise_bound,
 )
-from tracecloak.anonymizers.accounting.gaussian_scale import (
+from tracecloak.anonymizers.accounting.composition import (
     discrete_gaussian_delta,
     gaussian_delta,
     gaussian_scale,

@@ -33,7 +33,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
     truncated_noise_bound,
 )
-from tracecloak.anonymizers.accounting.gaussian_scale import discrete_gaussian_delta, gaussian_scale
+from tracecloak.anonymizers.accounting.composition import discrete_gaussian_delta, gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 
 ABSENT = "absent"

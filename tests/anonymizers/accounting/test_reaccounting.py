@@ -31,12 +31,16 @@ from tests.support.privacy_loss import (
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import calibration, composed, joint
-from tracecloak.anonymizers.accounting.composition import Block, Spend
-from tracecloak.anonymizers.accounting.gaussian_scale import gaussian_delta, gaussian_scale
+from tracecloak.anonymizers.accounting.composition import (
+    Block,
+    Spend,
+    gaussian_delta,
+    gaussian_scale,
+)
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS, changed_names
+from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.variants.auto import AutoVariants
 

@@ -28,26 +28,24 @@ from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinc
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
 from tracecloak.anonymizers.logs.attributes import AttributeCounter
-from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity, whole_sums_sensitivity
+from tracecloak.anonymizers.rigorous.clips import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.anonymizers.times.case_spans import count_granularities, count_spans
 from tracecloak.anonymizers.times.case_starts import count_starts
 from tracecloak.anonymizers.times.step_durations import count_durations, whole_norm
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.trees.counts import PAIR_UNITS, cases_by_ends, clipped_pairs
+from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.relations import ActivityRelations
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 Cells = Mapping[Hashable, int]
 Kernel = Callable[[TraceBatch], Cells]

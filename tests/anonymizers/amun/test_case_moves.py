@@ -15,8 +15,7 @@ from tracecloak.anonymizers.noise.randomness import below, cell_numbers, uniform
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.statistics.dafsa import Dafsa
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 
 def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:

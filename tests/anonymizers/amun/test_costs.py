@@ -8,7 +8,7 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
 from tests.support.rounds import run_rounds
-from tracecloak.anonymizers.amun.costs import (
+from tracecloak.anonymizers.amun.case_moves import (
     moves_per_transition,
 )
 from tracecloak.anonymizers.amun.method import Amun, AmunParams

@@ -9,7 +9,7 @@ from tests.support.paper_log import DAY_US, MINUTE_US, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Guarantee
 
 AMUN = Amun()
 

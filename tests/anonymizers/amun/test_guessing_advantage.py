@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.amun.guessing_advantage import (
+from tracecloak.anonymizers.amun.params import (
     PriorKnowledge,
     PriorRule,
     epsilon_of_counts,

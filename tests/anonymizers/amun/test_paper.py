@@ -18,8 +18,8 @@ from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.params import ticks_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.dafsa import Dafsa
 from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.variants import Dafsa
 
 G = 0.3
 REFERENCE = AmunParams(guessing_advantage=G, mode="filtering", profile="reference")

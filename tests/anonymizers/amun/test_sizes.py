@@ -11,15 +11,13 @@ from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.amun.case_moves import draw_gains_and_losses
-from tracecloak.anonymizers.amun.costs import Foretold, foretell
+from tracecloak.anonymizers.amun.case_moves import Foretold, draw_gains_and_losses, foretell
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.dafsa import Dafsa
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 N_CASES, N_ACTIVITIES = 1_143, 624
 

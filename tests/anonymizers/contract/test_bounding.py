@@ -19,8 +19,8 @@ from tracecloak.anonymizers.contract.bounding import (
     distinct_activities,
 )
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 Owned = list[tuple[logs.Event, str]]
 

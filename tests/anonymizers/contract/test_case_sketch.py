@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
-from tracecloak.anonymizers.contract.input_digest import MAX_DIGESTS, CaseSketch
+from tracecloak.anonymizers.contract.case_digests import MAX_DIGESTS, CaseSketch
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 Row = tuple[str, str, int]
 

@@ -29,7 +29,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
+from tracecloak.schemas.published.manifest import Guarantee
 
 
 def options(annotation: Any) -> list[Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.books import KEY, batch, units
 from tests.support.logs import event_logs, plain, trace_batch
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.schemas.errors import UsageError
 
 WHOSE = {"c1": "p", "c2": "p", "c3": "q", "c4": "q", "c5": "r"}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.paper_log import canonical_events, table_1, traces_of
+from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.contract.input_digest import InputDigest
 from tracecloak.schemas.events.traces import TraceBatch
 
 Row = tuple[str, str, int]

@@ -11,7 +11,7 @@ import pytest
 
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, Where, load
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import UsageError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tracecloak.anonymizers.graphs.count_intervals import (
+from tracecloak.anonymizers.graphs.noisy_graph import (
     intervals_of_shown,
     norms_beyond,
 )

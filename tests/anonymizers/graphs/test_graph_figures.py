@@ -15,15 +15,14 @@ from hypothesis import strategies as st
 
 from tests.anonymizers.graphs.test_interval_coverage import flower, params_of
 from tests.support.keys import randomness
-from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
+from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph, median_times
 from tracecloak.anonymizers.graphs.graph_kinds import GraphDecision
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, released_durations, released_graph
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
-from tracecloak.anonymizers.graphs.time_figures import median_times
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.cells import possible_pairs
+from tracecloak.anonymizers.rigorous.names import possible_pairs
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.figures import DERIVED, Figure
 from tracecloak.schemas.statistics.durations import duration_borders
 

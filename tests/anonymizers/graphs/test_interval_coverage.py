@@ -18,8 +18,8 @@ import pytest
 from tests.support.graph_intervals import intervals_of
 from tests.support.real_logs import public_log
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfgParams
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 SECOND_US = 1_000_000
 

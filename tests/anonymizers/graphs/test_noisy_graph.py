@@ -19,9 +19,9 @@ from tracecloak.anonymizers.graphs.noisy_graph import (
 )
 from tracecloak.anonymizers.noise.randomness import hex_ids
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS, excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS, excess_of_pairs, possible_pairs
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.durations import duration_borders
 

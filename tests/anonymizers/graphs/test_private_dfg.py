@@ -22,8 +22,7 @@ from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, tra
 from tests.support.rounds import run_rounds
 from tests.support.silence import Noting
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
+from tracecloak.anonymizers.accounting.composition import continuous_deviation, total
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
@@ -33,17 +32,17 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.sums import variance_of
-from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+from tracecloak.anonymizers.rigorous.bought import (
     NAME_UNITS,
     VocabularyDecision,
     changed_names,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.cells import excess_of_pairs
+from tracecloak.anonymizers.rigorous.names import excess_of_pairs
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
 METHOD = PrivateDfg()

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.variants.generator import numbered_cases
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = PrivateDfg()

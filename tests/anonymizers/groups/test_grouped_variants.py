@@ -17,24 +17,23 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting as Telling
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.groups import grouped_variants
-from tracecloak.anonymizers.groups.grouped_variants import (
+from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.anonymizers.rigorous.names import Grouping
+from tracecloak.anonymizers.variants import grouped_variants, joint_variants
+from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.grouped_variants import (
     CLEAR,
     HIDDEN,
     GroupedVariants,
     GroupSums,
     group_chain,
 )
-from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.grouping import Grouping
-from tracecloak.anonymizers.variants import joint_variants
-from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants, Measured
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.published import measures
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.group_cells import GroupVectors
+from tracecloak.schemas.statistics.variant_flows import GroupVectors
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ("A1", "A2", "B1")
@@ -307,9 +306,9 @@ def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:
     params = method.Params(**given, groups=groups)
     made = anonymise([trace_batch(log)], method, params, release_key(), "r", "c")
     rows = made.products.by_name["measures"].rows
-    assert {row.of for row in rows(measures.GROUP)} == {*groups.items(), (OTHER, OTHER)}
-    for row in rows(measures.STEP):
+    assert {row.of for row in rows(figures.GROUP)} == {*groups.items(), (OTHER, OTHER)}
+    for row in rows(figures.STEP):
         if row.of in (("A", "B"), ("▶", "A")):
             assert row.value == pytest.approx(300, abs=4 * row.deviation) and row.deviation < 25
-    assert len(rows(measures.GROUP_CLIP)) == len(rows(measures.STEP_NOT_SHOWN)) == 1
-    assert [row.value for row in rows(measures.GROUP_POSITION)] == [0, 1, 2, 3, 4]
+    assert len(rows(figures.GROUP_CLIP)) == len(rows(figures.STEP_NOT_SHOWN)) == 1
+    assert [row.value for row in rows(figures.GROUP_POSITION)] == [0, 1, 2, 3, 4]

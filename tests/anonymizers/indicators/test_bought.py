@@ -13,18 +13,18 @@ from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.indicators.bought import (
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators
+from tracecloak.anonymizers.indicators.figures import (
     LONGEST_US,
     GroupsDecision,
     count_labels,
     count_times,
     labelled_by,
+    unfolded,
 )
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
-from tracecloak.anonymizers.indicators.figures import unfolded
-from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
-from tracecloak.anonymizers.rigorous.bought_vocabulary import NAME_UNITS
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.anonymizers.indicators.summands import CellSums
+from tracecloak.anonymizers.rigorous.bought import NAME_UNITS
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
 METHOD = PrivateIndicators()

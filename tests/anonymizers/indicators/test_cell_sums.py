@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
+from tracecloak.anonymizers.indicators.summands import CellSums
 
 PIECES = st.integers(0, 4).flatmap(
     lambda n: st.lists(

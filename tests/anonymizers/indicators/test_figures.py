@@ -15,10 +15,10 @@ from tests.support.indicator_logs import AMOUNT, KIND, RESOURCE, Case, Event, lo
 from tests.support.keys import release_key
 from tests.support.rounds import run_rounds
 from tests.support.silence import Silence
-from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.terms import coarse_grid, grid
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.schemas.published.indicators import IndicatorRow
+from tracecloak.schemas.published.figures import IndicatorRow
 
 METHOD = PrivateIndicators()
 HOUR, DAY = 3_600_000_000, 24 * 3_600_000_000

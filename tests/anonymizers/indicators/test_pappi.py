@@ -14,10 +14,9 @@ from tests.support.keys import release_key
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.indicators.cell_sums import CellSums
 from tracecloak.anonymizers.indicators.pappi import Pappi, PappiParams, count_aggregates
-from tracecloak.anonymizers.indicators.summands import RANGE
-from tracecloak.schemas.published.indicators import IndicatorRow
+from tracecloak.anonymizers.indicators.summands import RANGE, CellSums
+from tracecloak.schemas.published.figures import IndicatorRow
 
 ASKED = ("cases", "rework", "frequency activity=A at_most=2", "rule template=last activity=B")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tracecloak.anonymizers.indicators.figures import parts_of
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.events import OTHER
 
 
 def asked(*indicators: Any, **others: Any) -> IndicatorParams:

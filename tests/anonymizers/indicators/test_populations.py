@@ -24,7 +24,7 @@ from tracecloak.anonymizers.indicators.summands import (
     value_places,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.events import OTHER
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.examples import examples_of
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.params import weighed_terms
-from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 
 METHOD = PrivateIndicators()
 HOUR, FIRST_US = 3_600_000_000, 1_577_836_800_000_000  # 2020-01-01

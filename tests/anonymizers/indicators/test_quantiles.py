@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.silence import Silence
 from tracecloak.anonymizers.indicators.quantiles import (
+    Interval95,
     choose_points,
     interval_between,
     quantiles_of_running,
     rank_half_width,
     value_at,
 )
-from tracecloak.anonymizers.indicators.ratios import Interval95
 from tracecloak.anonymizers.indicators.summands import RANGE
 from tracecloak.anonymizers.indicators.terms import coarse_grid, grid
-from tracecloak.anonymizers.rigorous.clip_by_rank import RANK_UNITS, measured_ranks
+from tracecloak.anonymizers.rigorous.bought import RANK_UNITS, measured_ranks
 
 SHARES = (Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 LAST = len(grid()) - 1

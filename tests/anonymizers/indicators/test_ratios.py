@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.anonymizers.indicators.ratios import (
+from tracecloak.anonymizers.indicators.quantiles import (
     Measuring,
     Noise,
     NoisyNumber,

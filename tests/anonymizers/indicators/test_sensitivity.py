@@ -29,9 +29,9 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.indicators import quantiles, terms
 from tracecloak.anonymizers.indicators.declared import Amount
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.figures import counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.private_indicators import PrivateIndicators
 from tracecloak.anonymizers.indicators.summands import RANGE, Numbers, Summand
 
 METHOD = PrivateIndicators()

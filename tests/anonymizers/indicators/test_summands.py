@@ -22,7 +22,7 @@ from tracecloak.anonymizers.indicators.summands import (
     repeats,
     summand_of,
 )
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.events import OTHER
 
 HOUR = 3_600_000_000
 

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators import terms
-from tracecloak.anonymizers.indicators.bought import GroupsDecision
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured
-from tracecloak.anonymizers.indicators.figures import counted_terms
+from tracecloak.anonymizers.indicators.figures import GroupsDecision, counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
 from tracecloak.anonymizers.indicators.summands import RANGE, Population
+from tracecloak.anonymizers.rigorous.bought import cases_from
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.clip_by_rank import cases_from
 
 HOUR = 3_600_000_000
 DECLARED: dict[str, Any] = {

@@ -27,26 +27,24 @@ from tracecloak.anonymizers.logs.attributes import (
     cells_of_cases,
     cells_of_events,
     changed_values,
+    clip_of_values,
     decide_attribute,
     n_rows_of,
     sample_attribute,
 )
-from tracecloak.anonymizers.logs.value_clip import clip_of_values
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget, Sums, budget_of
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.step_durations import most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import MAX_VALUES, Declaration
+from tracecloak.schemas.events.declarations import MAX_VALUES, Attribute, Declaration
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 

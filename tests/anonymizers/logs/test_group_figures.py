@@ -10,16 +10,16 @@ import pytest
 from tests.support.generators import answer_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.groups.grouped_variants import GroupedVariants
-from tracecloak.anonymizers.logs.group_figures import groups_of_log
-from tracecloak.anonymizers.noise.noting import Noting
-from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.anonymizers.logs.log_figures import groups_of_log
+from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.grouped_variants import GroupedVariants
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.groups import ReleasedGroups
-from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures as sums
+from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
+from tracecloak.schemas.published.graph import ReleasedGroups
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 VOCABULARY = ActivityVocabulary.of(["A1", "A2", "B1"])

@@ -38,16 +38,14 @@ from tracecloak.anonymizers.logs.handovers import (
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import HandoverDeclaration
+from tracecloak.schemas.events.declarations import Attribute, HandoverDeclaration
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 OWN = Attribute("x", HandoverDeclaration(values=("v", "w"), handovers=True))
 VALUES = (None, "v", "w")

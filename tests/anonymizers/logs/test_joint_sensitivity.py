@@ -21,12 +21,12 @@ from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import run_rounds
 from tests.support.silence import Noting
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
+from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous import bought_vocabulary
+from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -157,8 +157,8 @@ def told_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     chain(MarkovVariants)
     chain(MarkovVariantsPure)
-    real_vocabulary = bought_vocabulary.choose_vocabulary
-    monkeypatch.setattr(bought_vocabulary, "choose_vocabulary", vocabulary)
+    real_vocabulary = bought.choose_vocabulary
+    monkeypatch.setattr(bought, "choose_vocabulary", vocabulary)
 
     def told(
         traces: TraceBatch, params: Any, decisions: Mapping[str, Any]

@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 from tests.support.generators import answer_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.logs.estimates import (
+from tracecloak.anonymizers.logs.log_figures import (
     OF_CORRECTION,
     Estimate,
     figure_within,
+    flow_figures,
     of_clipped,
+    time_figures,
 )
-from tracecloak.anonymizers.logs.log_figures import flow_figures, time_figures
-from tracecloak.anonymizers.noise.noting import Noting
+from tracecloak.anonymizers.noise.sums import Noting
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.figures import Figure
-from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures as sums
+from tracecloak.schemas.published.figures import Figure, Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -11,8 +11,7 @@ from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.logs.presets import PripelRigorous, PripelRigorousParams
-from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.logs.private_log import PripelRigorous, PripelRigorousParams, PrivateLog
 from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PripelRigorous()

@@ -35,8 +35,8 @@ from tracecloak.examination.measure.utility import (
 )
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 METHOD = PrivateLog()
 PUBLIC: dict[str, Any] = {

@@ -9,10 +9,9 @@ import pytest
 
 from tests.support.logs import MINUTE, trace_batch
 from tracecloak.anonymizers.logs.log_figures import wait_figures
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures as sums
-from tracecloak.schemas.published.figures import Figure
-from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures as sums
+from tracecloak.schemas.published.figures import Figure, Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.log_times import LogTimes
 
 HOUR = 60 * MINUTE

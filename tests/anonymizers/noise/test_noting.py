@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.noise.noting import Noting, note
-from tracecloak.schemas.published.measures import Measure
+from tracecloak.anonymizers.noise.sums import Noting, note
+from tracecloak.schemas.published.figures import Measure
 
 
 def test_what_is_noted_comes_out_in_its_order() -> None:

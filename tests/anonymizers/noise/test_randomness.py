@@ -23,11 +23,11 @@ from tests.support.keys import randomness, release_key
 from tracecloak.anonymizers.noise.randomness import (
     KeyedBlocks,
     Randomness,
+    ReleaseKey,
     below,
     text_digest,
     uniform,
 )
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
 from tracecloak.schemas.errors import UsageError
 
 TOP = 2**64 - 1

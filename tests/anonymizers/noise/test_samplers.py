@@ -15,20 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.noise import keyed_stream, samplers
-from tracecloak.anonymizers.noise.keyed_stream import (
-    CellStream,
-    LazyUniform,
-    enclose_exp,
-    geometric,
-)
+from tracecloak.anonymizers.noise import samplers
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
     LARGEST_SCALE,
     LARGEST_TERM,
+    CellStream,
+    LazyUniform,
     bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
+    enclose_exp,
+    geometric,
     permute_and_flip,
     truncated_discrete_laplace,
 )
@@ -136,7 +134,7 @@ def test_a_doubtful_number_is_extended_not_replaced(
 
 def test_the_thresholds_are_the_floors_of_exp() -> None:
     expected = [exp_bits(k, 31) for k in range(1, 23)]
-    assert keyed_stream._THRESHOLDS.tolist() == expected
+    assert samplers._THRESHOLDS.tolist() == expected
     assert expected[-1] == 0 < expected[-2]
     # A floor is certain where the next 32 bits of exp(-k) are neither all 0 nor all 1.
     assert all(2 < exp_bits(k, 63) % 2**32 < 2**32 - 2 for k in range(1, 23))
@@ -279,7 +277,7 @@ def test_the_exact_path_alone_draws_the_same(
     )
     assert (sampler(stream_of(n), num, den) == fast).all()
     assert not decided  # no comparison was in doubt, as is to be expected of so few
-    monkeypatch.setattr(keyed_stream, "_GUARD", 2.0)
+    monkeypatch.setattr(samplers, "_GUARD", 2.0)
     np.testing.assert_array_equal(sampler(stream_of(n), num, den), fast)
     assert len(decided) >= n
 

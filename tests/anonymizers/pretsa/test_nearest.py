@@ -9,12 +9,13 @@ import pytest
 
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.pretsa import tree
-from tracecloak.anonymizers.pretsa.nearest import Targets, targets_of
 from tracecloak.anonymizers.pretsa.tree import MergedTree
 from tracecloak.anonymizers.variants.distance import (
     EmbeddingDistance,
     LevenshteinDistance,
+    Targets,
     VariantDistance,
+    targets_of,
 )
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences

@@ -15,8 +15,14 @@ from scipy.stats import wasserstein_distance
 from tests.anonymizers.variants.test_distance import naive_edits
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Variant, cases_of, naive_durations, trace_batch
-from tracecloak.anonymizers.pretsa.durations import Pools, draw_durations, released_nodes
-from tracecloak.anonymizers.pretsa.tree import ROUNDING, ActivityDurations, MergedTree
+from tracecloak.anonymizers.pretsa.tree import (
+    ROUNDING,
+    ActivityDurations,
+    MergedTree,
+    Pools,
+    draw_durations,
+    released_nodes,
+)
 from tracecloak.anonymizers.pretsa.verify import Spread
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
 from tracecloak.schemas.arrays.merging import ranges

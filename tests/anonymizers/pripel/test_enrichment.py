@@ -12,13 +12,12 @@ import pytest
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, trace_batch
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.pripel import enrichment
-from tracecloak.schemas.arrays.ranks import CaseRanks, case_bytes
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
-from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.anonymizers.queries import pripel_enrichment
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
+from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.log_times import StartRange
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = "ABCD"
@@ -33,7 +32,7 @@ def duration_table(times: Mapping[str, list[int]]) -> DurationTable:
     ]
     before, after, minutes = (np.array([row[i] for row in rows], np.int64) for i in range(3))
     return DurationTable.from_events(
-        enrichment.pair_groups(before, after, len(NAMES)), minutes * MINUTE
+        pripel_enrichment.pair_groups(before, after, len(NAMES)), minutes * MINUTE
     )
 
 
@@ -44,7 +43,7 @@ def made(
     keyed: Randomness,
     values: Mapping[str, DurationTable] | None = None,
     replica: int = 0,
-) -> enrichment.Enriched:
+) -> pripel_enrichment.Enriched:
     """The cases of `released`, each sequence made from the case of that name, by text."""
     cases = list(released)
     codes = [NAMES.index(name) for case in cases for name in released[case]]
@@ -52,17 +51,17 @@ def made(
     nothing = np.zeros(0, np.int64)
     matched = VariantHistogram.merge(())
     starts = StartRange.of(raw.starts)
-    query = enrichment.QueryDecision(
+    query = pripel_enrichment.QueryDecision(
         offsets, np.array(codes, np.int32), matched, nothing, nothing, nothing, starts
     )
-    contents = enrichment.ContentsDecision(
+    contents = pripel_enrichment.ContentsDecision(
         case_bytes(keyed.identify("case", pa.array(cases, pa.string()))),
         np.arange(len(cases)),
         np.full(len(cases), replica),
         duration_table(durations),
         dict(values or {}),
     )
-    return enrichment.Enriched.of(raw, query, contents, keyed)
+    return pripel_enrichment.Enriched.of(raw, query, contents, keyed)
 
 
 def minutes(times: np.ndarray) -> list[int]:
@@ -76,19 +75,30 @@ def minutes(times: np.ndarray) -> list[int]:
 def test_the_kth_event_of_an_activity_takes_the_kth_of_the_case() -> None:
     raw = trace_batch({"1": "A B A C", "2": "B B"}, NAMES)
     released = trace_batch({"1": "A C A A B D", "2": "A B B B"}, NAMES)
-    assert enrichment.matched_events(raw, released).tolist() == [0, 3, 2, -1, 1, -1, -1, 4, 5, -1]
+    assert pripel_enrichment.matched_events(raw, released).tolist() == [
+        0,
+        3,
+        2,
+        -1,
+        1,
+        -1,
+        -1,
+        4,
+        5,
+        -1,
+    ]
 
 
 def test_cases_are_taken_in_the_order_of_their_ranks_each_once_before_any_again() -> None:
     identities = np.array([[k, 7] for k in (5, 1, 3, 9)], np.uint64)
     ranks = CaseRanks.of(np.array([0, 0, 0, 1]), identities)
     nothing = np.zeros(0, np.int64)
-    query = enrichment.QueryDecision(
+    query = pripel_enrichment.QueryDecision(
         nothing, nothing, VariantHistogram.merge(()),
         raw=np.array([0, 0, 1]), released=np.array([4, 6, 5]), cases=np.array([2, 3, 1]),
         starts=StartRange(0, 0),
     )  # fmt: skip
-    sources, released, replica = enrichment.assigned(ranks, query)
+    sources, released, replica = pripel_enrichment.assigned(ranks, query)
     expected = [ranks.cases[k].as_py() for k in (0, 1, 2, 0, 1, 3)]
     assert sources.to_pylist() == expected
     assert released.tolist() == [4, 4, 6, 6, 6, 5]
@@ -190,12 +200,12 @@ def test_a_case_is_the_same_in_any_batch_and_its_replicas_differ() -> None:
     case = made(raw, {str(i): "ABC" for i in range(20)}, TIMES, keyed, {WHO.name: table})
 
     def rows(
-        batches: list[TraceBatch], contents: enrichment.ContentsDecision
+        batches: list[TraceBatch], contents: pripel_enrichment.ContentsDecision
     ) -> list[tuple[object, ...]]:
         found = []
         for batch in batches:
             args = (case.query, contents, (WHO, AGE), 1.0, True, keyed)
-            for row in enrichment.enriched(batch, *args).to_rows().to_pylist():
+            for row in pripel_enrichment.enriched(batch, *args).to_rows().to_pylist():
                 found.append(tuple(row.values()))
         return sorted(found, key=str)
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from tests.support.logs import Variant, histogram, read_variants, variant_counts
-from tracecloak.anonymizers.pripel import matching
-from tracecloak.anonymizers.pripel import matching as pripel_matching
+from tracecloak.anonymizers.queries import pripel
 from tracecloak.schemas.errors import UsageError
 
 NAMES = "ABC"
@@ -41,7 +40,9 @@ def smallest_cost(released: Mapping[Variant, int], raw: Mapping[Variant, int]) -
 
 
 def check(
-    found: matching.VariantMatching, released: Mapping[Variant, int], raw: Mapping[Variant, int]
+    found: pripel.VariantMatching,
+    released: Mapping[Variant, int],
+    raw: Mapping[Variant, int],
 ) -> None:
     """Every sequence is matched once, no case too often, and the cost is that of the pairs."""
     ours, theirs = (list(read_variants(histogram(side), NAMES)) for side in (released, raw))
@@ -68,7 +69,7 @@ def check(
 def test_the_sum_of_edits_is_that_of_an_optimal_assignment_of_cases(
     released: dict[Variant, int], raw: dict[Variant, int]
 ) -> None:
-    found = matching.match_variants(histogram(released), histogram(raw))
+    found = pripel.match_variants(histogram(released), histogram(raw))
     check(found, released, raw)
     assert found.cost == smallest_cost(released, raw)
 
@@ -77,7 +78,7 @@ def test_the_nearest_case_is_given_up_where_another_sequence_needs_it_more() -> 
     """To give AAAA its nearest case first would cost 2 + 4, not 3 + 1: the greedy control."""
     released = {("A", "A", "A", "A"): 1, ("A", "A", "B", "B", "B"): 1}
     raw = {("A", "A", "B", "B"): 1, ("A",): 1}
-    found = matching.match_variants(histogram(released), histogram(raw))
+    found = pripel.match_variants(histogram(released), histogram(raw))
     check(found, released, raw)
     costs = {(a, b): edits(a, b) for a, b in itertools.product(released, raw)}
     assert found.cost == 4 == smallest_cost(released, raw)
@@ -93,11 +94,11 @@ def test_too_many_pairs_are_refused_without_a_number_of_the_log(
 ) -> None:
     released = {("A",) * n: 1 for n in range(1, 8)}
     raw = {("B",) * n: 1 for n in range(1, 8)}
-    monkeypatch.setattr(pripel_matching, limit, 7 * 7)
-    matching.match_variants(histogram(released), histogram(raw))
-    monkeypatch.setattr(pripel_matching, limit, 3)
+    monkeypatch.setattr(pripel, limit, 7 * 7)
+    pripel.match_variants(histogram(released), histogram(raw))
+    monkeypatch.setattr(pripel, limit, 3)
     with pytest.raises(UsageError, match=r"raise p_harmful or epsilon, or lower") as raised:
-        matching.match_variants(histogram(released), histogram(raw))
+        pripel.match_variants(histogram(released), histogram(raw))
     assert "49" not in str(raised.value)
 
 
@@ -112,9 +113,7 @@ def test_transport_is_optimal_for_any_costs(seed: int) -> None:
     capacity[0] += max(int(supply.sum() - capacity.sum()) + int(draw.integers(0, 3)), 0)
     costs = draw.integers(0, 50, (n, m))
     rows, columns = np.divmod(np.arange(n * m), m)
-    sent = matching.transport(
-        matching.CandidatePairs(rows, columns, costs.ravel()), supply, capacity
-    )
+    sent = pripel.transport(pripel.CandidatePairs(rows, columns, costs.ravel()), supply, capacity)
     flows = sent.reshape(n, m)
     assert (flows >= 0).all()
     assert (flows.sum(axis=1) == supply).all()

@@ -15,7 +15,7 @@ from tests.support.logs import event_logs, naive_durations, trace_batch
 from tests.support.paper_log import traces_of
 from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.pripel.method import Pripel, PripelParams
+from tracecloak.anonymizers.queries.pripel import Pripel, PripelParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 

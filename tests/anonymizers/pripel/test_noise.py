@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tracecloak.anonymizers.pripel.enrichment import bounded_laplace, perturbed_cells
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.anonymizers.queries.pripel_enrichment import bounded_laplace, perturbed_cells
+from tracecloak.schemas.events.declarations import Attribute, Declaration
 
 # Words at the middles of so many equal parts of their range: the draws are the law's quantiles.
 N = 1 << 14

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.queries.pair_query import (
     PairQueryParams,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 METHOD = LaplaceDfg()
 PUBLIC: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 3}

@@ -30,8 +30,8 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.prefix_query import PrefixCounts
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 METHOD = prefix_method.LaplaceVariants()

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
+from tracecloak.schemas import models
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.models import petri_net, process_tree
-from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree, states_of
+from tracecloak.schemas.models import PetriNet, Transition, net_of_tree, states_of
 
 Words = frozenset[tuple[str, ...]]
 
@@ -24,7 +24,7 @@ def shuffled(left: tuple[str, ...], right: tuple[str, ...]) -> Words:
     )
 
 
-def words_of(tree: process_tree.ProcessTree) -> Words:
+def words_of(tree: models.ProcessTree) -> Words:
     """All sequences in which no loop goes back more than twice."""
     if tree.operator is None:
         return frozenset({() if tree.label is None else (tree.label,)})
@@ -66,26 +66,26 @@ def naive_rules(words: Words) -> NamedRules:
     )
 
 
-leaves = st.one_of(st.sampled_from("ABC").map(process_tree.leaf), st.just(process_tree.SILENT))
+leaves = st.one_of(st.sampled_from("ABC").map(models.leaf), st.just(models.SILENT))
 
 
 def trees(
-    children: st.SearchStrategy[process_tree.ProcessTree],
-) -> st.SearchStrategy[process_tree.ProcessTree]:
+    children: st.SearchStrategy[models.ProcessTree],
+) -> st.SearchStrategy[models.ProcessTree]:
     several = st.lists(children, min_size=1, max_size=3).map(tuple)
     return st.one_of(
         st.builds(
-            lambda operator, below: process_tree.ProcessTree(operator, None, below),
+            lambda operator, below: models.ProcessTree(operator, None, below),
             st.sampled_from(["sequence", "exclusive", "parallel"]),
             several,
         ),
-        st.builds(process_tree.loop, children, children),
+        st.builds(models.loop, children, children),
     )
 
 
 @given(st.recursive(leaves, trees, max_leaves=4))
 @settings(max_examples=150, deadline=None)
-def test_rules_of_a_tree_are_those_of_its_sequences(tree: process_tree.ProcessTree) -> None:
+def test_rules_of_a_tree_are_those_of_its_sequences(tree: models.ProcessTree) -> None:
     words = words_of(tree)
     if words == {()}:
         with pytest.raises(UsageError, match="no activity on any way"):
@@ -115,9 +115,9 @@ def test_what_leads_nowhere_is_no_part_of_the_model() -> None:
 
 
 def test_a_model_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = net_of_tree(process_tree.parallel(*map(process_tree.leaf, "ABCDEF")))
+    wide = net_of_tree(models.parallel(*map(models.leaf, "ABCDEF")))
     assert states_of(wide).n_states == 2 + 2**6
-    monkeypatch.setattr(petri_net, "MAX_STATES", 60)
+    monkeypatch.setattr(models, "MAX_STATES", 60)
     with pytest.raises(UsageError, match="more than 60 states: simplify it"):
         states_of(wide)
     unbounded = PetriNet((Transition("A", {"p": 1}, {"p": 2}),), {"p": 1}, {"p": 2})

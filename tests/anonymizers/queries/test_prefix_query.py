@@ -24,11 +24,14 @@ from tests.support.privacy_loss import ONE, Law, delta_between
 from tests.support.privacy_loss import discrete_laplace as laplace_law
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.queries.laplace_levels import LaplaceLevels
-from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
+from tracecloak.anonymizers.queries.prefix_query import (
+    LaplaceLevels,
+    LevelQuery,
+    trace_variant_query,
+)
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 END = "end"  # as a symbol of naive prefixes
 ZERO, MILLIONTH = Fraction(0), Fraction(1, 10**6)

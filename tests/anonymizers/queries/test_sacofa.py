@@ -31,11 +31,10 @@ from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
-from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, _noisy_rules
-from tracecloak.anonymizers.queries.sacofa_params import SacofaParams
+from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, SacofaParams, _noisy_rules
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 METHOD = Sacofa()

@@ -21,8 +21,8 @@ from tracecloak.anonymizers.queries.pair_query import (
 )
 from tracecloak.anonymizers.queries.sapa import Sapa, SapaParams, exponential_query
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import KFollows
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 METHOD = Sapa()
 PUBLIC: dict[str, Any] = {"vocabulary": ("A", "B"), "max_trace_length": 3}

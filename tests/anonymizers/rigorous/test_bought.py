@@ -27,7 +27,7 @@ from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.noise.drawing import EXACT
-from tracecloak.anonymizers.rigorous.bought_vocabulary import (
+from tracecloak.anonymizers.rigorous.bought import (
     NAME_UNITS,
     activities_of_cases,
     changed_names,
@@ -35,9 +35,9 @@ from tracecloak.anonymizers.rigorous.bought_vocabulary import (
     weights_of_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
-from tracecloak.anonymizers.rigorous.choices import choose_quantile
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.anonymizers.rigorous.parts_method import choose_quantile
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
 

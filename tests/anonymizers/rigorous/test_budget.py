@@ -21,8 +21,13 @@ from tests.support.examples import examples_of
 from tests.support.privacy_loss import ONE, Law, discrete_gaussian, power_of_e
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
-from tracecloak.anonymizers.accounting.composition import Block, Spend, decimal_text, total
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
+from tracecloak.anonymizers.accounting.composition import (
+    Block,
+    Spend,
+    continuous_deviation,
+    decimal_text,
+    total,
+)
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import (
     of_clipped_cells,

@@ -21,16 +21,16 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
 from tracecloak.anonymizers.rigorous import clips
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
-from tracecloak.anonymizers.rigorous.clip_by_rank import (
+from tracecloak.anonymizers.rigorous.bought import (
     RANK_UNITS,
+    VocabularyDecision,
     cases_from,
     changed_ranks,
     measured_ranks,
     place_of_rank,
 )
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 
 
 def unit(bucket: int, n_buckets: int) -> np.ndarray:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.grouping import Grouping
+from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.streams.log_steps import LogSteps, LogStepsParams
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 NAMES = ("01_HOOFD_010", "01_HOOFD_020", "02_DRZ_010", "done")
 METHODS = pytest.mark.parametrize("name", ["joint-variants", "private-log"])

@@ -21,7 +21,7 @@ from scipy import special
 
 from tests.support.tiers import at_night
 from tracecloak.anonymizers import registry
-from tracecloak.anonymizers.accounting import calibration, gaussian_scale, joint
+from tracecloak.anonymizers.accounting import calibration, composition, joint
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
@@ -103,7 +103,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(calibration, "proven_deviation", proven)
     monkeypatch.setattr(calibration, "_upper_quantile", functools.cache(upper_quantile))
-    monkeypatch.setattr(gaussian_scale, "_deviation_of_one", functools.cache(deviation_in_floats))
+    monkeypatch.setattr(composition, "_deviation_of_one", functools.cache(deviation_in_floats))
     for name in ("stability_threshold", "truncated_noise_bound"):
         exactly = getattr(calibration, name)
         monkeypatch.setattr(calibration, name, functools.cache(exactly))

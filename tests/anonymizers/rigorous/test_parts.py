@@ -21,10 +21,9 @@ from tracecloak.anonymizers.logs import params as log_params
 from tracecloak.anonymizers.logs.params import Kind, PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog, unfolded
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
-from tracecloak.anonymizers.noise.noting import Noting
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import Noting, SumNoise, noisy_sums
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part

@@ -14,7 +14,7 @@ from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import CountVariants
 from tracecloak.anonymizers.contract.method import Decision
-from tracecloak.anonymizers.queries.query_method import QueryMethod
+from tracecloak.anonymizers.queries.pair_query import QueryMethod
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Choice, Sums
 from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams

@@ -28,7 +28,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.rigorous.windows import windows_add_up
+from tracecloak.anonymizers.rigorous.parts_method import windows_add_up
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,

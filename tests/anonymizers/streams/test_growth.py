@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.stream_runs import no_noise
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams import continual
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, KeptCounts
 from tracecloak.anonymizers.streams.steps import RunningStream, StreamName

@@ -16,7 +16,7 @@ from scipy import linalg
 from tests.support.continual_errors import (
     error_of_totals,
 )
-from tracecloak.anonymizers.accounting.square_root import square_root
+from tracecloak.anonymizers.accounting.composition import square_root
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     COLUMN_UNITS,
     LARGEST_VALUE,

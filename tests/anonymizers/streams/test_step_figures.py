@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.stream_runs import batch_of
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.step_figures import with_intervals
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, with_intervals
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.published.step import StepRelease

@@ -15,15 +15,13 @@ from tests.support.logs import naive_pairs, trace_batch
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
+from tracecloak.anonymizers.streams.count_steps import UNITS
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, default_clip
 from tracecloak.anonymizers.streams.matrix_mechanism import COLUMN_UNITS, Strategy
-from tracecloak.anonymizers.streams.params import UNITS
-from tracecloak.anonymizers.streams.registry import STREAM_PRODUCTS
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, OTHER
 from tracecloak.schemas.published.step import StepRelease
 
 NAME = StreamName("ward", "1", "configuration", 1_000, 50)

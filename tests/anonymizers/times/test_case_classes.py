@@ -13,8 +13,8 @@ from tracecloak.anonymizers.times.case_classes import (
     MOST_VARIANTS,
     CaseClasses,
 )
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 WORDS = ActivityVocabulary.public("ABC")

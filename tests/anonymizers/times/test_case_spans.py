@@ -17,8 +17,7 @@ from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought_length import LengthDecision
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans
 from tracecloak.anonymizers.times.case_spans import (
@@ -31,8 +30,8 @@ from tracecloak.anonymizers.times.case_spans import (
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE

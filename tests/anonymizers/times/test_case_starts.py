@@ -37,8 +37,8 @@ from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import HOUR_US
 from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
 from tests.support.timed_logs import decided_on, timing_from, variants_of
-from tracecloak.anonymizers.noise.noting import Noting
-from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
+from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.times.case_spans import PairTimesDecision, SpansDecision, spans_at
 from tracecloak.anonymizers.times.fitted_times import (
     LARGEST_LOG,
     PairFactors,
+    agreeing_spans,
     divided,
     fitted,
     largest_of_cases,
@@ -34,15 +35,13 @@ from tracecloak.anonymizers.times.fitted_times import (
     timed,
     weights_of,
 )
-from tracecloak.anonymizers.times.pair_times import PairTimesDecision
 from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
-from tracecloak.anonymizers.times.times_of_all import agreeing_spans
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.measures import TIME_KEPT
+from tracecloak.schemas.published.figures import TIME_KEPT
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 BORDERS = np.array([1, 100, 1_000, 10_000])

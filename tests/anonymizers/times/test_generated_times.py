@@ -22,19 +22,24 @@ from tracecloak.anonymizers.times import case_starts, fitted_times
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_times import CaseTimes
+from tracecloak.anonymizers.times.fitted_times import IN_BIN, StepSums, ranks_of
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     Steps,
     sample_durations,
 )
-from tracecloak.anonymizers.times.step_sums import IN_BIN, StepSums, ranks_of
 from tracecloak.anonymizers.times.time_bins import time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.local_time import HOUR_US
-from tracecloak.schemas.calendar.time_grid import GRANULARITIES, GRID_US, TimeGrid
-from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
+from tracecloak.schemas.calendar.working_time import (
+    GRANULARITIES,
+    GRID_US,
+    TimeGrid,
+    WorkingCalendar,
+    WorkingTime,
+)
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * HOUR_US

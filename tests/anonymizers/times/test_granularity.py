@@ -21,7 +21,7 @@ from tracecloak.anonymizers.times.case_spans import (
 from tracecloak.anonymizers.times.time_range import grid_clock
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.calendar.time_grid import GRANULARITIES
+from tracecloak.schemas.calendar.working_time import GRANULARITIES
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 SECOND, MINUTE = 1_000_000, 60_000_000

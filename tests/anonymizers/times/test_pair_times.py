@@ -16,15 +16,15 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times.case_spans import SpansDecision
-from tracecloak.anonymizers.times.pair_times import (
+from tracecloak.anonymizers.times.case_spans import (
+    SpansDecision,
     clip_of,
     count_pair_times,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE

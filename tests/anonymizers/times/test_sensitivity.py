@@ -30,18 +30,18 @@ from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.times import case_spans, case_starts, step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
-from tracecloak.anonymizers.times.case_times import changed_tables, count_tables, decide_tables
-from tracecloak.anonymizers.times.pair_times import (
+from tracecloak.anonymizers.times.case_spans import (
     changed_times,
     clip_of,
     count_pair_times,
     decide_pair_times,
 )
+from tracecloak.anonymizers.times.case_times import changed_tables, count_tables, decide_tables
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE

@@ -19,10 +19,10 @@ from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times import step_durations, time_bins
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.case_spans import GranularityDecision
@@ -40,8 +40,8 @@ from tracecloak.anonymizers.times.step_durations import (
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells
 

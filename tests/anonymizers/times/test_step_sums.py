@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
-from tracecloak.anonymizers.times.step_sums import StepSums, decide_step_sums, ranks_of
+from tracecloak.anonymizers.times.fitted_times import StepSums, decide_step_sums, ranks_of
 from tracecloak.schemas.arrays.columnar import decode, encode
 
 some_sums = st.lists(st.integers(0, 30), max_size=30)

@@ -27,22 +27,22 @@ from tests.support.tlkc_logs import (
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
-from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.suppression import (
+from tracecloak.anonymizers.tlkc.method import (
     Patterns,
+    Tlkc,
     labels_of,
     maximal_frequent,
     minimal_violations,
 )
+from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
+    Demand,
     codes_of_words,
     times_of_words,
 )
-from tracecloak.schemas.statistics.subsequences import Demand
 
 RESOURCE_DECLARED = {RESOURCE: {"values": list(RESOURCES)}}
 DISEASE_DECLARED = {DISEASE: {"values": list(VALUES)}}

@@ -16,17 +16,17 @@ import pytest
 
 from tests.support import tlkc_logs
 from tests.support.keys import randomness
-from tracecloak.anonymizers.tlkc import suppression
+from tracecloak.anonymizers.tlkc import method
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
+    Demand,
     codes_of_words,
     times_of_words,
 )
-from tracecloak.schemas.statistics.subsequences import Demand
 
 DISEASES = ["Cancer", "Infection", "Corona", "Flu", "HIV", "Poisoning"]
 Rows = Mapping[str, tuple[str, str]]
@@ -69,12 +69,12 @@ class Names:
         code = int(codes_of_words(np.array([word]))[0]) - 1
         return f"{self._names[code // self._n_cells]}{int(times_of_words(np.array([word]))[0])}"
 
-    def patterns(self, patterns: suppression.Patterns) -> set[str]:
+    def patterns(self, patterns: method.Patterns) -> set[str]:
         """Without the event at hour 0 that every case has."""
         found = (" ".join(map(self.of, words)) for words in patterns.words())
         return {text.removeprefix("000 ") for text in found}
 
-    def by_element(self, patterns: suppression.Patterns, values: np.ndarray) -> dict[str, float]:
+    def by_element(self, patterns: method.Patterns, values: np.ndarray) -> dict[str, float]:
         return {self.of(int(w)): float(v) for w, v in zip(patterns.elements, values, strict=True)}
 
 
@@ -86,12 +86,12 @@ class Mined:
         traces = tlkc_logs.hours_log(rows, hour_zero=True)
         self.names = Names(traces, given)
         self.cases = known(traces, given)
-        labels = suppression.labels_of(self.cases, given.sensitive_attributes)
-        self.violating = suppression.minimal_violations(
+        labels = method.labels_of(self.cases, given.sensitive_attributes)
+        self.violating = method.minimal_violations(
             self.cases, labels, "relative", Demand(2, HALF), 2
         )
-        self.frequent = suppression.maximal_frequent(self.cases, "relative", Fraction(1, 4))
-        self.shares = suppression.cases_with(self.cases, self.violating.elements)
+        self.frequent = method.maximal_frequent(self.cases, "relative", Fraction(1, 4))
+        self.shares = method.cases_with(self.cases, self.violating.elements)
 
     def named(self, words: np.ndarray) -> list[str]:
         return [self.names.of(int(word)) for word in words]
@@ -106,9 +106,7 @@ def test_table_6_follows_from_the_corrected_table_3() -> None:
     assert mined.names.patterns(mined.violating) == {
         "RE1 HO4", "RE1 VI5", "RE1 BT7", "VI5 VI8", "VI5 RL9",
     }  # fmt: skip
-    found = mined.names.by_element(
-        mined.violating, suppression.scores(mined.violating, mined.frequent)
-    )
+    found = mined.names.by_element(mined.violating, method.scores(mined.violating, mined.frequent))
     assert {name: found[name] for name in ("RE1", "HO4", "VI5", "BT7", "VI8", "RL9")} == {
         "RE1": 0.75, "HO4": 0.25, "VI5": 1.5, "BT7": 0.2, "VI8": pytest.approx(1 / 6), "RL9": 0.2,
     }  # fmt: skip

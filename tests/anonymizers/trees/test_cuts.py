@@ -14,22 +14,24 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree
-from tracecloak.anonymizers.trees.counts import (
+from tracecloak.anonymizers.trees.cuts import (
     PAIR_UNITS,
     Part,
+    PartEnds,
+    Relation,
+    Rules,
+    build_tree,
     cases_by_ends,
     cases_with_pair,
     clipped_pairs,
-)
-from tracecloak.anonymizers.trees.cuts import PartEnds, Relation, Rules, build_tree, top_pairs
-from tracecloak.anonymizers.trees.graph_cuts import (
     exclusive_cut,
     loop_cut,
     parallel_cut,
     sequence_cut,
+    top_pairs,
 )
-from tracecloak.anonymizers.trees.questions import exact_ends
-from tracecloak.schemas.models.process_tree import Operator, ProcessTree, normalise
+from tracecloak.anonymizers.trees.process_tree import exact_ends
+from tracecloak.schemas.models import Operator, ProcessTree, normalise
 
 NAMES = "ABCDEF"
 

@@ -19,13 +19,12 @@ from tests.support.trees import language
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees import dpim
-from tracecloak.anonymizers.trees.counts import cases_with_pair
-from tracecloak.anonymizers.trees.dpim import Dpim
-from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.cuts import cases_with_pair
+from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.models import flower, normalise, parse_tree
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = Dpim()

@@ -21,13 +21,13 @@ from tracecloak.anonymizers.trees.fitness import (
     score_sum,
     token_fitness,
 )
-from tracecloak.schemas.models import process_tree
-from tracecloak.schemas.models.petri_net import net_of_tree, states_of
+from tracecloak.schemas import models
+from tracecloak.schemas.models import net_of_tree, states_of
 
 NAMES = "ABCDE"
 
 
-def walked(tree: process_tree.ProcessTree, case: Sequence[str]) -> tuple[int, bool, int]:
+def walked(tree: models.ProcessTree, case: Sequence[str]) -> tuple[int, bool, int]:
     """Events replayed, whether it may end, and the alternatives, by sets of states."""
     model = states_of(net_of_tree(tree))
     silent = model.codes < 0
@@ -57,7 +57,7 @@ def walked(tree: process_tree.ProcessTree, case: Sequence[str]) -> tuple[int, bo
 @settings(max_examples=200, deadline=None)
 @given(trees(NAMES), variant_counts(NAMES, 7, 5), st.integers(0, 5))
 def test_replay_is_a_walk_through_the_states(
-    tree: process_tree.ProcessTree, counts: dict[Variant, int], few: int
+    tree: models.ProcessTree, counts: dict[Variant, int], few: int
 ) -> None:
     """However many sequences are few enough to be replayed one by one."""
     variants = histogram(counts, NAMES)
@@ -78,7 +78,7 @@ def test_replay_is_a_walk_through_the_states(
 @settings(max_examples=60, deadline=None)
 @given(trees("ABCD"), variant_counts("ABCD", 5, 8))
 def test_a_case_fits_if_it_is_one_of_the_trees_words(
-    tree: process_tree.ProcessTree, counts: dict[Variant, int]
+    tree: models.ProcessTree, counts: dict[Variant, int]
 ) -> None:
     words = language(tree, 5)
     fit = replay(tree, "ABCD", histogram(counts, "ABCD"))
@@ -87,7 +87,7 @@ def test_a_case_fits_if_it_is_one_of_the_trees_words(
 
 def test_a_long_misfit_costs_no_more_than_one_case() -> None:
     """Token replay's fitness falls from 1.000 to 0.047 by it; here the sum falls by 1 at most."""
-    tree = process_tree.parse_tree("->( 'A', 'B' )")
+    tree = models.parse_tree("->( 'A', 'B' )")
     long = tuple("C" * 3000)
     before = fitness_sum(tree, "ABC", histogram({tuple("AB"): 100}, "ABC"))
     after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"))
@@ -96,7 +96,7 @@ def test_a_long_misfit_costs_no_more_than_one_case() -> None:
 
 def test_tokens_of_a_replay() -> None:
     """Of A B C in its order: a token for each event and for the end, and none for what it lacks."""
-    tree = process_tree.parse_tree("->( 'A', 'B', 'C' )")
+    tree = models.parse_tree("->( 'A', 'B', 'C' )")
     fits, short, strange = tuple("ABC"), tuple("A"), tuple("ABXC")
     assert token_fitness(tree, "ABCX", histogram({fits: 3, strange: 2}, "ABCX")) == 1
     # A is allowed and the end is not: one of two tokens; four of four, three times.
@@ -110,7 +110,7 @@ def test_tokens_of_a_replay() -> None:
 @settings(max_examples=50, deadline=None)
 @given(trees(NAMES), variant_counts(NAMES, 7, 5))
 def test_tokens_are_those_of_cases_that_have_the_trees_activities_only(
-    tree: process_tree.ProcessTree, counts: dict[Variant, int]
+    tree: models.ProcessTree, counts: dict[Variant, int]
 ) -> None:
     def known(variant: Variant) -> Variant:
         return tuple(name for name in variant if name in tree.labels)
@@ -132,7 +132,7 @@ def test_tokens_are_those_of_cases_that_have_the_trees_activities_only(
 @settings(max_examples=60, deadline=None)
 @given(trees("ABC"), variant_counts("ABC", 6, 4), variant_counts("ABC", 9, 1))
 def test_one_case_more_adds_between_nothing_and_one(
-    tree: process_tree.ProcessTree, counts: dict[Variant, int], more: dict[Variant, int]
+    tree: models.ProcessTree, counts: dict[Variant, int], more: dict[Variant, int]
 ) -> None:
     """To every sum, whatever the tree: so the scores of all candidates move in one direction."""
     together = dict(counts)
@@ -146,30 +146,26 @@ def test_one_case_more_adds_between_nothing_and_one(
 
 def test_a_flower_scores_less_than_what_is_precise() -> None:
     variants = histogram({tuple("ABC"): 10}, NAMES)
-    precise = process_tree.sequence(
-        process_tree.leaf("A"), process_tree.leaf("B"), process_tree.leaf("C")
-    )
+    precise = models.sequence(models.leaf("A"), models.leaf("B"), models.leaf("C"))
     assert score_sum(precise, NAMES, variants, 8) == 10 * UNITS
-    assert score_sum(process_tree.flower(NAMES), NAMES, variants, 8) == 10 * (UNITS // 5)
+    assert score_sum(models.flower(NAMES), NAMES, variants, 8) == 10 * (UNITS // 5)
     # What it does not allow costs more than what it allows too much.
-    short = process_tree.sequence(process_tree.leaf("A"), process_tree.leaf("B"))
+    short = models.sequence(models.leaf("A"), models.leaf("B"))
     assert score_sum(short, NAMES, variants, 8) == pytest.approx(10 * UNITS * 0.75**8, rel=1e-4)
 
 
 def test_silent_trees_and_empty_logs() -> None:
-    fit = replay(
-        process_tree.SILENT, NAMES, histogram({tuple("AB"): 2}, NAMES), counts_alternatives=True
-    )
+    fit = replay(models.SILENT, NAMES, histogram({tuple("AB"): 2}, NAMES), counts_alternatives=True)
     assert fit.replayed.tolist() == [0] and fit.is_complete.tolist() == [True]
     assert fit.alternatives is not None and fit.alternatives.tolist() == [3]
-    assert score_sum(process_tree.flower(NAMES), NAMES, histogram({}, NAMES), 8) == 0
+    assert score_sum(models.flower(NAMES), NAMES, histogram({}, NAMES), 8) == 0
 
 
 def test_what_cannot_be_replayed_is_refused() -> None:
     variants = histogram({tuple("AB"): 1}, NAMES)
     with pytest.raises(ValueError, match="more than once"):
-        replay(process_tree.parse_tree("->( 'A', 'A' )"), NAMES, variants)
+        replay(models.parse_tree("->( 'A', 'A' )"), NAMES, variants)
     with pytest.raises(ValueError, match="not among the names"):
-        replay(process_tree.parse_tree("->( 'A', 'Z' )"), NAMES, variants)
+        replay(models.parse_tree("->( 'A', 'Z' )"), NAMES, variants)
     with pytest.raises(ValueError, match="needs the alternatives"):
-        replay(process_tree.leaf("A"), NAMES, variants).score(1)
+        replay(models.leaf("A"), NAMES, variants).score(1)

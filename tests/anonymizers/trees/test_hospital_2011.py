@@ -11,8 +11,7 @@ from tests.support.hospital_2011 import N_ACTIVITIES, hospital_2011
 from tests.support.keys import randomness
 from tests.support.trees import mined_tree
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.trees.dpim import Dpim
-from tracecloak.anonymizers.trees.dpim_params import DpimParams
+from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
 
 pytestmark = pytest.mark.slow

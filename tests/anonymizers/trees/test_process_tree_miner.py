@@ -17,13 +17,12 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Noting, Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.gaussian_scale import continuous_deviation
+from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.trees.counts import PAIR_UNITS
-from tracecloak.anonymizers.trees.cuts import Relation
+from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
@@ -32,9 +31,9 @@ from tracecloak.anonymizers.trees.process_tree import (
     noisy_fitness,
     noisy_relation,
 )
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
-from tracecloak.schemas.models.process_tree import flower, normalise, parse_tree
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.models import flower, normalise, parse_tree
+from tracecloak.schemas.published.graph import ReleasedTree
 
 METHOD = ProcessTreeMiner()
 NAMES = "ABCDEFGH"

@@ -15,13 +15,13 @@ import pytest
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tracecloak.anonymizers.accounting.gaussian_scale import rough_gaussian_delta
+from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Recording
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
 from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 NAMES = tuple("ABCDEFGH")
 VOCABULARY = ActivityVocabulary.public(NAMES)

@@ -21,17 +21,17 @@ from hypothesis import strategies as st
 from tests.support import ways_by_cell
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.anonymizers.pretsa.activity_embedding import event_distances
-from tracecloak.anonymizers.pretsa.nearest import targets_of
+from tracecloak.anonymizers.pretsa.method import event_distances
+from tracecloak.anonymizers.variants.auto import (
+    COEFFICIENTS,
+    Profile,
+)
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
     EmbeddingDistance,
     LevenshteinDistance,
     VariantDistance,
-)
-from tracecloak.anonymizers.variants.expected_distance import (
-    COEFFICIENTS,
-    Profile,
+    targets_of,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram

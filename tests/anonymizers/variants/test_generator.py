@@ -24,7 +24,7 @@ from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.variants.auto import completed
 from tracecloak.anonymizers.variants.generator import Domain, excess_of_names, released
 from tracecloak.anonymizers.variants.method import VariantLog
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 NAMES = ("A", "B", "C", "D", "E")

@@ -18,9 +18,8 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
-from tracecloak.anonymizers.rigorous.clip_by_rank import changed_ranks, measured_ranks
-from tracecloak.anonymizers.rigorous.clips import norm_grid
-from tracecloak.anonymizers.rigorous.markov_sums import sums_sensitivity
+from tracecloak.anonymizers.rigorous.bought import changed_ranks, measured_ranks
+from tracecloak.anonymizers.rigorous.clips import norm_grid, sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
 from tracecloak.anonymizers.variants.generator import Domain
@@ -32,10 +31,9 @@ from tracecloak.anonymizers.variants.joint_variants import (
     balance,
 )
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.case_marginals import MarginalCells
-from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
+from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ("A", "B", "C")

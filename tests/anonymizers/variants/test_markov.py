@@ -24,16 +24,17 @@ from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.cells import MAX_CELLS
-from tracecloak.anonymizers.variants import markov_chain
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
+from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
-from tracecloak.anonymizers.variants.markov_chain import (
+from tracecloak.anonymizers.variants.markov import (
     Chain,
+    MarkovVariants,
+    MarkovVariantsPure,
     chain_of,
     draw_walks,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -240,5 +241,5 @@ def test_visits_have_the_bits_of_a_product_of_all_rows(
     total, at = np.zeros(n), come
     for _ in range(width):
         total, at = total + at, (at[:, None] * steps).sum(axis=0)[:n]
-    visits, after = markov_chain.visits_of(come, steps, width, -1.0)
+    visits, after = markov.visits_of(come, steps, width, -1.0)
     assert (visits.tobytes(), after.tobytes()) == (total.tobytes(), at.tobytes())

@@ -13,12 +13,12 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tests.support.silence import Silence
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.noting import Noting
+from tracecloak.anonymizers.noise.sums import Noting
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published import measures
-from tracecloak.schemas.published.measures import ReleasedMeasures
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.published import figures
+from tracecloak.schemas.published.figures import ReleasedMeasures
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 VOCABULARY = ActivityVocabulary.public(("A", "B", "C"))
@@ -45,27 +45,27 @@ def arcs_of(log: dict[Variant, int]) -> Counter[tuple[str, str]]:
 def test_without_noise_the_sums_are_those_of_the_log() -> None:
     """The clip takes a little of the arcs, and of nothing else."""
     made, sums = noted(Silence())
-    assert {row.value for row in sums.rows(measures.CASES)} == {801.0}
+    assert {row.value for row in sums.rows(figures.CASES)} == {801.0}
     released = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
-    arcs, expected = {row.of: row.value for row in sums.rows(measures.ARC)}, arcs_of(LOG)
+    arcs, expected = {row.of: row.value for row in sums.rows(figures.ARC)}, arcs_of(LOG)
     assert set(arcs) == set(arcs_of(released))
     assert all(0.5 * expected[ends] <= value <= expected[ends] for ends, value in arcs.items())
-    seen = {row.of: row.value for row in sums.rows(measures.VARIANT)}
+    seen = {row.of: row.value for row in sums.rows(figures.VARIANT)}
     assert seen == {variant: n for variant, n in LOG.items() if n > 1}
-    times = {row.of: row.value for row in sums.rows(measures.OCCURRENCES) if row.value}
+    times = {row.of: row.value for row in sums.rows(figures.OCCURRENCES) if row.value}
     assert times["B", "1", "1"] == 700 and times["B", "2", "2"] == 100
     assert times["A", "1", "1"] == 800
-    totals = {row.of: row.value for row in sums.rows(measures.ACTIVITY)}
+    totals = {row.of: row.value for row in sums.rows(figures.ACTIVITY)}
     assert 0.5 * 900 <= totals["B",] <= 900 and totals["__other__",] == 0
-    [events] = sums.rows(measures.EVENTS)
+    [events] = sums.rows(figures.EVENTS)
     assert 0.5 * 1901 <= events.value <= 1901
 
 
 def test_a_variant_below_the_threshold_is_never_noted() -> None:
     _, sums = noted(Silence())
-    [least] = sums.rows(measures.LEAST_OF_VARIANT)
+    [least] = sums.rows(figures.LEAST_OF_VARIANT)
     assert least.value > 1 and least.deviation == 0
-    assert ("C",) not in {row.of for row in sums.rows(measures.VARIANT)}
+    assert ("C",) not in {row.of for row in sums.rows(figures.VARIANT)}
 
 
 @pytest.mark.parametrize("epsilon", [1, 4])
@@ -73,7 +73,7 @@ def test_the_noise_has_the_deviation_that_is_noted(epsilon: int) -> None:
     """Of sums without noise and with it: their differences, in deviations, are standard normal."""
     exact = {(row.what, row.of): row.value for row in noted(Silence(), epsilon)[1].rows()}
     rows = [row for row in noted(Noise(), epsilon)[1].rows() if row.deviation]
-    kinds = {measures.CASES, measures.VARIANT, measures.OCCURRENCES, measures.EVENTS}
+    kinds = {figures.CASES, figures.VARIANT, figures.OCCURRENCES, figures.EVENTS}
     drawn = [
         (row.value - exact[row.what, row.of]) / row.deviation
         for row in rows

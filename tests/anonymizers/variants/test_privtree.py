@@ -22,10 +22,9 @@ from tests.support.generators import answer_of, spends_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.privtree import PrivTree, complete
-from tracecloak.anonymizers.variants.split_tree import SplitRule, SplitTree, grow
+from tracecloak.anonymizers.variants.privtree import PrivTree, SplitRule, SplitTree, complete, grow
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -25,8 +25,8 @@ from tests.support.logs import Variant, variant_counts
 from tests.support.privacy_loss import ONE, Law, delta_between, discrete_laplace
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.sparse_histogram import (
     SparseHistogram,
@@ -36,7 +36,7 @@ from tracecloak.anonymizers.variants.sparse_histogram import (
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -33,7 +33,7 @@ from tracecloak.anonymizers.variants.method import (
     VariantHistogramParams,
 )
 from tracecloak.schemas.arrays.columnar import encode
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import wider_ends
 from tracecloak.schemas.published.variants import ReleasedVariants
 

@@ -26,8 +26,7 @@ from tests.support.trees import language, random_tree
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeMiner
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
@@ -46,12 +45,11 @@ from tracecloak.examination.attack.views import (
     seen_in,
     steps_of_tree,
 )
-from tracecloak.examination.measure.report_files import INTERNAL
+from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

@@ -12,16 +12,16 @@ from scipy import stats
 
 from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import Sampler, reused, right
-from tracecloak.examination.audit.attacks import (
-    CrowdSizes,
-    singled_out,
-    support_attack,
-)
-from tracecloak.examination.audit.bounds import (
+from tracecloak.examination.attack.bounds import (
     clopper_pearson,
     epsilon_lower_bound,
     learnt_columns,
     one_run_epsilon,
+)
+from tracecloak.examination.attack.run import (
+    CrowdSizes,
+    singled_out,
+    support_attack,
 )
 from tracecloak.schemas.errors import UsageError
 

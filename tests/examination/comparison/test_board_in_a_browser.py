@@ -13,8 +13,7 @@ import pytest
 
 from docs.hooks import results
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison.report import board
-from tracecloak.examination.comparison.results import Results
+from tracecloak.examination.comparison.report import Results, board
 
 Page = Any
 Open = Callable[..., Page]

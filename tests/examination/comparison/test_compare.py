@@ -18,15 +18,14 @@ import pytest
 from tests.support.keys import release_key
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.compare import LINES, Comparison, quartiles
 from tracecloak.examination.comparison.compare import read_rows as all_rows
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.comparison.report import INTERNAL, board, command_line
-from tracecloak.examination.comparison.results import Results
+from tracecloak.examination.comparison.report import INTERNAL, Results, board, command_line
 from tracecloak.schemas.errors import UsageError
 
 COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}

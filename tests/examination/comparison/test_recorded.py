@@ -17,12 +17,14 @@ from tracecloak.examination.comparison.contenders import (
     chosen_methods,
     recorded_peers,
 )
-from tracecloak.examination.comparison.report import RecordedFigures, recorded_at, recordings
-from tracecloak.examination.comparison.results import (
+from tracecloak.examination.comparison.report import (
     COLUMNS,
     DISCLOSURE,
     LogResults,
+    RecordedFigures,
     Results,
+    recorded_at,
+    recordings,
 )
 from tracecloak.examination.measure.registry import MEASURES
 

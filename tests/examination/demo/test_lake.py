@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.examination.demo.lake import main, write_lake
+from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES, main, write_lake
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 
 MONDAY = date(2026, 8, 31)

@@ -19,18 +19,16 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from tracecloak.anonymizers.streams.step_figures import with_intervals
-from tracecloak.examination.demo.live_figures import (
-    map_of,
-    shown_graph,
-    totals_of,
-)
+from tracecloak.anonymizers.streams.dfg_steps import with_intervals
 from tracecloak.examination.demo.live_page import (
     LivePage,
     PublishedSteps,
     command_of,
+    map_of,
     page,
+    shown_graph,
     state,
+    totals_of,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME

@@ -21,8 +21,7 @@ from tests.benchmarks.stream_demo import (
 )
 from tests.support.releasing import tracecloak
 from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
-from tracecloak.examination.demo.live_figures import total_of
-from tracecloak.examination.demo.live_page import PublishedSteps
+from tracecloak.examination.demo.live_page import PublishedSteps, total_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
 

@@ -24,7 +24,7 @@ from tests.support.postgres import database, server
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.rights import as_ordinary_user
 from tests.support.small_disk import small_disk
-from tracecloak.examination.doctor import keys, setting
+from tracecloak.examination.doctor import places, setting
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.configuration.config import load
@@ -38,7 +38,7 @@ NAMES = ("A", "B", "C", "D")
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setting, "_PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(keys, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(places, "_LOCK_SECONDS", 0.1)
 
 
 class House:

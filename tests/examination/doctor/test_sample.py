@@ -17,10 +17,10 @@ from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.releasing import as_typed
 from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
-from tracecloak.examination.doctor.sample import look_at_messages
 from tracecloak.examination.doctor.setting import Setting
+from tracecloak.examination.doctor.sources import look_at_messages
 from tracecloak.pipelines.stream.config import load_stream
-from tracecloak.transforms.services import kafka_sample
+from tracecloak.transforms.services import kafka_reader
 
 START = 1_796_000_000  # seconds since 1970: 30 November 2026
 KAFKA: dict[str, Any] = {
@@ -147,9 +147,9 @@ def test_each_of_several_topics_is_read_by_its_own_mapping(
     topic: TopicDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(topic, 1e3)
-    read = kafka_sample.messages_before  # the double has one topic, which stands for both
+    read = kafka_reader.messages_before  # the double has one topic, which stands for both
     monkeypatch.setattr(
-        kafka_sample, "messages_before", lambda one, *more: read(replace(one, name="events"), *more)
+        kafka_reader, "messages_before", lambda one, *more: read(replace(one, name="events"), *more)
     )
     one = {"input_topic": KAFKA["input_topic"], "columns": {"timestamp_unit": "ms"}}
     two = {**one, "columns": {"timestamp_unit": "s"}, "input_topic": "kafka://broker:9092/others"}

@@ -12,12 +12,11 @@ import pytest
 
 from tests.support.releasing import csv_log, individual_log, tracecloak
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.evaluation import evaluate
+from tracecloak.examination.evaluation import evaluate, internal
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.measure import mining
-from tracecloak.examination.measure.quality import PatientMiner
+from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES
-from tracecloak.examination.report import internal
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 

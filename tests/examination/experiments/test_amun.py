@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
+from tracecloak.examination.experiments import amun
 from tracecloak.examination.experiments import amun as of_amun
-from tracecloak.examination.experiments import amun_epsilons
-from tracecloak.examination.experiments.amun import AmunPaper
-from tracecloak.examination.experiments.amun_epsilons import TABLE_9, described, printed
-from tracecloak.examination.experiments.networks import Log
+from tracecloak.examination.experiments.amun import TABLE_9, AmunPaper, described, printed_epsilon
+from tracecloak.examination.experiments.paper import Log
 from tracecloak.examination.experiments.run import paper_named
 from tracecloak.examination.experiments.table import NOTHING, Section, Table
 
@@ -79,7 +78,7 @@ def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.M
     ]
     [[_, _, arm, here, paper, *_]] = compared(thresholds)
     assert (arm, here) == ("PRIPEL", "4.000 at 5 %")
-    assert float(paper) == printed("times", "Sepsis", "0.2", "PRIPEL")
+    assert float(paper) == printed_epsilon("times", "Sepsis", "0.2", "PRIPEL")
 
 
 def test_table_9_describes_the_log_beside_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +106,9 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     rows = [(str(i), letter, i * 3 * DAY_US) for i in range(40) for letter in "AB"]
     [traces] = traces_of(rows)
     params = grid(profile).params("0.2", "sampling")
-    plain = amun_epsilons.of_log(traces, params)
-    found = amun_epsilons.of_releases(traces, params)
-    assert found == amun_epsilons.of_releases(traces, params)  # so a run can be taken up again
+    plain = amun.of_log(traces, params)
+    found = amun.of_releases(traces, params)
+    assert found == amun.of_releases(traces, params)  # so a run can be taken up again
     assert found < plain if profile == "reference" else found <= plain
-    none = amun_epsilons.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
+    none = amun.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)

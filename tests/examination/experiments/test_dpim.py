@@ -10,7 +10,7 @@ from tests.examination.experiments.test_run import log_of
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.experiments.paper import Paper
 from tracecloak.examination.experiments.run import paper_named, release_of
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models import parse_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 

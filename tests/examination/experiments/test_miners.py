@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tracecloak.examination.experiments.miners import Miners
+from tracecloak.examination.experiments.run import Miners
 
 
 class Slow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.paper_log import MINUTE_US, traces_of
-from tracecloak.examination.experiments.networks import (
+from tracecloak.examination.experiments.paper import (
     END,
     START,
     Log,

@@ -22,12 +22,11 @@ from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.experiments import amun_epsilons
+from tracecloak.examination.experiments import amun
 from tracecloak.examination.experiments import report as experiment_report
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.amun import active_cases
-from tracecloak.examination.experiments.networks import Log
-from tracecloak.examination.experiments.paper import Cell
+from tracecloak.examination.experiments.paper import Cell, Log
 from tracecloak.examination.experiments.run import (
     ROWS,
     TABLE,
@@ -114,9 +113,9 @@ def test_the_mean_epsilon_of_the_times_is_that_of_table_3() -> None:
     [traces] = table_1(without={"1"})
     printed = [1.39, 1.24, 1.24, 1.39, 1.8, 1.24, 1.39, 1.79, 1.24, 1.24, 1.39, 1.79, 1.24, 1.39,
                1.39, 1.24, 1.39]  # fmt: skip
-    assert amun_epsilons.of_log(traces, params) == pytest.approx(sum(printed) / 17, abs=0.009)
+    assert amun.of_log(traces, params) == pytest.approx(sum(printed) / 17, abs=0.009)
     wider = params.model_copy(update={"guessing_advantage": 0.4})
-    assert amun_epsilons.of_log(traces, wider) > sum(printed) / 17 + 0.1
+    assert amun.of_log(traces, wider) > sum(printed) / 17 + 0.1
 
 
 # --- what is measured -----------------------------------------------------------------------------

@@ -17,11 +17,16 @@ from tests.examination.experiments.test_run import (
 )
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.experiments import run as experiment
-from tracecloak.examination.experiments.networks import Log
-from tracecloak.examination.experiments.paper import Cell
+from tracecloak.examination.experiments.paper import Cell, Log
 from tracecloak.examination.experiments.run import Experiment, paper_named, release_of
-from tracecloak.examination.experiments.statements import Statement, counted, stated
-from tracecloak.examination.experiments.table import THE_LOG, THE_PAPER, Figures
+from tracecloak.examination.experiments.table import (
+    THE_LOG,
+    THE_PAPER,
+    Figures,
+    Statement,
+    counted,
+    stated,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 

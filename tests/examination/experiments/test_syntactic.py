@@ -20,13 +20,12 @@ from tests.support.pages import drawn_in
 from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.examination.experiments.networks import Log
-from tracecloak.examination.experiments.paper import Paper, Released, figures_of
-from tracecloak.examination.experiments.pretsa import top_shares
+from tracecloak.examination.experiments.paper import Log, Paper, Released, figures_of
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.small_papers import top_shares
 from tracecloak.examination.experiments.table import THE_LOG, shown, values_of
 from tracecloak.examination.experiments.tlkc import declaration
-from tracecloak.examination.measure.perspectives import RESOURCE
+from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch

@@ -11,17 +11,18 @@ import pytest
 from tests.support.indicator_logs import Case, Event, log_of
 from tests.support.releasing import csv_log, fix_key, tracecloak
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.examination.indicators.beside import (
+from tracecloak.examination.evaluation.indicators import (
     JudgedRow,
     coverage_of,
     errors_of,
+    figure_lines,
+    furthest_line,
     judged_rows,
     params_of,
     report_of,
 )
-from tracecloak.examination.indicators.report import figure_lines, furthest_line
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
 
 BUDGET = {"epsilon": "1", "delta": "0.000001"}
 NASTY = "a | b <script>alert(1)</script> `x` [y](z)\n# \u202e"

@@ -22,8 +22,8 @@ from tests.support.indicator_logs import (
 from tests.support.logs import MINUTE
 from tracecloak.anonymizers.indicators.declared import Indicator
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.examination.indicators.truths import OriginalLog, truths_of
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.examination.evaluation.indicators import OriginalLog, truths_of
+from tracecloak.schemas.events.events import OTHER
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR

@@ -22,16 +22,20 @@ from tests.support.logs import trace_batch
 from tests.support.releasing import hospital_files, tracecloak
 from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
 from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, small_logs
-from tracecloak.examination.linkage import matching as linkage_matching
-from tracecloak.examination.linkage.knowledge import KnownVictims, LinkedLog, Settings
+from tracecloak.examination.linkage import knowledge as linkage_matching
+from tracecloak.examination.linkage.knowledge import (
+    PADDING,
+    KnownVictims,
+    LinkedLog,
+    MatchIndex,
+    Settings,
+)
 from tracecloak.examination.linkage.logs import ReleasedLog, linked, sensitive_columns
-from tracecloak.examination.linkage.matching import PADDING, MatchIndex
 from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
-from tracecloak.examination.measure.perspectives import has_resources
+from tracecloak.examination.measure.behaviour_measures import has_resources
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable
-from tracecloak.schemas.statistics.subsequences import matching
+from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, matching
 
 # Draws miss some interval with at most this probability.
 ALPHA = 1e-9

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from tests.support.logs import cases_of, event_logs, trace_batch
 from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log
 from tracecloak.examination.measure import behaviour_measures as measures
-from tracecloak.examination.measure.perspectives import PERSPECTIVES, projected
+from tracecloak.examination.measure.behaviour_measures import PERSPECTIVES, projected
 from tracecloak.schemas.events.traces import TraceBatch
 
 

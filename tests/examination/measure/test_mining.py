@@ -15,7 +15,7 @@ from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.mining import MinedProcess, ModelQuality, require_pm4py
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from tests.support.logs import cases_of, event_logs, histogram, naive_variants, trace_batch
-from tracecloak.examination.measure.next_activity import (
+from tracecloak.examination.measure.utility import (
     Sequences,
     fifth_of,
     next_activity_accuracy,

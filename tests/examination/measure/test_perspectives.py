@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.support.logs import read_cases, trace_batch
 from tests.support.tlkc_logs import DISEASE, traces_with
 from tests.support.tlkc_naive import elements_of, small_logs
-from tracecloak.examination.measure.perspectives import (
+from tracecloak.examination.measure.behaviour_measures import (
     PERSPECTIVES,
     only_common,
     projected,

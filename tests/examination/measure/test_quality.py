@@ -16,7 +16,7 @@ from hypothesis import given
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tracecloak.examination.measure import mining
-from tracecloak.examination.measure.quality import (
+from tracecloak.examination.measure.mining import (
     JudgedProcess,
     NormalBehaviour,
     PatientMiner,
@@ -24,7 +24,7 @@ from tracecloak.examination.measure.quality import (
     sequence_entropy,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 

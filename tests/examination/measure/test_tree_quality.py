@@ -12,17 +12,17 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram
 from tests.support.trees import trees
-from tracecloak.examination.measure import tree_quality
-from tracecloak.examination.measure.mining import own_tree
-from tracecloak.examination.measure.quality import PatientMiner
-from tracecloak.examination.measure.tree_quality import (
+from tracecloak.examination.measure import mining
+from tracecloak.examination.measure.mining import (
     BASELINES,
+    PatientMiner,
     TreeJudge,
     TreeQuality,
+    own_tree,
     pm4py_tree,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.models import (
     SILENT,
     ProcessTree,
     exclusive,
@@ -55,7 +55,7 @@ def judged(counts: Mapping[Variant, int], tree: ProcessTree) -> TreeQuality:
 
 
 def figures(found: TreeQuality) -> tuple[float, ...]:
-    return tuple(getattr(found, name) for name in (*tree_quality.MEASURES, "share"))
+    return tuple(getattr(found, name) for name in (*mining.MEASURES, "share"))
 
 
 @pytest.mark.parametrize(

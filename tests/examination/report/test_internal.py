@@ -13,12 +13,10 @@ import pytest
 
 from tests.golden.releases import data_of
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.examination.report.internal import attack_of
-from tracecloak.examination.report.risk_curve import risk_curve
+from tracecloak.examination.evaluation.internal import attack_of, risk_curve
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.manifest import Guarantee, ReleaseManifest
 
 WORDS = ("ABC", "ABC", "ABBC", "AC")
 ROWS = [

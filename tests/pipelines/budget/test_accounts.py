@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.ledgers import account
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.accounts import Account, load_accounts
+from tracecloak.pipelines.ledger.caps import Account, load_accounts
 from tracecloak.pipelines.ledger.entries import parse_decimal
 from tracecloak.schemas.errors import UsageError
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.ledgers import account, reservation
 from tests.support.postgres import database, server
 from tests.support.releasing import as_typed
-from tracecloak.pipelines.budget.backups import back_up, restore
+from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -154,14 +154,14 @@ def test_a_restore_that_is_killed_leaves_no_entry(
     for number in range(4):
         place.ledger("one").reserve(reservation(number))
     back_up(place.ledger("one"), place.backup)
-    monkeypatch.setattr("tracecloak.pipelines.budget.backups._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("tracecloak.pipelines.budget.opening._ROWS_AT_ONCE", 2)
     original = range
 
     def cut_off(*bounds: int) -> object:
         yield from list(original(*bounds))[:1]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tracecloak.pipelines.budget.backups.range", cut_off, raising=False)
+    monkeypatch.setattr("tracecloak.pipelines.budget.opening.range", cut_off, raising=False)
     with pytest.raises(KeyboardInterrupt):
         place.restore()
     monkeypatch.undo()

@@ -109,8 +109,8 @@ def test_of_two_caps_the_lower_holds(url: str, in_ledger: str | None, in_file: s
 def test_a_declaration_that_no_ledger_writes_is_noticed(
     ledger: Ledger, change: dict[str, Any]
 ) -> None:
-    from tracecloak.pipelines.ledger.chain import problems
     from tracecloak.pipelines.ledger.entries import Entry
+    from tracecloak.pipelines.ledger.snapshot import problems
 
     ledger.declare_account(account(), *OFFICER)
     columns = {**asdict(ledger.entries()[0]), **change}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tracecloak.pipelines.keys import store_folder
+from tracecloak.pipelines.keys import key_store
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import (
     InputFile,
@@ -158,7 +158,7 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
 def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
     store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_folder, "_LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(key_store, "_LOCK_SECONDS", 0.1)
     with store.locked("keys.lock"):
         with pytest.raises(RetryLater, match=r"another process holds .*/store/keys\.lock") as told:
             store.reserve("out", "r", "in", "conf")

@@ -27,10 +27,10 @@ from tests.support.ledgers import account, contend, python, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable, read_entries
 from tracecloak.pipelines.ledger.entries import Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 
 NOBODY = 65534

@@ -18,17 +18,15 @@ from tests.support.ledgers import ROOT, account, contend, python, reservation
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.input_digest import CaseSketch
+from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
-from tracecloak.pipelines.cases.cases_reading import erase
-from tracecloak.pipelines.cases.noted_cases import NotedCases, note_cases
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
 from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable, read_entries
-from tracecloak.pipelines.ledger.decided_steps import note_step
+from tracecloak.pipelines.ledger.noted_cases import NotedCases, erase, note_cases
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.window_claims import claim
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
-from tracecloak.transforms.batch.case_sketches import SketchFile, WrittenSketch
+from tracecloak.transforms.batch.job import SketchFile, WrittenSketch
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 __all__ = ["server", "url"]  # fixtures

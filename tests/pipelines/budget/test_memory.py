@@ -20,7 +20,7 @@ from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.snapshot import Past
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "the disk broke")

@@ -22,8 +22,8 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.searching import files_with
-from tracecloak.pipelines.cases import noted_cases
-from tracecloak.pipelines.cases.noted_cases import NotedCases
+from tracecloak.pipelines.ledger import noted_cases
+from tracecloak.pipelines.ledger.noted_cases import NotedCases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 Rows = Sequence[tuple[str, str, str]]

@@ -14,12 +14,11 @@ from tests.support.ledgers import account, begun_at_once, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
 from tracecloak.pipelines.ledger.database import MadeElsewhere
-from tracecloak.pipelines.ledger.decided_steps import note_step
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, decided_of
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.window_claims import claim
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 EPOCH = ("/out", "ward@1", "k")

@@ -23,7 +23,7 @@ from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in, w
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.past import Past
+from tracecloak.pipelines.ledger.snapshot import Past
 from tracecloak.schemas.errors import BudgetExhausted
 
 OFFICER = ("the officer", "the disk broke")

@@ -11,17 +11,17 @@ from tests.support.books import book_at, scope, units
 from tests.support.ledgers import account, reservation
 from tests.support.object_store import ObjectStore
 from tracecloak.pipelines.budget.unfinished import forfeit
-from tracecloak.pipelines.cases.cases_reading import erase
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger.declarations import both_bounds
+from tracecloak.pipelines.ledger import unit_book
+from tracecloak.pipelines.ledger.caps import both_bounds
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
+from tracecloak.pipelines.ledger.noted_cases import erase
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.pipelines.ledger.past import Past
-from tracecloak.pipelines.units import unit_book
-from tracecloak.pipelines.units.unit_book import BookError
+from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.unit_book import BookError
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("me", "why not")

@@ -21,8 +21,8 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.pipelines.budget.standing import (
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.budget.registry import (
     TABLE,
     FolderShows,
     LedgerSays,

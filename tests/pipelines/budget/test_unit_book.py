@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from tests.support.books import KEY, book_at, claimed_by_window, of_window, scope, units
 from tests.support.keys import release_key
 from tests.support.ledgers import account, python, reservation
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
+from tracecloak.pipelines.ledger import unit_book
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.units import unit_book
-from tracecloak.pipelines.units.unit_book import BookError, UnitBook, units_to_count
+from tracecloak.pipelines.ledger.unit_book import BookError, UnitBook, units_to_count
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "its input is gone")

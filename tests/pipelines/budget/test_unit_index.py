@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
 from tests.support.ledgers import account, python
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger import unit_book, unit_index
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.units import unit_book, unit_index
-from tracecloak.pipelines.units.unit_book import BookError, UnitBook
-from tracecloak.pipelines.units.unit_index import UnitIndex
+from tracecloak.pipelines.ledger.unit_book import BookError, UnitBook
+from tracecloak.pipelines.ledger.unit_index import UnitIndex
 
 
 class World:
@@ -215,7 +215,7 @@ def test_a_run_that_is_cut_off_leaves_what_was_there(world: World, at: str, way:
         "import os\n"
         "from pathlib import Path\n"
         "from tests.pipelines.budget.test_unit_index import *\n"
-        "from tracecloak.pipelines.units.unit_index import UnitIndex\n"
+        "from tracecloak.pipelines.ledger.unit_index import UnitIndex\n"
         f"plain = UnitIndex.{at}\n"
         "def cut_off(*asked):\n"
         "    plain(*asked)\n"

@@ -18,27 +18,28 @@ import pytest
 from tests.support.checks.run import ASIDE, BROKEN, CHECKS, HELD, check_configuration
 from tests.support.examples import examples_of
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.pipelines.budget import opening as opening_module
-from tracecloak.pipelines.budget.books import Books, Standing
-from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.draw_guard import Gate
+from tracecloak.pipelines.budget.registry import Books, Standing
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger import caps, officers_ledger, paid_once
+from tracecloak.pipelines.ledger import caps, officers_ledger
 from tracecloak.pipelines.ledger.balance import charges_of
+from tracecloak.pipelines.ledger.cache import LedgerMemory
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.memory import LedgerMemory
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.pipelines.release import claiming, going_on
-from tracecloak.pipelines.release import records as records_module
+from tracecloak.pipelines.release import opening
+from tracecloak.pipelines.release import run as claiming
+from tracecloak.pipelines.release import values as records_module
 from tracecloak.pipelines.release.values import Run
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.transforms import sealed
-from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.transforms.batch.job import KeptDraws
+from tracecloak.transforms.keys import wrapping
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -171,7 +172,7 @@ def keys_that_are_drawn_when_they_are_asked_for(patch: pytest.MonkeyPatch) -> No
 def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "check_same", nothing)
     patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
-    patch.setattr(going_on, "_going_on", lambda run, _: run)
+    patch.setattr(opening, "_going_on", lambda run, _: run)
     patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
     patch.setattr(Gate, "check_open", nothing)
 
@@ -196,8 +197,8 @@ def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sealed, "_mac", lambda *_: bytes(32))
-    patch.setattr(sealed.hmac, "compare_digest", lambda *_: True)
+    patch.setattr(wrapping, "_mac", lambda *_: bytes(32))
+    patch.setattr(wrapping.hmac, "compare_digest", lambda *_: True)
 
 
 def a_refund_where_the_books_are_not_finished(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +226,7 @@ def no_look_at_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
         return Standing("new", None) if standing.state == "withdrawn" else standing
 
     patch.setattr(Books, "look", forgetful)
-    patch.setattr(paid_once, "check_not_withdrawn", nothing)
+    patch.setattr(caps, "check_not_withdrawn", nothing)
 
 
 def no_lock(patch: pytest.MonkeyPatch) -> None:

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
 from tests.support.ledgers import account, reservation
-from tracecloak.pipelines.budget.gate import gate_of
-from tracecloak.pipelines.budget.standing import ledger_says
+from tracecloak.pipelines.budget.draw_guard import gate_of
+from tracecloak.pipelines.budget.registry import ledger_says
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import reading, window_claims
+from tracecloak.pipelines.ledger import claims_and_steps, reading
 from tracecloak.pipelines.ledger.balance import balance_of, spent_in, windowed
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.reading import scopes_of
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, UsageError
 
 OFFICER = ("the officer", "a reason")
@@ -37,7 +37,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def claim(ledger: Ledger, number: int, sha256: str = SHA) -> None:
-    window_claims.claim(ledger, ("/out", f"r{number}", "k"), lambda entries, window: sha256)
+    claims_and_steps.claim(ledger, ("/out", f"r{number}", "k"), lambda entries, window: sha256)
 
 
 def release(ledger: Ledger, of: Reservation) -> None:
@@ -304,7 +304,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
         looked.append(self)
         raise RetryLater("it changed")
 
-    monkeypatch.setattr("tracecloak.pipelines.budget.gate.Unchanged.__call__", look)
+    monkeypatch.setattr("tracecloak.pipelines.budget.draw_guard.Unchanged.__call__", look)
     gate = gate_of(store, ("/out", "r1", "k"), ledger.url, _unchanged())
     with pytest.raises(RetryLater):
         gate()
@@ -316,7 +316,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
 
 
 def _unchanged() -> Any:
-    from tracecloak.pipelines.budget.gate import Unchanged
+    from tracecloak.pipelines.budget.draw_guard import Unchanged
 
     return Unchanged(())
 

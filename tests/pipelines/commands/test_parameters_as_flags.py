@@ -69,7 +69,7 @@ def planned(
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     seen: list[ReleaseConfig] = []
     monkeypatch.setattr(
-        "tracecloak.pipelines.screen.plan_text.planned",
+        "tracecloak.pipelines.screen.release_text.planned",
         lambda config, goal: seen.append(config) or Plan((), (), (), is_refused=False),
     )
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.terminal import shown_on_a_terminal
 from tracecloak.examination.demo.hospital import write_sample
-from tracecloak.pipelines.screen import progress
-from tracecloak.pipelines.screen.progress import Estimate, showing_progress
+from tracecloak.pipelines.screen import results
+from tracecloak.pipelines.screen.results import Estimate, showing_progress
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
@@ -103,7 +103,7 @@ def test_a_log_has_one_line_a_minute_of_a_stage_its_first_and_its_last(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(results.time, "monotonic", lambda: now[0])
     with showing_progress():
         LOG.info("before")
         for number in range(200):

@@ -162,7 +162,7 @@ def check_release(found: dict[str, Any], folder: Path) -> None:
 
 
 _SHOW = """
-from tracecloak.pipelines.screen.progress import showing_progress
+from tracecloak.pipelines.screen.results import showing_progress
 from tracecloak.pipelines.screen.results import Result, show
 show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}), "table")
 """
@@ -225,7 +225,7 @@ def test_nothing_steers_a_terminal_that_somebody_watches(stream: Any) -> None:
     given = (
         "import logging\n"
         "from tracecloak.pipelines.screen.results import Result, show, tell\n"
-        "from tracecloak.pipelines.screen.progress import showing_progress\n"
+        "from tracecloak.pipelines.screen.results import showing_progress\n"
     )
     environment = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "200"}
     shown = shown_on_a_terminal(given + code, stream, environment)

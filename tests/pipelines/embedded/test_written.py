@@ -18,7 +18,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from tests.support.embedded import AMUN, COLUMNS, GRAPH, claims, paid
 from tests.support.releasing import digests, fix_key, ledger_entries, manifest, tracecloak
 from tracecloak import ReadEventLog, WriteRelease, verify
-from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
+from tracecloak.schemas.published.manifest import ORDERED_BY_NAME
 
 KEYS = {**GRAPH, "epsilon": 2}
 

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tracecloak.pipelines.frames.any_frame import AnyFrame
+from tracecloak.pipelines.frames.frame_source import AnyFrame
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.source_column import SourceColumn

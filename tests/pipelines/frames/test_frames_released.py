@@ -20,9 +20,8 @@ import pytest
 import tracecloak
 from tests.support.releasing import counting_charges
 from tests.support.releasing import tracecloak as command
-from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.pipelines.frames.doors import of_frame
-from tracecloak.pipelines.frames.frame_source import FrameSource
+from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
+from tracecloak.pipelines.frames.functions import of_frame
 from tracecloak.schemas.errors import BudgetExhausted, InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.transforms.formats.registry import FILE_KEYS

@@ -22,11 +22,10 @@ from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.pipelines.frames.frame_source import FrameSource
+from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import NO_TIME, TallyOfFile
 from tracecloak.transforms.inputs.python_rows import RowReader
 

@@ -15,7 +15,7 @@ import pytest
 from tests.support.lake_tables import use_catalogue
 from tests.support.releasing import Commands, csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.outcomes.tables import append_release
+from tracecloak.pipelines.outcomes.metrics import append_release
 from tracecloak.schemas.errors import InputSchemaError
 
 deltalake = pytest.importorskip("deltalake")

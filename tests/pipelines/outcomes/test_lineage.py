@@ -30,7 +30,7 @@ from tracecloak.pipelines.stream import operator_side
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
-from tracecloak.pipelines.windows.watched import _run_of
+from tracecloak.pipelines.windows.batch import _run_of
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 SCHEMAS = Path(__file__).parents[2] / "support" / "openlineage"

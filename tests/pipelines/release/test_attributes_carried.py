@@ -20,8 +20,8 @@ from tests.support.attribute_methods import Passing, register
 from tests.support.releasing import digests, fix_key, manifest, tracecloak, visible
 from tests.support.tiers import at_night
 from tests.support.xes_structure import check_xes
+from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
-from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of

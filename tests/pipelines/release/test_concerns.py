@@ -21,7 +21,7 @@ from tests.support.releasing import (
 from tests.support.toys.toy_concern import LotConcern
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.release.concerns import CONCERNS, Asked
+from tracecloak.pipelines.release.values import CONCERNS, Asked
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -74,7 +74,7 @@ def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
 @pytest.mark.parametrize(
     ("step", "error"),
     [
-        ("tracecloak.pipelines.budget.overlaps.warn_of_overlaps", LedgerError("it is locked")),
+        ("tracecloak.pipelines.release.run.warn_of_overlaps", LedgerError("it is locked")),
         (
             "tracecloak.pipelines.keys.key_store.KeyStore.reserved",
             KeyStoreError("the receipt cannot be read"),
@@ -110,15 +110,15 @@ def check_nothing_is_left(folder: Path) -> None:
 # What a plain release loads nothing of: windows, sketches of cases, signatures, caps, withdrawing,
 # streams, the wiring of Beam, and whether somebody could use it.
 UNASKED = (
-    "pipelines.release.usable", "pipelines.planning.usable", "pipelines.planning.verdict",
-    "pipelines.planning.verdict", "pipelines.planning.goals", "pipelines.screen.plan_text",
-    "pipelines.release.window", "pipelines.release.sketch", "pipelines.release.signing",
+    "pipelines.release.values", "pipelines.planning.verdict", "pipelines.planning.verdict",
+    "pipelines.planning.verdict", "pipelines.planning.plan", "pipelines.screen.release_text",
+    "pipelines.release.window", "pipelines.release.extensions", "pipelines.release.extensions",
     "pipelines.units", "pipelines.cases", "pipelines.windows", "pipelines.stream",
-    "pipelines.ledger.caps", "pipelines.ledger.declarations", "pipelines.ledger.accounts",
-    "pipelines.ledger.officers_ledger", "pipelines.ledger.decided_steps",
-    "pipelines.ledger.window_claims", "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
+    "pipelines.ledger.caps", "pipelines.ledger.caps", "pipelines.ledger.caps",
+    "pipelines.ledger.officers_ledger", "pipelines.ledger.claims_and_steps",
+    "pipelines.ledger.claims_and_steps", "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
     "pipelines.keys.rewrapping", "pipelines.runners.on_beam", "transforms.batch.anonymize",
-    "transforms.batch.write", "transforms.batch.case_sketches", "transforms.stream",
+    "transforms.batch.write", "transforms.batch.job", "transforms.stream",
     "transforms.services", "transforms.keys.signing", "anonymizers.streams", "schemas.windows",
     "examination",
 )  # fmt: skip

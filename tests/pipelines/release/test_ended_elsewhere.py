@@ -19,7 +19,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import paid_once
+from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -233,7 +233,7 @@ def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
 
     Earlier versions let both key stores begin.
     """
-    monkeypatch.setattr(paid_once, "check_not_elsewhere", lambda *_: None)
+    monkeypatch.setattr(caps, "check_not_elsewhere", lambda *_: None)
     cut_off(ReleaseFolder, "commit")
     cut_off(ReleaseFolder, "commit", "--staging_area", place.folder / "area", keys="other keys")
     assert len(built(place)) == 2

@@ -40,10 +40,10 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners import on_beam, reach
+from tracecloak.pipelines.ledger.snapshot import problems
+from tracecloak.pipelines.runners import on_beam
 from tracecloak.transforms.publish import release_folder
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -168,7 +168,7 @@ def elsewhere(place: Place, patch: Patch) -> None:
 
 def workers_write_nothing(place: Place, patch: Patch) -> None:
     elsewhere(place, patch)
-    patch.setattr(reach, "_write", str)
+    patch.setattr(on_beam, "_write", str)
 
 
 def unreadable_output(place: Place, patch: Patch) -> None:
@@ -279,9 +279,9 @@ SILENT = functools.partial(LedgerError, "does not answer")
 NOTHING = "nothing was released"
 COMPLETE = "is complete, but a step after it failed"
 AFTERWARDS = (
-    "tracecloak.pipelines.release.telling.log_findings", "ReleaseFolder.point_latest",
-    "Ledger.commit", "KeyStore.commit", "tracecloak.pipelines.release.telling.internal_statement",
-    "tracecloak.pipelines.release.telling.Yield",
+    "tracecloak.pipelines.release.run.log_findings", "ReleaseFolder.point_latest",
+    "Ledger.commit", "KeyStore.commit", "tracecloak.pipelines.release.run.internal_statement",
+    "tracecloak.pipelines.release.run.Yield",
 )  # fmt: skip
 # Private files in their order: the secret of the store, that of the deployment, the key, its
 # receipt, the count of its reservations, the gate.

@@ -13,10 +13,10 @@ from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.configuration.config import Columns
-from tracecloak.pipelines.planning.finding_words import finding_lines
+from tracecloak.pipelines.planning.findings import finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.duplicates import DROPPED
 from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, ReadTally
+from tracecloak.schemas.events.traces import DROPPED
 from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource

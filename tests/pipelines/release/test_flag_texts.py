@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.configuration.flag_texts import (
+from tracecloak.pipelines.configuration.flags import (
     flag_text,
     given_value,
     parameter_help,

@@ -30,8 +30,8 @@ from tracecloak.anonymizers.variants.method import VariantHistogramParams
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release import records
-from tracecloak.pipelines.release.going_on import given_then
+from tracecloak.pipelines.release import values
+from tracecloak.pipelines.release.opening import given_then
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -148,7 +148,7 @@ def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
 ) -> None:
     """Catches a wall where nothing was drawn: a wrong flag that is mended may be run again."""
     with monkeypatch.context() as patch:  # as a kill would leave it
-        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
         folder.cut_off(step="read")
     assert folder.actions() == ["reserve"]
     folder.day("d", 40)
@@ -160,7 +160,7 @@ def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
 def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
     """As a kill would leave it: nothing is given back."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
         folder.cut_off(*flags, step="read")
     assert folder.actions() == ["reserve"]
 
@@ -212,13 +212,13 @@ def test_what_was_cut_off_before_it_drew_forgets_where_it_was(
 def cheaper() -> Iterator[pytest.MonkeyPatch]:
     """A later build that draws the same and reckons half the delta."""
     with pytest.MonkeyPatch.context() as patch:
-        total = records.total
+        total = values.total
 
         def tighter(spends: Sequence[Spend]) -> tuple[Fraction, Fraction]:
             epsilon, delta = total(spends)
             return epsilon, delta / 2
 
-        patch.setattr(records, "total", tighter)
+        patch.setattr(values, "total", tighter)
         yield patch
 
 
@@ -226,7 +226,7 @@ def test_what_was_drawn_is_not_paid_again_at_another_price(
     folder: Folder, cheaper: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "total", composition.total)
+        patch.setattr(values, "total", composition.total)
         folder.cut_off()
     assert folder.release() == 0
     assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
@@ -240,7 +240,7 @@ def test_what_drew_nothing_is_paid_at_the_price_of_who_draws(
 ) -> None:
     """Catches one key under two charges, and noise that is paid less for than it costs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "total", composition.total)
+        patch.setattr(values, "total", composition.total)
         cut_off_before_it_drew(folder)
     assert folder.release() == 0
     assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.groups_file import read_groups
+from tracecloak.pipelines.configuration.flags import read_groups
 from tracecloak.schemas.errors import UsageError
 
 GROUPS = {"A1": "A", "A2": "A", "B, one": "B"}

@@ -18,7 +18,7 @@ from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, manifest, tracecloak
-from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
+from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.streams import log_steps
@@ -27,7 +27,7 @@ from tracecloak.anonymizers.variants.generator import VariantGenerator
 from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.configuration import config as release_module
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
+from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -36,7 +36,7 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published import manifest as manifest_module
-from tracecloak.schemas.streams.stream_cases import ClosedCases
+from tracecloak.schemas.streams.stream_caps import ClosedCases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
-from tracecloak.pipelines.ledger.chain import problems
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.ledger.snapshot import problems
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 

@@ -11,11 +11,11 @@ import pytest
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning import verdict
-from tracecloak.pipelines.planning.goals import EPSILONS, Goal, least_epsilon
+from tracecloak.pipelines.planning.plan import EPSILONS, Goal, least_epsilon
+from tracecloak.pipelines.planning.utility import Worth, ends_at
 from tracecloak.pipelines.planning.verdict import judged_at, mends_of, shortfall_at
-from tracecloak.pipelines.planning.worth import Worth, ends_at
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.manifest import Yield
 
 NAMES = tuple(f"step {i}" for i in range(25))
 GRAPH: Any = METHODS["private-dfg"]

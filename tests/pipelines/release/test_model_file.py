@@ -11,10 +11,9 @@ import pytest
 
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
+from tracecloak.schemas import models
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.models import petri_net
-from tracecloak.schemas.models.petri_net import net_of_tree
-from tracecloak.schemas.models.process_tree import parse_tree
+from tracecloak.schemas.models import net_of_tree, parse_tree
 
 TREE = "->( 'R', *( 'T', X( tau, 'A' ) ), +( 'S', 'C' ), X( 'L', 'D' ) )"
 # Silent steps that one can go round are no BPMN of ours to write.
@@ -156,7 +155,7 @@ def test_what_is_no_model_is_refused_by_name(
 def test_a_model_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a public model that takes all memory, as a file or by its states."""
     path = written(tmp_path, "m.tree", "+( 'A', 'B', 'C', 'D' )")
-    monkeypatch.setattr(petri_net, "MAX_STATES", 10)
+    monkeypatch.setattr(models, "MAX_STATES", 10)
     with pytest.raises(UsageError, match="more than 10 states: simplify it"):
         read_model_rules(path)
     with pytest.raises(UsageError, match="has more than 16 MiB"):

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.trees import process_tree
 from tracecloak.anonymizers.variants import generator
 from tracecloak.anonymizers.variants.auto import AutoVariants
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.schemas.events.events import OTHER
 
 Record = dict[str, str]
 

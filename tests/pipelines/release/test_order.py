@@ -27,12 +27,12 @@ from tests.support.releasing import tracecloak as command
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.configuration.config import load, load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.frames.doors import frame_source
+from tracecloak.pipelines.frames.functions import frame_source
 from tracecloak.pipelines.planning.plan import plan_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import TallyOfFile
-from tracecloak.schemas.published.guarantee import ORDERED_BY_NAME
+from tracecloak.schemas.published.manifest import ORDERED_BY_NAME
 from tracecloak.transforms.inputs.python_rows import RowReader
 from tracecloak.transforms.sources import EventSource
 

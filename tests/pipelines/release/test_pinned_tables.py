@@ -21,7 +21,7 @@ from tests.support.lake_tables import (
 )
 from tests.support.releasing import digests, fix_key, ledger_entries, operator_folder, tracecloak
 from tests.support.searching import contents
-from tracecloak.examination.evaluation.as_released import as_released
+from tracecloak.examination.evaluation.origin import as_released
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -75,7 +75,7 @@ def cut_off(folder: Path, *given: object, step: str = "commit", **changes: Any) 
             raise OSError("cut off")
 
         patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
         assert release(folder, *given, **changes) == 6
 
 

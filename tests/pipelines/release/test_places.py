@@ -22,7 +22,7 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.gate import Gate
+from tracecloak.pipelines.budget.draw_guard import Gate
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger

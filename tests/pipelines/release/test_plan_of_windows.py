@@ -14,7 +14,7 @@ from tests.support.windows import MONTHS
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.planning.plan import composition_lines
-from tracecloak.pipelines.screen.plan_text import plan_lines
+from tracecloak.pipelines.screen.release_text import plan_lines
 
 SECTION: dict[str, Any] = {
     "origin": "2026-01-01", "period": "month", "time_zone": "Europe/Amsterdam",

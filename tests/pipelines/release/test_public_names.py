@@ -10,8 +10,8 @@ import pytest
 from tests.support.releasing import csv_log, tracecloak
 from tests.support.searching import files_with
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
-from tracecloak.schemas.events.vocabulary import OTHER
+from tracecloak.pipelines.configuration.flags import read_vocabulary
+from tracecloak.schemas.events.events import OTHER
 
 LISTED = sorted(name for name, m in METHODS.items() if "buy_vocabulary" in m.Params.model_fields)
 NEEDED = {

@@ -29,7 +29,7 @@ from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.release.querying import QueryConcern
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.transforms.inputs import query_result
+from tracecloak.transforms.inputs import databases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 __all__ = ["database", "server"]  # fixtures
@@ -65,13 +65,13 @@ def fill(connection: Any, statement: str) -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The queries that a database was asked."""
     queries: list[str] = []
-    original = query_result._stream
+    original = databases._stream
 
     def noting(database: str, query: str, stream: Any) -> str:
         queries.append(query)
         return original(database, query, stream)
 
-    monkeypatch.setattr(query_result, "_stream", noting)
+    monkeypatch.setattr(databases, "_stream", noting)
     yield queries
 
 
@@ -109,7 +109,7 @@ def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
             raise OSError("cut off")
 
         patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.books.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
         assert release(folder, **changes) == 6
 
 
@@ -253,12 +253,12 @@ def test_no_value_of_a_column_decides_how_another_is_read(tmp_path: Path) -> Non
         rows = [(one, "A", "2026-11-01T10:00", one) for one in ids]
         connection.executemany("INSERT INTO visits VALUES (?, ?, ?, ?)", rows)
         connection.execute("INSERT INTO visits VALUES ('x', CAST(x'ff' AS TEXT), 1, NULL)")
-    file = query_result.write_result(f"sqlite:///{path}", "SELECT * FROM visits", tmp_path / "r")
+    file = databases.write_result(f"sqlite:///{path}", "SELECT * FROM visits", tmp_path / "r")
     read = source_of(load_log({"log": str(file), "resource": "a ward"}))
     names = ("9007199254740992", "9007199254740993", "5", "5", "5.0", "five")
     assert events_of(read, "resource") == [(name, "A", name) for name in names]
     # A name that stands there twice is no column.
-    file = query_result.write_result(f"sqlite:///{path}", "SELECT 1 x, 2 x", tmp_path / "twice")
+    file = databases.write_result(f"sqlite:///{path}", "SELECT 1 x, 2 x", tmp_path / "twice")
     with pytest.raises(InputSchemaError, match="2 fields 'x'"):
         source_of(load_log({"log": str(file)}))
 

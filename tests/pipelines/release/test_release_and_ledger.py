@@ -29,10 +29,10 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.records import manifest_of, reservation_of
+from tracecloak.pipelines.ledger.snapshot import problems
+from tracecloak.pipelines.release.values import manifest_of, reservation_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish import release_folder
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -435,7 +435,7 @@ def test_random_configurations_promise_what_they_spend_and_are_charged(n: int) -
 
 @pytest.mark.parametrize(
     "where",
-    ["tracecloak.pipelines.release.records.total", "tracecloak.anonymizers.rigorous.params.total"],
+    ["tracecloak.pipelines.release.values.total", "tracecloak.anonymizers.rigorous.params.total"],
 )
 def test_the_comparison_of_the_numbers_notices_the_smallest_difference(
     monkeypatch: pytest.MonkeyPatch, where: str

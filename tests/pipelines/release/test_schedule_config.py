@@ -12,15 +12,15 @@ from tracecloak.pipelines.configuration.config import (
     ReleaseConfig,
     load,
 )
-from tracecloak.pipelines.configuration.schedule_checks import (
+from tracecloak.pipelines.configuration.shared_keys import (
+    ScheduleConfig,
     check_composes,
     check_ends_are_read,
 )
-from tracecloak.pipelines.configuration.schedule_config import ScheduleConfig
 from tracecloak.schemas.calendar.local_time import DAY_US
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.windows.schedule import Schedule
+from tracecloak.schemas.published.manifest import Guarantee
+from tracecloak.schemas.windows import Schedule
 
 LEAST: dict[str, Any] = {
     "origin": "2026-01-01",

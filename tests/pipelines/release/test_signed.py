@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release.signing import SignatureConcern
+from tracecloak.pipelines.release.extensions import SignatureConcern
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.planning.finding_words import NOTHING_READ
+from tracecloak.pipelines.planning.findings import NOTHING_READ
 from tracecloak.transforms.formats import csv as csv_format
 from tracecloak.transforms.formats import jsonl as jsonl_format
 from tracecloak.transforms.formats import xes as xes_format

@@ -19,10 +19,10 @@ from tests.support.releasing import (
 )
 from tracecloak.anonymizers.graphs import graph_figures, private_dfg
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.planning import usable
-from tracecloak.pipelines.planning.usable import unusable
+from tracecloak.pipelines.planning import verdict
+from tracecloak.pipelines.planning.verdict import unusable
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.manifest import Yield
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 WIDE = tuple(f"step {number}" for number in range(400))
@@ -114,7 +114,7 @@ def test_nothing_is_refused_and_nothing_made_up_where_nothing_can_be_said(
     def made_up(*_: object) -> None:
         raise AssertionError("a log was made")
 
-    monkeypatch.setattr(usable, "judged_at", made_up)
+    monkeypatch.setattr(verdict, "judged_at", made_up)
     assert unusable(config) is None
 
 

@@ -11,14 +11,13 @@ import pytest
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning.advice import may_be_noise
+from tracecloak.pipelines.planning.utility import REGULAR, WITHIN, Worth, may_be_noise, worth_at
 from tracecloak.pipelines.planning.verdict import (
     grade_of,
     judged_at,
     mends_of,
 )
-from tracecloak.pipelines.planning.worth import REGULAR, WITHIN, Worth, worth_at
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.manifest import Yield
 
 NAMES = tuple(f"step {i}" for i in range(10))
 GRAPH = Worth(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)

@@ -26,7 +26,7 @@ from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.published.manifest import has_times
-from tracecloak.transforms.publish.times_data import NO_STARTS, NO_TIMES
+from tracecloak.transforms.publish.figures_data import NO_STARTS, NO_TIMES
 
 BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
 

@@ -14,7 +14,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import few_examples
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
-from tracecloak.pipelines.planning.worth import (
+from tracecloak.pipelines.planning.utility import (
     USUAL,
     _cases_by_rank,
     ends_at,
@@ -121,7 +121,7 @@ def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:
     """Of the rounds after them nothing is looked at."""
     params = METHODS["private-log"].Params(epsilon="1", vocabulary=NAMES, max_trace_length=10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.planning.worth._UntilVariants", lambda: None)
+        patch.setattr("tracecloak.pipelines.planning.utility._UntilVariants", lambda: None)
         whole = worth_of(METHODS["private-log"], params, 1000, 0, USUAL)
     short = worth_of(METHODS["private-log"], params, 1000, 0, USUAL)
     assert (short.graph_error, short.case_share) == (whole.graph_error, whole.case_share)

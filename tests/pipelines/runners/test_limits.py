@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
 from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
-from tracecloak.pipelines.runners import held, limits
-from tracecloak.pipelines.runners.held import HeldTraces, Hold
+from tracecloak.pipelines.runners import resources
 from tracecloak.pipelines.runners.in_memory import EventsByShard
-from tracecloak.pipelines.runners.limits import Limits
-from tracecloak.pipelines.runners.workers import Workers
+from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -99,7 +97,7 @@ def test_the_file_has_no_name_and_is_for_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held.tempfile, "TemporaryFile", _full)
+    monkeypatch.setattr(resources.tempfile, "TemporaryFile", _full)
     with (
         Hold(0, "/some/place") as hold,
         pytest.raises(TracecloakError, match="/some/place, whose disk is full") as told,
@@ -180,11 +178,11 @@ def test_the_limit_of_a_control_group_counts(
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(value)
         (root / "cgroup").write_text(text)
-        monkeypatch.setattr(limits, "_OF_PROCESS", root / "cgroup")
-        monkeypatch.setattr(limits, "_GROUPS", root)
-        assert limits.available_bytes() == 1 << 20
-    monkeypatch.setattr(limits, "_OF_PROCESS", tmp_path / "nothing")
-    assert limits.available_bytes() > 1 << 20
+        monkeypatch.setattr(resources, "_OF_PROCESS", root / "cgroup")
+        monkeypatch.setattr(resources, "_GROUPS", root)
+        assert resources.available_bytes() == 1 << 20
+    monkeypatch.setattr(resources, "_OF_PROCESS", tmp_path / "nothing")
+    assert resources.available_bytes() > 1 << 20
 
 
 # --- The command ----------------------------------------------------------------------------------

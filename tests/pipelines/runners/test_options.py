@@ -32,22 +32,24 @@ from tests.support.windows import MONTHS
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.release.records import manifest_of
-from tracecloak.pipelines.runners.flags import refuse_unknown
-from tracecloak.pipelines.runners.names import IN_MEMORY, is_local
-from tracecloak.pipelines.runners.on_beam import build_release, build_units
-from tracecloak.pipelines.runners.options import check_ready, pipeline_options, version
+from tracecloak.pipelines.release.values import manifest_of
+from tracecloak.pipelines.runners.flags import IN_MEMORY, is_local, refuse_unknown
+from tracecloak.pipelines.runners.on_beam import (
+    build_release,
+    build_units,
+    check_ready,
+    pipeline_options,
+    version,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.batch.job import Job, ReleaseSpec, Target
-from tracecloak.transforms.batch.window_part import WindowPart
+from tracecloak.transforms.batch.job import DeadLetter, Job, ReleaseSpec, Target
+from tracecloak.transforms.batch.window import WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.stream.assemble import AssembleCases
-from tracecloak.transforms.stream.messages import EVENTS, DecodeMessages
+from tracecloak.transforms.stream.assemble import EVENTS, AssembleCases, DecodeMessages
 
 IMAGE = "europe-docker.pkg.dev/hospital/tracecloak/worker:1"
 LOCATIONS = ("--temp_location=gs://hospital-bucket/temp", "--region=europe-west1")

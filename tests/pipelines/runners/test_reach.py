@@ -10,9 +10,12 @@ import pytest
 
 from tests.engines.processes import free_port
 from tests.support.flink import job_server
-from tracecloak.pipelines.runners import reach
-from tracecloak.pipelines.runners.options import pipeline_options
-from tracecloak.pipelines.runners.reach import check_workers_answer, check_workers_write
+from tracecloak.pipelines.runners import on_beam
+from tracecloak.pipelines.runners.on_beam import (
+    check_workers_answer,
+    check_workers_write,
+    pipeline_options,
+)
 from tracecloak.schemas.errors import RetryLater, UsageError
 
 
@@ -34,8 +37,8 @@ def test_a_file_that_was_there_before_is_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
-    (tmp_path / reach._NAME).write_bytes(reach._TEXT)
-    monkeypatch.setattr(reach, "_write", str)
+    (tmp_path / on_beam._NAME).write_bytes(on_beam._TEXT)
+    monkeypatch.setattr(on_beam, "_write", str)
     with pytest.raises(UsageError):
         check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
 
@@ -56,7 +59,7 @@ def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
 ) -> None:
     """Catches a run that waits for ever for workers that never come."""
     reader, writer = os.pipe()
-    monkeypatch.setattr(reach, "_write", lambda path: os.read(reader, 1))
+    monkeypatch.setattr(on_beam, "_write", lambda path: os.read(reader, 1))
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     try:
         with pytest.raises(RetryLater, match=r"did nothing within 3 s; nothing was drawn or paid"):
@@ -80,7 +83,7 @@ def test_workers_of_another_version_are_refused(
 ) -> None:
     """Catches noise that another version draws under the same key."""
     versions = iter(("tracecloak 9.1", *["tracecloak 9.2"] * 9))
-    monkeypatch.setattr(reach, "_versions", lambda: next(versions))
+    monkeypatch.setattr(on_beam, "_versions", lambda: next(versions))
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     said = "a worker has tracecloak 9.2, and who launched it has tracecloak 9.1"
     with pytest.raises(UsageError, match=said):

@@ -24,12 +24,12 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
-from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import check_goes_on
+from tracecloak.pipelines.stream.noted_steps import goes_on_with
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
-from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.local_stream import LocalState
 
 # Every ten seconds a case begins and ends, with a name that comes to the vocabulary later.
 SENT = [

@@ -23,8 +23,7 @@ from tracecloak.transforms.services import kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.step_topic import SendSteps
-from tracecloak.transforms.stream.topic_sinks import StepSink
+from tracecloak.transforms.stream.topic_sinks import SendSteps, StepSink
 
 CHECKPOINTS = "--checkpointing_interval=1000"
 NAMES_OF_STATE = {

@@ -32,7 +32,7 @@ from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.stream import step_files
-from tracecloak.transforms.stream.local_state import LocalState
+from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import Pulled
 
 STREAMS: dict[str, dict[str, Any]] = {

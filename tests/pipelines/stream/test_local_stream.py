@@ -36,17 +36,17 @@ from tests.support.stream_runs import (
     taken_back,
     ticking,
 )
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stopping
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.services import pubsub_clock
-from tracecloak.transforms.stream import local_stream, pubsub_source
-from tracecloak.transforms.stream.local_state import LocalState
-from tracecloak.transforms.stream.rejects import RejectSink
+from tracecloak.transforms.services import pubsub_service
+from tracecloak.transforms.stream import local_stream, sources
+from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.stream.topic_sinks import RejectSink
 
 
 def script() -> list[Happening]:
@@ -210,7 +210,7 @@ def test_a_state_of_another_version_or_source_is_refused(
     config = stream_config(tmp_path)
     run_script(config, script(), until=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.transforms.stream.local_state._VERSION", 3)
+        patch.setattr("tracecloak.transforms.stream.local_stream._VERSION", 3)
         with pytest.raises(TracecloakError, match="is of version 2, and this is version 3"):
             run_script(config, script())
     monkeypatch.setattr("tests.support.local_streams.NAME", "another script")
@@ -360,9 +360,9 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
                 raise TracecloakError("cut off")
             return super().pull(max_messages, timeout_seconds)
 
-    monkeypatch.setattr(pubsub_source, "PubSubSource", Subscription)
-    monkeypatch.setattr(pubsub_clock, "PubSubClock", lambda *_: None)
-    monkeypatch.setattr(pubsub_source, "delete_subscription", deleted.append)
+    monkeypatch.setattr(sources, "PubSubSource", Subscription)
+    monkeypatch.setattr(pubsub_service, "PubSubClock", lambda *_: None)
+    monkeypatch.setattr(sources, "delete_subscription", deleted.append)
     changes = {"input_subscription": None, "input_topic": "projects/p/topics/events"}
     config, other = (stream_config(tmp_path, epoch=epoch, **changes) for epoch in "12")
     with pytest.raises(TracecloakError, match="cut off"):

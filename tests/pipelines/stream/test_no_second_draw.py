@@ -27,7 +27,7 @@ from tests.support.stream_runs import (
     run,
     stream_config,
 )
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
@@ -47,8 +47,8 @@ from tracecloak.schemas.errors import (
     UsageError,
 )
 from tracecloak.transforms.stream import local_stream
-from tracecloak.transforms.stream.standing import Standing
 from tracecloak.transforms.stream.step_files import FileSink
+from tracecloak.transforms.stream.stream_status import Standing
 
 EPOCH = "ward@1"
 

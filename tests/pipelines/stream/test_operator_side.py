@@ -33,12 +33,16 @@ from tracecloak.pipelines.outcomes.metrics import metrics_text, registry_of
 from tracecloak.pipelines.stream import operator_port
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.health import ALIVE_SECONDS, Health
 from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.pipelines.stream.operator_port import serving
-from tracecloak.pipelines.stream.operator_side import ask_ledger, operator_side
+from tracecloak.pipelines.stream.operator_side import (
+    ALIVE_SECONDS,
+    Health,
+    ask_ledger,
+    operator_side,
+)
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.stream_status import Standing
 
 # The first step of `stream_config` is due at 20 s: 10 s of its period, and 10 s of delay.
 DUE_SECONDS = 20.0

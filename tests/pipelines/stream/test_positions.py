@@ -21,14 +21,14 @@ from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
 from tracecloak.pipelines.stream import epoch as epoch_module
 from tracecloak.pipelines.stream import stuck
-from tracecloak.pipelines.stream.begun import goes_on_with
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.noted_steps import goes_on_with
 from tracecloak.pipelines.stream.positions import positions
 from tracecloak.schemas.errors import SourceChanged, UsageError
 from tracecloak.transforms.services.kafka_identity import Place
-from tracecloak.transforms.stream.local_state import LocalState
-from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.local_stream import LocalState
+from tracecloak.transforms.stream.stream_status import Standing
 
 SOURCE = "Kafka topic events"
 

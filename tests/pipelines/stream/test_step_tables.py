@@ -26,7 +26,7 @@ from tests.support.stream_runs import (
 )
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.transforms.lakes import delta_append
+from tracecloak.transforms.lakes import appending
 from tracecloak.transforms.stream.step_files import epoch_folder
 from tracecloak.transforms.stream.topic_sinks import TableSink
 
@@ -142,14 +142,14 @@ def test_a_table_that_does_not_answer_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = [InputSchemaError("the table is away")] * 2
-    append = delta_append.append
+    append = appending.append
 
     def sometimes(*given: Any) -> bool:
         if away:
             raise away.pop()
         return append(*given)
 
-    monkeypatch.setattr(delta_append, "append", sometimes)
+    monkeypatch.setattr(appending, "append", sometimes)
     monkeypatch.setattr("tracecloak.transforms.stream.local_stream._AGAIN_SECONDS", 0.01)
     config = stream_config(tmp_path, output_table=table_in(tmp_path, "delta"))
     assert run_script(config, happenings()).is_spent and not away

@@ -15,9 +15,9 @@ from tracecloak.pipelines.stream import local_run, stuck
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.stuck import Overdue, StuckNote, check_stuck_after, ending_if_stuck
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
-from tracecloak.transforms.stream import pubsub_source
+from tracecloak.transforms.stream import sources
 from tracecloak.transforms.stream.sources import Pulled
-from tracecloak.transforms.stream.standing import Standing
+from tracecloak.transforms.stream.stream_status import Standing
 
 AFTER_SECONDS = 660.0
 DUE_SECONDS = 20.0
@@ -149,7 +149,7 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
             local_run.run_local(config)
     StuckNote(config).path.unlink()
     hung_at.clear()
-    monkeypatch.setattr(pubsub_source, "delete_subscription", lambda name: None)
+    monkeypatch.setattr(sources, "delete_subscription", lambda name: None)
     assert local_run.run_local(config).is_spent
     balance = open_ledger(config, open_store(config)).balance("default")
     assert (balance.spent_epsilon, balance.n_releases) == (1, 1)

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.received import copied, failed, made, rewritten, states
-from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.release_key import ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.pipelines.verification import received
 from tracecloak.pipelines.verification.verify import verify
 

@@ -29,13 +29,12 @@ from tests.support.tiers import at_night
 from tracecloak.pipelines.verification import data as contents_of
 from tracecloak.pipelines.verification import folder, parquet_bounds
 from tracecloak.pipelines.verification.data import Contents
-from tracecloak.pipelines.verification.findings import Unsure, Wrong
-from tracecloak.pipelines.verification.folder import ReceivedFolder, strict_json
+from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, strict_json
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet, _thrift, footer_of
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.publish.places import release_around
+from tracecloak.transforms.publish.release_folder import release_around
 
 COMMANDS = ("verify", "append", "evaluate", "report")
 if importlib.util.find_spec("deltalake") is None:
@@ -433,8 +432,8 @@ HOSTILE = BY_DAY | AT_NIGHT
 _RUN = """
 import importlib, json, os, signal, sys
 for name in (
-    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.verification.page",
-    "pipelines.outcomes.tables", "examination.evaluation.evaluate", "examination.report.internal",
+    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.verification.verify",
+    "pipelines.outcomes.metrics", "examination.evaluation.evaluate", "examination.evaluation.internal",
 ):
     importlib.import_module("tracecloak." + name)
 from tracecloak.pipelines.commands.main import main

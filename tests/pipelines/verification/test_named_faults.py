@@ -30,13 +30,13 @@ from tests.pipelines.verification.test_verify import (
 from tests.support.received import copied, edited, made, rewritten
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
-from tracecloak.pipelines.verification.findings import Unsure, Wrong
+from tracecloak.pipelines.verification.folder import Unsure, Wrong
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.pipelines.verification.promise import log_attributes
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.transforms.publish.log_files import GZIP_LEVEL
+from tracecloak.transforms.publish.release_files import GZIP_LEVEL
 
 __all__ = ["graph_release", "log_release", "stream_release"]  # fixtures of test_verify.py
 

@@ -18,12 +18,11 @@ from tests.support.received import copied, digest_of, edited, made
 from tests.support.releasing import as_typed
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
-from tracecloak.pipelines.verification.findings import Finding
-from tracecloak.pipelines.verification.folder import ReceivedFolder
+from tracecloak.pipelines.verification.folder import Finding, ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.verify import Verification, sign_off_html, verify
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.publish.promise import in_words
+from tracecloak.transforms.publish.statement import in_words
 
 _BY_DAY = {("private-log", 0), ("amun", 0), ("tlkc", 0), ("private-indicators", 0)}
 

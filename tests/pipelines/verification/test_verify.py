@@ -30,15 +30,15 @@ from tests.support.tiers import at_night, few_examples
 from tests.support.xes_schema import schema_problems
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.streams.step_figures import with_intervals
+from tracecloak.anonymizers.streams.dfg_steps import with_intervals
 from tracecloak.pipelines.verification import log_forms, parquet_bounds, received
-from tracecloak.pipelines.verification.findings import Finding, Wrong
+from tracecloak.pipelines.verification.folder import Finding, Wrong
 from tracecloak.pipelines.verification.verify import Verification, verify
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.keys.signing import new_pair
-from tracecloak.transforms.publish.log_files import GZIP_LEVEL
+from tracecloak.transforms.publish.release_files import GZIP_LEVEL
 
 Change = Callable[[Path], None]
 CHECKS = (

@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 from tests.support.tiers import few_examples
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import unit_book
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.window import ReleasedWindow, released_window
-from tracecloak.pipelines.units import unit_book
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 ORIGIN_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z

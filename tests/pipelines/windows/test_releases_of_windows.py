@@ -26,10 +26,10 @@ from tests.support.releasing import (
 )
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.counted_units import CountedUnits
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.ledger.balance import windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.windows.several import exit_code_of
+from tracecloak.pipelines.windows.batch import exit_code_of
 from tracecloak.schemas.errors import RetryLater
 
 ROWS = {
@@ -382,7 +382,7 @@ def test_of_two_key_stores_one_pays_for_a_window(
     }  # fmt: skip
     lake.configure(**shared, new_ledger=True)
     with monkeypatch.context() as cut:
-        cut.setattr("tracecloak.transforms.batch.commit.commit", _interrupted)
+        cut.setattr("tracecloak.transforms.batch.write.commit", _interrupted)
         assert lake.release("2026-01") == 6
     other = str(lake.folder / "other keys")
     lake.configure(**shared, key_store=other)

@@ -29,15 +29,14 @@ from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
 from tests.support.stream_runs import files_of, stream_config
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import paid_once
+from tracecloak.pipelines.ledger import caps, unit_book
 from tracecloak.pipelines.ledger.balance import charges, windowed
-from tracecloak.pipelines.ledger.chain import problems
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stopping
-from tracecloak.pipelines.units import unit_book
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -228,7 +227,7 @@ def test_machines_that_do_not_ask_the_ledger_are_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: with a ledger that knows of no other key store, somebody pays twice."""
-    monkeypatch.setattr(paid_once, "check_not_elsewhere", lambda *_: None)
+    monkeypatch.setattr(caps, "check_not_elsewhere", lambda *_: None)
     with pytest.raises(AssertionError):
         check_lakes(tmp_path, [sqlite_in(made_in(tmp_path, i)) for i in range(3)])
 

@@ -21,17 +21,14 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays import columnar
 from tracecloak.schemas.arrays.columnar import _KEY, decode, digest, encode
 from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.timeline import StartRange
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
+from tracecloak.schemas.published.manifest import Guarantee, Yield
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.log_times import StartRange
+from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, Trie, VariantHistogram
 from tracecloak.transforms.columnar_names import COLUMNAR
 
 TRACES = trace_batch({"c1": "A B C A", "c2": "B", "c3": "A B C A"})
@@ -193,7 +190,7 @@ def tampered(value: Any, **changes: Any) -> bytes:
         "schemas:columnar",
         "tracecloak.transforms.batch.read:EventSource",
         # Places of ours: a class is found by its name alone.
-        "tracecloak.schemas.events.timeline:StartRange",
+        "tracecloak.schemas.statistics.log_times:StartRange",
         "tracecloak.schemas.arrays.columnar:decode",
         "tracecloak.schemas.arrays.columnar:json",
         "tracecloak.schemas.events.traces:split_by_shard",
@@ -251,7 +248,7 @@ class Unlisted:
 def test_a_name_is_of_one_class(form: Callable[[Any], Any]) -> None:
     """Catches two classes whose values are one another's: on the wire, and in the noise."""
     form(StartRange(1, 2))
-    places = "tracecloak.schemas.events.timeline:StartRange and of .*test_columnar:Taken"
+    places = "tracecloak.schemas.statistics.log_times:StartRange and of .*test_columnar:Taken"
     with pytest.raises(TypeError, match=f"'start-range' is the name of {places}; give one of"):
         form(Taken(np.arange(2)))
     with pytest.raises(TypeError, match="Inherits is not a columnar value, as it has no name"):
@@ -267,7 +264,7 @@ def test_a_name_that_another_distribution_claims_is_refused(
     point = EntryPoint("start-range", "acme.logs:Range", COLUMNAR.group)
     monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
     monkeypatch.setattr(columnar, "_MET", {})
-    places = "acme.logs:Range, tracecloak.schemas.events.timeline:StartRange"
+    places = "acme.logs:Range, tracecloak.schemas.statistics.log_times:StartRange"
     with pytest.raises(TypeError, match=f"'start-range' is offered by {places}"):
         encode(StartRange(1, 2))
 

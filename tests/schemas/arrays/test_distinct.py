@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays import distinct
-from tracecloak.schemas.arrays.distinct import distinct_counts, distinct_places, stable_order
+from tracecloak.schemas.arrays import merging
+from tracecloak.schemas.arrays.merging import distinct_counts, distinct_places, stable_order
 
 _INT64 = np.iinfo(np.int64)
 
@@ -31,8 +31,8 @@ def _compare(keys: np.ndarray) -> None:
 def test_like_numpy(numbers: list[int], shift: int) -> None:
     """A table, sorting, and what is left to numpy; the smaller, the nearer together."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distinct, "_FEW", 1)
-        patch.setattr(distinct, "_STRIDE", 2)
+        patch.setattr(merging, "_FEW", 1)
+        patch.setattr(merging, "_STRIDE", 2)
         _compare(np.array(numbers, np.int64) >> shift)
         _compare((np.array(numbers, np.int64) >> shift).astype(np.int32))
         _compare(np.array(numbers, np.int64).astype(np.uint64) << np.uint64(shift))

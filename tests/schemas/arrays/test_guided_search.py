@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays import guided_search
-from tracecloak.schemas.arrays.guided_search import n_at_most
+from tracecloak.schemas.arrays import merging
+from tracecloak.schemas.arrays.merging import n_at_most
 
 numbers = st.one_of(
     st.floats(0, 5),
@@ -18,7 +18,7 @@ numbers = st.one_of(
 def test_like_numpy(ascending: list[float], queries: list[float]) -> None:
     """Also where numbers are equal to each other and to queries, and where none is above 0."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guided_search, "_FEW_QUERIES", 1)
+        patch.setattr(merging, "_FEW_QUERIES", 1)
         among, asked = np.array(ascending), np.array(queries)
         before = among.copy(), asked.copy()
         found = n_at_most(among, asked)

@@ -28,11 +28,10 @@ from tracecloak.schemas.arrays.merging import (
     Pieces,
     PiecesByThread,
 )
-from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
-from tracecloak.schemas.events.timeline import StartRange
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import (
     CaseCells,
@@ -40,12 +39,16 @@ from tracecloak.schemas.statistics.clipped_flows import (
     ClippedCells,
     ClippedFlows,
 )
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.log_times import LogTimes, StartRange
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths, VariantHistogram
-from tracecloak.schemas.streams.stream_cases import ClosedCases
+from tracecloak.schemas.statistics.variants import (
+    ActivityCounts,
+    DirectlyFollows,
+    TraceLengths,
+    VariantHistogram,
+)
+from tracecloak.schemas.streams.stream_caps import ClosedCases
 
 
 def _ranks(traces: TraceBatch) -> CaseRanks:

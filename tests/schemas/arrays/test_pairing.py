@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.pairing import pairs_of_records
+from tracecloak.schemas.events.tally import pairs_of_records
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.arrays.ranks import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks
 
 word = st.one_of(st.integers(0, 2), st.sampled_from([256, 2**63, 2**64 - 1]))
 cases = st.lists(st.tuples(st.integers(-1, 3), word, word), max_size=12)

@@ -11,10 +11,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.calendar.time_grid import GRID_US, TimeGrid
-from tracecloak.schemas.calendar.time_texts import duration_text, duration_us, moment_us
-from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.calendar.local_time import (
+    DAY_US,
+    HOUR_US,
+    duration_text,
+    duration_us,
+    moment_us,
+)
+from tracecloak.schemas.calendar.working_time import GRID_US, TimeGrid, WorkingCalendar
 
 
 @pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1y", "1 month", "0.0001ms", 90, None])

@@ -20,15 +20,17 @@ from tests.support.logs import trace_batch
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.attributes import Attribute, declared
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.declarations import (
+    Attribute,
     Declaration,
     Declarations,
     HandoverDeclarations,
+    declared,
 )
 from tracecloak.schemas.events.events import (
     EVENT_SCHEMA,
+    ActivityVocabulary,
     attribute_column,
     event_schema,
     released_schema,
@@ -39,7 +41,6 @@ from tracecloak.schemas.events.traces import (
     split_by_shard,
     with_attributes,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.published.rows import no_traces, part_rows, parts_of
 
 

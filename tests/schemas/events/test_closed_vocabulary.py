@@ -12,8 +12,8 @@ from tests.support.logs import event_logs, read_cases, trace_batch
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.tally import OTHER_ACTIVITY
-from tracecloak.schemas.events.vocabulary import OTHER, ActivityVocabulary
 
 
 def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
 from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, event_schema
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_TIME
 
 STAMP = "2021-01-01T00:00:00Z"

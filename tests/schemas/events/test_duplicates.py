@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.duplicates import is_duplicate, without_duplicates
 from tracecloak.schemas.events.events import attribute_column, event_schema
-from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.traces import TraceBatch, is_duplicate, without_duplicates
 
 Row = tuple[str, str, int, str | None]
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support.logs import event_batch, event_logs, events_of, read_cases
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.event_order import in_order
 from tracecloak.schemas.events.events import (
     EVENT_INDEX,
     IS_START,
     ORDER,
     START_TIMESTAMP,
     event_schema,
+    in_order,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.transforms.inputs.partitions import span_of_period
+from tracecloak.transforms.inputs.source_files import span_of_period
 
 HOUR = 3_600_000_000
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.row_masks import mask_of
+from tracecloak.schemas.events.row_masks import RowFilter, mask_of
 
 BOUNDS = ("at_least", "above", "at_most", "below")
 BERLIN = "Europe/Berlin"

@@ -26,14 +26,13 @@ from tests.support.logs import (
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import event_schema
+from tracecloak.schemas.events.events import ActivityVocabulary, event_schema
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
     TraceBatch,
     carried_columns,
     split_by_shard,
 )
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 
 EXAMPLE = {"c1": "A@0 B@5 C@5 A@7", "c2": "B@3", "c3": "C@1 A@9"}
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.pipelines.configuration.vocabulary_file import read_vocabulary
+from tracecloak.pipelines.configuration.flags import read_vocabulary
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.vocabulary import (
+from tracecloak.schemas.events.events import (
     ESCAPES_REMARK,
     ActivityVocabulary,
 )

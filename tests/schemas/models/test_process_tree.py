@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.trees import language, trees
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.models import (
     MAX_DEPTH,
     SILENT,
     ProcessTree,
@@ -21,7 +21,7 @@ from tracecloak.schemas.models.process_tree import (
     parse_tree,
     sequence,
 )
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedTree
 
 A, B, C = leaf("A"), leaf("B"), leaf("C")
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.graphs.count_intervals import intervals_of_all
+from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
-from tracecloak.anonymizers.noise.keyed_stream import CellStream
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.schemas.published.evidence import EXPECTED_FALSE, Evidence, evidence, laplace_scales
+from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.schemas.published.figures import (
     GRADES,
     Scale,
@@ -26,6 +25,7 @@ from tracecloak.schemas.published.figures import (
     grades,
     wider_ends,
 )
+from tracecloak.schemas.published.step import EXPECTED_FALSE, Evidence, evidence, laplace_scales
 
 N_CELLS = 783  # possible pairs of the hospital's 26 activities
 N_KEYS = 2000

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
 
 ROWS = [
     IndicatorRow("cases", None, 12.0, 8.0, 15.5, "cases", "measured"),

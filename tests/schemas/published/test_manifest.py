@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 import tracecloak.schemas as schemas
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Guarantee, at_most
 from tracecloak.schemas.published.manifest import (
     TOOL_VERSION,
+    Guarantee,
     Operation,
     OutputFile,
     ReleaseManifest,
+    Yield,
+    at_most,
 )
-from tracecloak.schemas.published.yields import Yield
 
 SCHEMA = json.loads((Path(schemas.__path__[0]) / "files" / "manifest.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

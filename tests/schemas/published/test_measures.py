@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.published.measures import Measure, ReleasedMeasures
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
+from tracecloak.schemas.published.manifest import Yield
 
 NUMBERS = st.floats(-1e12, 1e12)
 ROWS = st.lists(

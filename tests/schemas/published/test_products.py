@@ -11,10 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tracecloak.schemas.published.durations import ReleasedDurations
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, without_kinds
-from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 

@@ -12,12 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
-from tracecloak.schemas.published.graph import ReleasedGraph, yield_of_log
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree, yield_of_log
+from tracecloak.schemas.published.manifest import Yield
 from tracecloak.schemas.published.variants import most_frequent_first
-from tracecloak.schemas.published.yields import Yield
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 
 def test_a_log_is_counted_by_its_own_graph() -> None:

@@ -19,8 +19,7 @@ from tests.support.logs import (
     trace_batch,
     variant_counts,
 )
-from tracecloak.schemas.statistics.dafsa import Dafsa, Trie
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import Dafsa, Trie, VariantHistogram
 
 # Table 1 of the Amun paper: six cases of four variants.
 AMUN = {("A", "B", "C"): 3, ("A", "E", "C"): 1, ("D", "A", "B", "C"): 1, ("D", "A", "E", "C"): 1}

@@ -16,8 +16,7 @@ from tests.support.logs import trace_batch
 from tests.support.tlkc_logs import RESOURCE, Case, traces_with
 from tests.support.tlkc_naive import RESOURCES, TWELVE, elements_of, small_logs
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.events.attributes import Attribute
-from tracecloak.schemas.events.declarations import Declaration
+from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     NO_ELEMENT,

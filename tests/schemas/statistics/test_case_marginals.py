@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.statistics.case_marginals import MarginalCells
+from tracecloak.schemas.statistics.variant_flows import MarginalCells
 
 NAMES = ("A", "B", "C")
 SHORT, LONG = MarginalCells(3, 2), MarginalCells(3, 30)

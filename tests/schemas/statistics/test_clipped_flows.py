@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.statistics.clipped_flows import (
     MAX_UNITS,
     ClippedCells,

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 
 from tests.support.logs import event_logs, naive_pairs, read_pairs, trace_batch
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 
 @settings(deadline=None)

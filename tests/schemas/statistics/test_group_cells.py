@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.schemas.statistics.group_cells import PARTS, GroupCells, GroupVectors
+from tracecloak.schemas.statistics.variant_flows import PARTS, GroupCells, GroupVectors
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # A and B are group 0, C is group 1; positions 0 and 1 have a bin each, and all others one.

@@ -17,12 +17,10 @@ from tests.support.logs import Variant, read_pairs, read_variants
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.dafsa import Dafsa
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, VariantHistogram
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.support.logs import Log, cases_of, event_logs, read_pairs, trace_batch
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 Distances = dict[tuple[str, str], int]
 

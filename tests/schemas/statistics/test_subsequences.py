@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.statistics.subsequences import Demand, Rows, grow, matching, stable_order
+from tracecloak.schemas.statistics.background_knowledge import (
+    Demand,
+    Rows,
+    grow,
+    matching,
+    stable_order,
+)
 
 Row = tuple[list[int], int, list[int]]  # items, cases, labels
 
@@ -83,7 +89,7 @@ def test_levels_are_those_of_plain_python(
     """However many matches are looked at in one go."""
     demand = Demand(min_cases, confidence)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.schemas.statistics.subsequences._PIECE", piece)
+        patch.setattr("tracecloak.schemas.statistics.background_knowledge._PIECE", piece)
         levels = list(grow(rows_of(found), demand, longest))
     expected = plain_levels(found, demand, longest)
     for i, level in enumerate(levels):

@@ -10,8 +10,8 @@ import pytest
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
 from tracecloak.schemas.streams.stream_caps import CountedCases
 
 WORDS = ActivityVocabulary.public(["A"])

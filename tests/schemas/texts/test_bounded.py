@@ -10,8 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.texts.bounded_json import bounded_json
-from tracecloak.schemas.texts.bounded_yaml import bounded_yaml
+from tracecloak.schemas.texts import bounded_json, bounded_yaml
 
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12)

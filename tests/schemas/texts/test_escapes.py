@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.texts.escapes import escaped, escaped_exactly, in_json, unescaped
+from tracecloak.schemas.texts import escaped, escaped_exactly, in_json, unescaped
 
 # C0 and C1, delete, marks and overrides of direction, isolates, separators, no width, tags.
 HARMFUL = [

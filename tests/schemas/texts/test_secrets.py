@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracecloak.schemas.texts.secrets import has_secret, without_secrets
+from tracecloak.schemas.texts import has_secret, without_secrets
 
 
 @pytest.mark.parametrize(

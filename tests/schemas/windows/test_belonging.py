@@ -16,8 +16,7 @@ from tests.support.logs import event_batch, read_cases, read_cases_of_individual
 from tests.support.windows import HOURS, Step, naive_end, schedule
 from tracecloak.schemas.calendar.local_time import HOUR_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.windows.belonging import members
-from tracecloak.schemas.windows.schedule import Schedule, Window
+from tracecloak.schemas.windows import Schedule, Window, members
 
 # A lake whose times are in hours, as Step is (activity, time).
 Lake = Mapping[str, Sequence[Step]]

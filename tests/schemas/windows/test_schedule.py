@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.windows import HOURS, schedule
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.windows.schedule import MOST_WINDOWS, Schedule
+from tracecloak.schemas.windows import MOST_WINDOWS, Schedule
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

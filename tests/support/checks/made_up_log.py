@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.schemas.events.attributes import Attribute
+from tracecloak.schemas.events.declarations import Attribute
 
 _INVENTED = ("A", "B", "C", "D", "E", "F")
 _FIRST_DAY = datetime(2020, 1, 1, tzinfo=UTC)

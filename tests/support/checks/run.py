@@ -10,7 +10,7 @@ from tests.support.checks import accounts, inputs, interrupted, ledgers
 from tests.support.checks.finding import NotApplicable, NotHeld
 from tests.support.checks.trial import Trial
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.runners.names import IN_MEMORY
+from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.schemas.errors import TracecloakError
 
 CHECKS = interrupted.CHECKS | inputs.CHECKS | accounts.CHECKS | ledgers.CHECKS

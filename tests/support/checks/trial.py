@@ -24,8 +24,8 @@ from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import new_key_file
-from tracecloak.pipelines.ledger.accounts import Account
 from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.caps import Account
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release.run import run_release

@@ -19,11 +19,9 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import NO_CASE, TallyOfFile
-from tracecloak.schemas.statistics.directly_follows import DirectlyFollows
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
-from tracecloak.transforms.batch.dead_letter import DeadLetter
-from tracecloak.transforms.batch.job import ReleaseSpec
+from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
 from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -148,7 +146,7 @@ def test_the_composite_transform_equals_the_in_memory_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from tracecloak.anonymizers.amun.method import Amun
-    from tracecloak.anonymizers.contract.input_digest import config_digest, noise_digest
+    from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 
     monkeypatch.setenv("TEST_KEY", "ab" * 32)
     key = KeyReference("env:TEST_KEY")

@@ -11,8 +11,8 @@ from apache_beam.coders.coders import TupleCoder
 from tests.support.logs import trace_batch
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch import chunks
-from tracecloak.transforms.batch.chunks import CHUNK, cut, whole
+from tracecloak.transforms.batch import traces as chunks
+from tracecloak.transforms.batch.traces import CHUNK, cut, whole
 
 
 @pytest.fixture(autouse=True)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness, release_key
-from tracecloak.anonymizers.contract.draws import decided
+from tracecloak.anonymizers.contract.in_memory import decided
 from tracecloak.anonymizers.contract.method import Decision
-from tracecloak.anonymizers.rigorous.bought_vocabulary import VocabularyDecision
-from tracecloak.pipelines.budget.gate import gate_of
+from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.pipelines.budget.draw_guard import gate_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.events.vocabulary import ActivityVocabulary
-from tracecloak.transforms.batch.draws import KeptDraws
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.transforms.batch.job import KeptDraws
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 

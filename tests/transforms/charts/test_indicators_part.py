@@ -10,10 +10,10 @@ from itertools import pairwise
 import pytest
 
 from tests.transforms.publish.test_report import made_up
-from tracecloak.schemas.published.indicators import IndicatorRow, ReleasedIndicators
-from tracecloak.transforms.charts import indicators_part as part_module
-from tracecloak.transforms.charts.charts import LETTER, MANY, Drawing
-from tracecloak.transforms.charts.indicators_part import indicators_part
+from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
+from tracecloak.transforms.pages import indicators_part as part_module
+from tracecloak.transforms.pages.charts import LETTER, MANY, Drawing
+from tracecloak.transforms.pages.indicators_part import indicators_part
 from tracecloak.transforms.pages.page import PagePart
 from tracecloak.transforms.publish.report import report_html
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tracecloak.schemas.published.indicators import IndicatorRow
-from tracecloak.transforms.charts.indicators_part import split
+from tracecloak.schemas.published.figures import IndicatorRow
+from tracecloak.transforms.pages.indicators_part import split
 
 
 def rows(indicator: str, *groups: str | None, unit: str = "s") -> list[IndicatorRow]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracecloak.schemas.published.indicators import IndicatorRow
-from tracecloak.transforms.charts.charts import Axis, interval_words, time_words, value_words
+from tracecloak.schemas.published.figures import IndicatorRow
+from tracecloak.transforms.pages.charts import Axis, interval_words, time_words, value_words
 
 HOUR, DAY = 3_600.0, 86_400.0
 UNITS = ("share", "s", "cases", "")

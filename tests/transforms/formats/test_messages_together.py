@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.kafka_double import BY_SENDER, STAMPED, Record
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.transforms.formats import messages
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from tests.support.format_streams import rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.transforms.formats import parquet_writer
-from tracecloak.transforms.formats.parquet import ParquetReader
-from tracecloak.transforms.formats.parquet_writer import ParquetWriter
+from tracecloak.transforms.formats import parquet
+from tracecloak.transforms.formats.parquet import ParquetReader, ParquetWriter
 
 
 def parquet_of(table: pa.Table, **options: Any) -> bytes:
@@ -162,7 +161,7 @@ def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:
 
 
 def test_bytes_and_row_groups_do_not_depend_on_the_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_writer, "ROW_GROUP_ROWS", 150_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 150_000)
     numbers = np.random.default_rng(2).integers(0, 1 << 60, 200_000)  # for many pages
     text = pa.array(numbers).cast(pa.string())
     rows = pa.RecordBatch.from_arrays(

@@ -19,12 +19,11 @@ import pytest
 
 from tests.support.record_files import xes_value
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.pipelines.frames.any_frame import AnyFrame
-from tracecloak.pipelines.frames.frame_source import FrameSource
+from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
-from tracecloak.schemas.events.row_filter import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import (
     EMPTY_TIME,
     FILTERED,

@@ -89,7 +89,7 @@ class _Failing(io.RawIOBase):
 @pytest.mark.parametrize("codec", CODECS.values())
 @pytest.mark.parametrize("error", [OSError(5, "disk"), ConnectionResetError("x"), ValueError("x")])
 def test_errors_of_the_stream_itself_pass(codec: str, error: Exception) -> None:
-    from tracecloak.transforms.inputs.decompression import DecompressedStream
+    from tracecloak.transforms.inputs.source_files import DecompressedStream
 
     with pytest.raises(type(error)) as raised:
         DecompressedStream(cast(Any, _Failing(error)), codec).read()

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models import graph_layout
-from tracecloak.transforms.models.dfg_svg import text_width, write_svg
+from tracecloak.transforms.models.dfg_svg import plain_name, text_width, write_svg
 from tracecloak.transforms.models.graph_forms import write_dot
-from tracecloak.transforms.models.plain_names import plain_name
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -16,26 +16,29 @@ from hypothesis import given, settings
 from tests.support.trees import Word, language, random_tree, trees
 from tracecloak.anonymizers.queries.order_rules import rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
-from tracecloak.schemas.models.petri_net import PetriNet, Transition, net_of_tree, states_of
-from tracecloak.schemas.models.process_tree import (
+from tracecloak.schemas.models import (
+    PetriNet,
     ProcessTree,
+    Transition,
     flower,
     leaf,
+    net_of_tree,
     normalise,
     optional,
     parse_tree,
     sequence,
+    states_of,
 )
-from tracecloak.schemas.published.tree import ReleasedTree
+from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.models.tree_forms import (
     forms_of_tree,
+    lay_out_tree,
     write_bpmn,
     write_pnml,
     write_ptml,
     write_tree_svg,
 )
-from tracecloak.transforms.models.tree_layout import lay_out_tree
 
 SVG = "{http://www.w3.org/2000/svg}"
 WRITERS = {"ptml": write_ptml, "pnml": write_pnml, "bpmn": write_bpmn}

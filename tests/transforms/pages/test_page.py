@@ -9,8 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from tracecloak.transforms.pages.document import Chart, document
-from tracecloak.transforms.pages.page import Page, policy_of, rendered
+from tracecloak.transforms.pages.page import Chart, Page, document, policy_of, rendered
 
 VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
 LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tracecloak.schemas.errors import TracecloakError
-from tracecloak.transforms.pages.page import Page, policy_of, rendered
-from tracecloak.transforms.pages.shared import put_shared, shared_files
+from tracecloak.transforms.pages.page import Page, policy_of, put_shared, rendered, shared_files
 
 
 def page(shares: bool = True) -> bytes:

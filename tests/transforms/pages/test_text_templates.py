@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tracecloak.transforms.pages.text_templates import from_template
+from tracecloak.transforms.pages.page import from_template
 
 
 def test_an_end_of_line_within_a_value_makes_no_further_line(

@@ -10,21 +10,21 @@ import pytest
 from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
-from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.groups import ReleasedGroups
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
 from tracecloak.transforms.publish import figures_data as map_module
-from tracecloak.transforms.publish import times_data as times_module
-from tracecloak.transforms.publish import variants_data as variants_module
+from tracecloak.transforms.publish import figures_data as times_module
+from tracecloak.transforms.publish import figures_data as variants_module
 from tracecloak.transforms.publish.figures_data import (
     figures_data,
     folded_map,
     map_data,
+    times_data,
+    variants_data,
+    variants_of_log,
 )
-from tracecloak.transforms.publish.times_data import times_data
-from tracecloak.transforms.publish.variants_data import variants_data, variants_of_log
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
 

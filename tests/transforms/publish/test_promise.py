@@ -16,9 +16,8 @@ from tests.support.releasing import csv_log, tracecloak
 from tests.transforms.publish.test_report import made_up
 from tracecloak.anonymizers.accounting.composition import noise_of
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.transforms.publish.promise import caution, in_words
+from tracecloak.schemas.published.manifest import Guarantee, ReleaseManifest
+from tracecloak.transforms.publish.statement import caution, in_words
 
 ROWS = [(f"c{i}", name, f"2026-01-0{1 + i % 9}T0{k}:00:00Z") for i in range(40) for k, name in
         enumerate("AB")]  # fmt: skip

@@ -9,9 +9,13 @@ import pytest
 
 from tests.golden.releases import data_of
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import Operation, OutputFile, ReleaseManifest
-from tracecloak.schemas.published.yields import Yield
+from tracecloak.schemas.published.manifest import (
+    Guarantee,
+    Operation,
+    OutputFile,
+    ReleaseManifest,
+    Yield,
+)
 from tracecloak.transforms.publish.report import report_html
 
 ROWS = [

@@ -25,9 +25,13 @@ from tests.anonymizers.contract.test_promises import AS_FAILURE
 from tests.support.examples import examples_of
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.guarantee import Guarantee
-from tracecloak.schemas.published.manifest import MANIFEST_NAME, Operation, ReleaseManifest
-from tracecloak.transforms.publish.names import STATEMENT_NAME
+from tracecloak.schemas.published.manifest import (
+    MANIFEST_NAME,
+    Guarantee,
+    Operation,
+    ReleaseManifest,
+)
+from tracecloak.transforms.publish.release_folder import STATEMENT_NAME
 from tracecloak.transforms.publish.report import report_html
 from tracecloak.transforms.publish.statement import (
     InternalFacts,

@@ -24,7 +24,8 @@ from tracecloak.schemas.errors import (
     TracecloakError,
     UsageError,
 )
-from tracecloak.transforms.services import kafka_identity, kafka_reader, kafka_sample
+from tracecloak.transforms.services import kafka_identity, kafka_reader
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
@@ -37,10 +38,8 @@ from tracecloak.transforms.services.kafka_identity import (
     look_at,
     message_digest,
 )
-from tracecloak.transforms.services.kafka_reader import PartitionReader
-from tracecloak.transforms.services.kafka_sample import messages_before
+from tracecloak.transforms.services.kafka_reader import PartitionReader, messages_before
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 
 KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 TOPIC = KafkaTopic("broker:9092", "events")
@@ -256,7 +255,7 @@ def test_what_brokers_do_not_answer_is_named(
     ask, answers, code, kind, said = UNANSWERED[name]
     topic.firsts[0] = 1
     topic.errors = [] if code is None else [code]
-    for module in (kafka_identity, kafka_sample):
+    for module in (kafka_identity, kafka_reader):
         monkeypatch.setattr(module, "ASK_SECONDS", -1.0)
     for call, answer in answers.items():
         owner = kafka_double._Admin if call == "describe_configs" else kafka_double._Consumer

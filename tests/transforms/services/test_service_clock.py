@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tracecloak.schemas.errors import RetryLater
-from tracecloak.transforms.services.service_clock import StampedProbe, check_clocks
+from tracecloak.transforms.services.kafka_clock import StampedProbe, check_clocks
 
 S = 1_000_000
 

@@ -21,7 +21,7 @@ from tests.support.beam_state import Bag, Cell
 from tests.support.stream_runs import Happening, Sent, in_time, random_messages, stream_of, ticking
 from tests.support.streams import Keep
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
@@ -31,8 +31,7 @@ from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream import assemble
-from tracecloak.transforms.stream.assemble import AssembleCases
-from tracecloak.transforms.stream.messages import DecodeMessages
+from tracecloak.transforms.stream.assemble import AssembleCases, DecodeMessages
 
 S = 1_000_000
 KEY = KeyReference("env:TEST_KEY")

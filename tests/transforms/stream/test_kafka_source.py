@@ -21,13 +21,12 @@ from tracecloak.schemas.errors import (
     UsageError,
 )
 from tracecloak.transforms.services import kafka_reader
-from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
-from tracecloak.transforms.stream import kafka_source
-from tracecloak.transforms.stream.kafka_source import KafkaSource
-from tracecloak.transforms.stream.now_and_then import NowAndThen
+from tracecloak.transforms.stream import sources
+from tracecloak.transforms.stream.sources import KafkaSource
+from tracecloak.transforms.stream.stream_status import NowAndThen
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NEVER = -(1 << 63)
@@ -175,7 +174,7 @@ def test_a_transaction_that_nobody_ends_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With the commands to paste; its offset counts messages, and is for the operator alone."""
-    monkeypatch.setattr(kafka_source, "_HANGING_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "_HANGING_SECONDS", 0.0)
     topic.add(0, b"a", b"open", millis=1_000)
     topic.add(1, b"b", b"open", millis=1_000)
     topic.stables |= {0: 1, 1: 1}

@@ -23,19 +23,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import release_key
-from tracecloak.anonymizers.streams.identities import Identities
+from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.row_filter import RowFilter
-from tracecloak.schemas.events.tally import NO_RECORD
+from tracecloak.schemas.events.row_masks import RowFilter
+from tracecloak.schemas.events.tally import MESSAGE_REASONS, NEITHER, NO_RECORD
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.message_reasons import MESSAGE_REASONS, NEITHER
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_reader import KafkaMessage as OfKafka
-from tracecloak.transforms.stream import messages
-from tracecloak.transforms.stream.messages import DecodeMessages
+from tracecloak.transforms.stream import assemble
+from tracecloak.transforms.stream.assemble import DecodeMessages
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
 SCHEMA = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
@@ -433,7 +432,7 @@ def _sizes(batch: pa.RecordBatch, published: Any = beam.DoFn.TimestampParam) -> 
 def test_messages_of_a_bundle_are_decoded_together(
     monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr(messages, "_BATCH_MESSAGES", limit)
+    monkeypatch.setattr(assemble, "_BATCH_MESSAGES", limit)
     good = json.dumps(GOOD).encode()
     sent = [TimestampedValue(PubsubMessage(good, None), at) for at in (9, 8, 3, 7)]
     poison = [TimestampedValue(PubsubMessage(b"{", {}), 20), TimestampedValue(None, 21)]

@@ -12,7 +12,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.services.kafka_tokens import token_of
+from tracecloak.transforms.services.kafka_topic import token_of
 
 SERVERS = "b-1.ward.abc.c2.kafka.eu-west-1.amazonaws.com:9098,b-2:9098"
 SERVERLESS = "boot-x.c1.kafka-serverless.us-gov-west-1.amazonaws.com:9098"

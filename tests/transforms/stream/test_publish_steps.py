@@ -30,7 +30,7 @@ from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream import publish_steps
-from tracecloak.transforms.stream.kept_steps import KeptSteps
+from tracecloak.transforms.stream.step_files import KeptSteps
 
 S = 1_000_000
 RULE = ClosingRule(("A", "B"), 10 * S, S, S, 0, 5, S, (), 4 * S, 100 * S)

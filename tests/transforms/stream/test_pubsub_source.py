@@ -16,10 +16,9 @@ from google.api_core import exceptions
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
-from tracecloak.transforms.services import pubsub_clock
-from tracecloak.transforms.services.pubsub_clock import PubSubClock
-from tracecloak.transforms.stream.pubsub_source import PubSubSource, delete_subscription
-from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.services import pubsub_service
+from tracecloak.transforms.services.pubsub_service import PubSubClock
+from tracecloak.transforms.stream.sources import PubSubSource, Pulled, delete_subscription
 from tracecloak.transforms.stream.topic_sinks import _PubSubWriter
 
 ACK_SECONDS = 10
@@ -43,7 +42,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr(pubsub_clock, "_EVERY_SECONDS", 0.0)  # the test's time goes on by itself
+    monkeypatch.setattr(pubsub_service, "_EVERY_SECONDS", 0.0)  # the test's time goes on by itself
     return Clock()
 
 
@@ -405,7 +404,7 @@ def test_a_service_that_tells_no_time_is_named(
     project = service.topic.partition("/topics/")[0]
     told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
     monkeypatch.setattr(told._publisher, "publish", answering(raised))
-    monkeypatch.setattr(pubsub_clock, "_LOST_SECONDS", 0.1)
+    monkeypatch.setattr(pubsub_service, "_LOST_SECONDS", 0.1)
     with pytest.raises(kind, match=said):
         told.begin()
     told.close()

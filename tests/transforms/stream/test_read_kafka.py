@@ -18,6 +18,7 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 from tests.support.kafka_double import BY_SENDER, Record, TopicDouble
 from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, TracecloakError
 from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.services.kafka_identity import (
     Bounds,
     KnownLog,
@@ -29,10 +30,9 @@ from tracecloak.transforms.services.kafka_identity import (
 )
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.services.service_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream import read_kafka
-from tracecloak.transforms.stream.kept_steps import KeptLogs
 from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder, LogRange
+from tracecloak.transforms.stream.step_files import KeptLogs
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NOW = 1_000_000.0

@@ -32,7 +32,7 @@ from tests.support.certificates import certificate
 from tests.support.registry_double import RegistryDouble, registry_double
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.streams.message_reasons import (
+from tracecloak.schemas.events.tally import (
     MESSAGE_REASONS,
     NO_FRAME,
     NOT_OF_SCHEMA,

@@ -16,11 +16,11 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tracecloak.schemas.errors import RetryLater
-from tracecloak.schemas.streams.message_reasons import OTHER_OPERATION
+from tracecloak.schemas.events.tally import OTHER_OPERATION
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream import rejects
-from tracecloak.transforms.stream.rejects import RejectSink
+from tracecloak.transforms.stream import topic_sinks
+from tracecloak.transforms.stream.topic_sinks import RejectSink
 
 HOUR = 3_600_000_000
 NOON = 1_796_126_400_000_000  # 2026-12-01T12Z
@@ -38,7 +38,7 @@ def batch(
 
 
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    rejects.add_up(str(folder))
+    topic_sinks.add_up(str(folder))
     assert not list(folder.glob("messages-*"))
     head, *places = map(json.loads, (folder / "rejects.jsonl").read_text().splitlines())
     return head["counts"], places
@@ -47,7 +47,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 @pytest.fixture(autouse=True)
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock behind all that is published here."""
-    monkeypatch.setattr(rejects, "time", lambda: (NOON + 1000 * 24 * HOUR) / 1e6)
+    monkeypatch.setattr(topic_sinks, "time", lambda: (NOON + 1000 * 24 * HOUR) / 1e6)
 
 
 def test_what_comes_again_counts_once(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_file_is_bounded_and_its_counts_are_right(tmp_path: Path) -> None:
         offsets = range(1_000 * (1 + number), 1_000 * (2 + number))
         sink.send(batch(offsets, OTHER_OPERATION, NOON + number * HOUR))
     counts, places = read(tmp_path)
-    assert len(places) == rejects.MOST_PLACES
+    assert len(places) == topic_sinks.MOST_PLACES
     assert [row["offset"] for row in places[-7:]] == [*range(7)]
     assert {row["offset"] for row in places[:-7]} == {*range(31_000 - 9_993, 31_000)}
     assert sum(of[OTHER_OPERATION] for of in counts.values()) == 30_000
@@ -98,7 +98,7 @@ def test_on_beam_all_rejects_come_to_one_worker_and_one_file(tmp_path: Path) -> 
             [pipeline | f"P{n}" >> beam.Create([one]) for n, one in enumerate(parts)]
             | beam.Flatten()
             | beam.WithKeys(0).with_output_types(tuple[int, pa.RecordBatch])
-            | beam.ParDo(rejects.WriteRejects(sink))
+            | beam.ParDo(topic_sinks.WriteRejects(sink))
         )
     counts, places = read(tmp_path)
     assert counts == {"2026-12-01T12Z": {NO_TIME: 6_000}} and len(places) == 6_000
@@ -114,9 +114,9 @@ def test_batches_are_added_up_once_a_minute_and_those_of_earlier_versions_at_the
         (tmp_path / f"messages-{digest}.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "operator.log").write_text("stays\n")
     with monkeypatch.context() as patch:
-        patch.setattr(rejects, "delete_files", lambda _: None)
-        rejects.add_up(str(tmp_path))
-    rejects.add_up(str(tmp_path))
+        patch.setattr(topic_sinks, "delete_files", lambda _: None)
+        topic_sinks.add_up(str(tmp_path))
+    topic_sinks.add_up(str(tmp_path))
     counts, places = read(tmp_path)
     assert counts == {"2026-12-01T12Z": {NO_TIME: 600}}
     assert [row["offset"] for row in places] == [*range(600)]

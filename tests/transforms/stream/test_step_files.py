@@ -20,7 +20,7 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
 from tracecloak.transforms.stream import step_files
 from tracecloak.transforms.stream.step_files import files_of, step_path, write_once
-from tracecloak.transforms.stream.step_topic import SendSteps
+from tracecloak.transforms.stream.topic_sinks import SendSteps
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
 MANIFEST = ReleaseManifest(

@@ -11,13 +11,13 @@ import pytest
 from tests.support.stream_runs import batch_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepLog, StepRelease
-from tracecloak.transforms.stream.step_topic import (
+from tracecloak.transforms.stream.topic_sinks import (
     KEY_ATTRIBUTES,
     FirstOfEach,
+    StepSink,
     attributes_of,
     key_of,
 )
-from tracecloak.transforms.stream.topic_sinks import StepSink
 
 FIRST = StepRelease.of(
     [("▶", "Triage"), ("Triage", "■")],

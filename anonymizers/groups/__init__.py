@@ -1,1 +1,0 @@
-"""Variants whose activities are in groups: both levels measured together; no times, no files."""

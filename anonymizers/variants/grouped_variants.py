@@ -1,0 +1,411 @@
+"""`joint-variants` with groups of activities: both levels are measured, and cases agree with both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
+from tracecloak.anonymizers.rigorous.bought import rank_of_clip
+from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums
+from tracecloak.anonymizers.rigorous.clips import (
+    choose_clip,
+    largest_sums,
+    lattice_units,
+    norm_grid,
+    ranks_need,
+)
+from tracecloak.anonymizers.rigorous.names import Grouping, Groups
+from tracecloak.anonymizers.variants import joint_variants, markov
+from tracecloak.anonymizers.variants.generator import Domain, released
+from tracecloak.schemas.arrays.merging import distinct_places, sum_groups
+from tracecloak.schemas.published import figures
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.variant_flows import PARTS, FlowCells, GroupCells, GroupVectors
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# Steps of all bins of positions of a chain over the activities.
+_STEPS = 1 << 24
+# How much an error by noise weighs against one by clipping when the clip is chosen.
+_RANK_WEIGHT = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSums:
+    """What is known of the groups: noisy sums.
+
+    Attributes:
+        groups: Which activity is in which.
+        cells: What was counted.
+        clip: The norm that cases were scaled down to, in lattice steps.
+        sums: int64[size], weighted sums, in lattice steps.
+        noise: Of these sums; its `units` are those of an occurrence of weight 1.
+    """
+
+    groups: Groups
+    cells: GroupCells
+    clip: int
+    sums: np.ndarray
+    noise: SumNoise
+
+    @classmethod
+    def of(
+        cls,
+        counted: VariantHistogram,
+        groups: Groups,
+        domain: Domain,
+        allowance: Allowance,
+        of_ranks: Allowance,
+        name: str,
+        randomness: Randomness,
+    ) -> GroupSums:
+        """Measures groups.
+
+        Args:
+            counted: Exact counts of variants of activities.
+            groups: Which activity is in which.
+            domain: What is public.
+            allowance: What the sums may spend.
+            of_ranks: What the choice of their clip may spend.
+            name: What all purposes begin with.
+            randomness: The release's.
+        """
+        m, cells = domain.max_units, group_cells(groups, domain)
+        vectors = GroupVectors.of(counted, groups.codes, cells)
+        buckets = np.searchsorted(norm_grid() * PARTS**2, vectors.squares)
+        longer = sum_groups(buckets, counted.counts, len(norm_grid()) + 1)
+        wide = allowance.relative_width * m
+        rank = rank_of_clip(wide, cells.size, cells.n_groups, _RANK_WEIGHT)
+        squared = choose_clip(longer, of_ranks, rank, m, randomness, f"{name}/group ranks")
+        units = max(lattice_units(allowance, m) // PARTS, 1)  # public, whatever the clip
+        clip = math.isqrt(squared * (units * PARTS) ** 2)
+        noise = allowance.noise(of_clipped_cells(clip, m), units * PARTS)
+        values = vectors.clipped(clip, units) * counted.counts[vectors.rows]
+        exact = sum_groups(vectors.keys, values, cells.size)
+        places = np.arange(cells.size)
+        return cls(
+            groups,
+            cells,
+            clip,
+            noisy_sums(exact, noise, f"{name}/groups", places, randomness),
+            noise,
+        )
+
+    @property
+    def steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """How often groups follow each other, END as the last: the sums, and their deviations.
+
+        Both float64[n_groups, n_groups+1], in occurrences.
+        """
+        weights, first = self._weights, self.cells.first_bin
+        shape = self.cells.n_groups, self.cells.side
+        sums = self.sums[:first] / weights[:first]
+        return sums.reshape(shape), (self.noise.width / weights[:first]).reshape(shape)
+
+    @property
+    def by_bin(self) -> tuple[np.ndarray, np.ndarray]:
+        """How often groups are come to in each bin of positions, and END: sums and deviations.
+
+        Both float64[n_bins, n_groups+1], in occurrences.
+        """
+        weights, first = self._weights, self.cells.first_bin
+        shape = self.cells.n_bins, self.cells.side
+        sums = self.sums[first:] / weights[first:]
+        return sums.reshape(shape), (self.noise.width / weights[first:]).reshape(shape)
+
+    @property
+    def _weights(self) -> np.ndarray:
+        """float64[size], lattice steps of one occurrence in each cell."""
+        return self.cells.weights * (self.noise.units / PARTS)
+
+    def compared(
+        self, proposals: VariantHistogram
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
+        """Returns what cases add to the sums, and the sums; see `joint_variants.Compared`."""
+        vectors = GroupVectors.of(proposals, self.groups.codes, self.cells)
+        reached, column = distinct_places(vectors.keys)
+        values = vectors.clipped(self.clip, self.noise.units // PARTS) / self.noise.units
+        return vectors.rows, column, values, self.sums[reached], self.noise
+
+    def note(self, drawn: VariantHistogram, domain: Domain, randomness: Randomness) -> None:
+        """Notes which activity is in which group, and the steps that drawn cases have.
+
+        Steps that no drawn case has are not listed: the largest of their sums stands for all.
+
+        Args:
+            drawn: The cases.
+            domain: What is public.
+            randomness: The release's.
+        """
+        names, groups = domain.vocabulary.names.to_pylist(), self.groups.names.labels
+        places, side = self.groups.codes.tolist(), self.cells.side
+        pairs = [(name, groups[code]) for name, code in zip(names, places, strict=True)]
+        note(randomness, figures.GROUP, lambda: pairs, np.zeros(len(pairs)), 0.0)
+        vectors = GroupVectors.of(drawn, self.groups.codes, self.cells)
+        sums, deviations = (of.ravel() for of in (self._targets()))
+        first = self.cells.first_bin + side
+        is_step = np.zeros(first, bool)
+        is_step[vectors.keys[vectors.keys < first]] = True
+        starts = [*groups[: self.cells.n_groups], groups[-2]]
+        targets = [*groups[: self.cells.n_groups], groups[-1]]
+
+        def labels(cells: np.ndarray) -> list[tuple[str, ...]]:
+            return [(starts[cell // side], targets[cell % side]) for cell in cells.tolist()]
+
+        for deviation in np.unique(deviations).tolist():
+            of = np.flatnonzero(is_step & (deviations == deviation))
+            note(randomness, figures.STEP, partial(labels, of), sums[of], deviation)
+        others = np.flatnonzero(~is_step & (np.arange(first) < first - 1))
+        if len(others):
+            largest = others[np.argmax(sums[others])]
+            value = np.array([sums[largest]])
+            widest = float(deviations[others].max())
+            note(randomness, figures.STEP_NOT_SHOWN, lambda: [()], value, widest)
+        clip = np.array([self.clip / self.noise.units])
+        note(randomness, figures.GROUP_CLIP, lambda: [()], clip, 0.0)
+        begins = np.flatnonzero(np.diff(self.cells.bins, prepend=-1))
+        note(randomness, figures.GROUP_POSITION, lambda: [()] * len(begins), begins, 0.0)
+
+    def _targets(self) -> tuple[np.ndarray, np.ndarray]:
+        """Sums and deviations of steps, those from START last; float64[n_groups+1, n_groups+1]."""
+        sums, deviations = (
+            np.concatenate([of_step, of_bin[:1]])
+            for of_step, of_bin in zip(self.steps, self.by_bin, strict=True)
+        )
+        return sums, deviations
+
+
+def group_cells(groups: Groups, domain: Domain) -> GroupCells:
+    """Returns the cells of groups: as many bins of positions as a chain of the activities may have.
+
+    Args:
+        groups: Which activity is in which.
+        domain: What is public.
+    """
+    bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
+    return GroupCells(len(groups.names), bins)
+
+
+# A step between groups is taken for noise below so many of its deviations, and a group is come to
+# in a bin for sure from so many on.
+_CLEAR, _SURE = 3.0, 3.5
+# What groups have beside clear steps of activities weighs so much less, as these say more.
+_HIDDEN = 0.5
+# Occurrences by activity and by group can differ by as much as this factor.
+_MOST_SCALED = 2.0
+_ROUNDS, _MOST_STEERED = 3, 10.0
+
+
+def group_chain(measured: joint_variants.Measured, sums: GroupSums) -> markov.Chain | None:
+    """Returns the chain.
+
+    Args:
+        measured: Of the activities, whose arcs are not counted by position.
+        sums: Of their groups.
+
+    Returns:
+        None where no first activity has a positive sum.
+    """
+    starts, overall = _completed(measured, sums)
+    if not starts.any():
+        return None
+    starts, overall, _ = markov.ending(starts, overall)
+    starts = starts / starts.sum()
+    blocks = sums.cells.bins + 1
+    return markov.Chain(
+        starts,
+        _steered(starts, overall, measured.n_cases, sums),
+        FlowCells(measured.cells.n_names, blocks),
+    )
+
+
+def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.ndarray, np.ndarray]:
+    """First activities and arcs, with what groups have beside those that stand out.
+
+    Returns:
+        float64[n] and float64[n, n+1], in occurrences.
+    """
+    codes, units = sums.groups.codes, measured.chain_noise.units
+    with_end = np.append(codes, sums.cells.n_groups)
+    known = measured.known_ends()
+    starts, whole, _ = markov.clear_sums(
+        measured.chain, measured.cells, measured.chain_noise, known
+    )
+    starts, whole = starts / units, whole / units
+    assert known.occurrences is not None
+    steps, firsts = _clear_steps(sums)
+    seen = _by_group(whole, codes, with_end, sums)
+    steps = np.maximum(steps, seen)
+    firsts = np.maximum(firsts, np.bincount(codes, starts, len(firsts)))
+    occur = known.occurrences / units
+    come_to = firsts + steps[:, :-1].sum(axis=0)
+    of_group = np.bincount(codes, occur, len(firsts))
+    scale = np.where(of_group > 0, come_to / np.maximum(of_group, 1e-9), 1.0)
+    occur = occur * np.clip(scale, 1 / _MOST_SCALED, _MOST_SCALED)[codes]
+
+    leave = np.maximum(occur - whole.sum(axis=1), 0)
+    come = np.append(occur - starts, measured.n_cases) - whole.sum(axis=0)
+    come = np.maximum(come, 0)
+    hidden = np.maximum(steps - seen, 0)
+    hidden_of = hidden[np.ix_(codes, with_end)]
+    arcs = _shares(leave, codes)[:, None] * hidden_of * _shares(come, with_end)
+    begin = np.maximum(firsts - np.bincount(codes, starts, len(firsts)), 0)
+    starts = starts + begin[codes] * _shares(occur, codes)
+    return starts, whole + _HIDDEN * arcs
+
+
+def _clear_steps(sums: GroupSums) -> tuple[np.ndarray, np.ndarray]:
+    """Steps between groups, and first groups, without what noise may have made."""
+    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
+    firsts = bins[0, :-1]
+    return (
+        np.where(steps >= _CLEAR * deviations, steps, 0.0),
+        np.where(firsts >= _CLEAR * of_bins[0, :-1], firsts, 0.0),
+    )
+
+
+def _by_group(
+    arcs: np.ndarray, codes: np.ndarray, with_end: np.ndarray, sums: GroupSums
+) -> np.ndarray:
+    """float64[n_groups, n_groups+1], arcs of activities summed up by their groups."""
+    shape = sums.cells.n_groups, sums.cells.side
+    keys = codes[:, None].astype(np.int64) * shape[1] + with_end
+    return np.bincount(keys.ravel(), arcs.ravel(), shape[0] * shape[1]).reshape(shape)
+
+
+def _shares(values: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """float64[n], of the sum of each one's group; 0 where that is 0."""
+    totals = np.bincount(codes, values)[codes]
+    return values / np.where(totals > 0, totals, 1.0)
+
+
+def _steered(starts: np.ndarray, overall: np.ndarray, n_cases: int, sums: GroupSums) -> np.ndarray:
+    """The steps in each bin, which lead to groups as often as these were counted there.
+
+    What is expected is moved towards the noisy count as in `markov_chain.chain_of`.
+
+    Args:
+        starts: float64[n], chances of the first activity.
+        overall: float64[n, n+1], rows that sum to 1.
+        n_cases: About how many cases there are.
+        sums: Of the groups.
+
+    Returns:
+        float64[n_bins-1, n, n+1]; the first bin is that of the steps from START.
+    """
+    with_end = np.append(sums.groups.codes, sums.cells.n_groups)
+    counted, deviations = sums.by_bin
+    widths = sums.cells.widths.tolist()
+    steps = np.empty((len(widths) - 1, *overall.shape))
+    come, fewest = starts * n_cases, markov.GOES_ON * n_cases
+    for i, width in enumerate(widths[1:]):
+        deviation, wanted = deviations[i + 1], None
+        rows = overall
+        for _ in range(_ROUNDS):
+            visits, _after = markov.visits_of(come, rows, width, fewest)
+            reached = (visits[:, None] * rows).sum(axis=0)
+            expected = np.bincount(with_end, reached, sums.cells.side)
+            if wanted is None:
+                trust = 1 / (1 + (deviation / np.maximum(expected, 1e-9 * deviation)) ** 2)
+                wanted = np.maximum(expected + (counted[i + 1] - expected) * trust, 0)
+                is_sure = counted[i + 1] >= _SURE * deviation
+                wanted = np.where(is_sure, np.maximum(wanted, counted[i + 1]), wanted)
+            factors = np.where(expected > 0, wanted / np.where(expected > 0, expected, 1), 1.0)
+            factors = np.clip(factors, 1 / _MOST_STEERED, _MOST_STEERED)
+            rows = markov.rows_of(rows * factors[with_end], overall)
+        steps[i] = rows
+        _, come = markov.visits_of(come, rows, width, fewest)
+    return steps
+
+
+HIDDEN, CLEAR = Fraction(15, 100), Fraction(3, 100)
+"""The share of groups, of what the vectors of a case have together: where noise hides most
+activities, and elsewhere."""
+
+_RANKS = Fraction(1, 100)
+# Noise hides usual pairs of activities that stand out by fewer deviations than this: a little more
+# than what the sum of a pair must have to be taken for more than noise.
+_LEAST_DEVIATIONS = 4.0
+
+
+class GroupedVariants(joint_variants.JointVariants):
+    """The generator; see the module."""
+
+    reality: ClassVar[str] = (
+        f"{joint_variants.JointVariants.reality} Groups of activities are one more vector of the "
+        "case, clipped to a norm that a paid number chooses, with a share of the same budget: what "
+        "a case changes of activities and of groups is one sensitivity. Which activity is in which "
+        "group is public, or follows from its name."
+    )
+
+    def __init__(self, grouping: Grouping) -> None:
+        """Keeps how activities are grouped."""
+        self.grouping = grouping
+
+    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+        """Returns what it needs without groups, and the choice of their clip."""
+        ranks = ranks_need(f"{self.name} group ranks", _RANKS, max_units)
+        needs: list[Need] = [ranks]
+        for need in super().needs(max_units, max_length):
+            if need.name == self.name:
+                assert isinstance(need, Sums)
+                # The largest sums are those of the groups, where these have the smaller share.
+                steps = math.ceil(PARTS / math.sqrt(CLEAR))
+                need = replace(
+                    need,
+                    share=need.share - _RANKS,
+                    open_share=need.open_share * (1 - max(HIDDEN, CLEAR)),
+                    largest=largest_sums(steps, max_units),
+                )
+            needs.append(need)
+        return tuple(needs)
+
+    def explain(self, means: Means, max_units: int) -> str:
+        """Returns what it does and the noise to expect, of groups too."""
+        whole = means[self.name]
+        without = super().explain({**means, self.name: whole.part(1 - HIDDEN)}, max_units)
+        width = whole.part(HIDDEN).relative_width * max_units
+        return (
+            f"{without}; counts groups of activities beside them (noise of a standard deviation of "
+            f"{width:.1f} times a clip), with less for them where activities stand out"
+        )
+
+    def answer(
+        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+    ) -> ReleasedVariants:
+        """Returns cases by the weights that were fitted to both levels."""
+        m, whole = domain.max_units, means[self.name]
+        number = joint_variants.noisy_number(counted, means, m, self.name, randomness)
+        is_hidden = hides_activities(number[0], domain, whole)
+        share = HIDDEN if is_hidden else CLEAR
+        groups = self.grouping.of(domain.vocabulary)
+        of_groups = whole.part(share), means[f"{self.name} group ranks"]
+        sums = GroupSums.of(counted, groups, domain, *of_groups, self.name, randomness)
+        of_activities = {**means, self.name: whole.part(1 - share)}
+        measured = joint_variants.Measured.of(
+            self.name, counted, number, domain, of_activities, randomness
+        )
+        follows = is_hidden and not measured.cells.has_whole
+        chain = group_chain(measured, sums) if follows else measured.chain_alone()
+        drawn = self.drawn(measured, chain, (sums,), domain, randomness)
+        sums.note(drawn, domain, randomness)
+        return released(drawn, domain.vocabulary)
+
+
+def hides_activities(n_cases: float, domain: Domain, whole: Allowance) -> bool:
+    """Returns whether noise hides usual pairs of activities, as far as public numbers say.
+
+    Args:
+        n_cases: About how many cases there are.
+        domain: What is public.
+        whole: What the vectors of a case may spend together.
+    """
+    for_chain = whole.part((1 - HIDDEN) * joint_variants.SCATTERED.chain)
+    return joint_variants.pair_deviations(max(n_cases, 1.0), domain, for_chain) < _LEAST_DEVIATIONS

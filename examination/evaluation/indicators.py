@@ -1,0 +1,578 @@
+"""Released indicators next to the truth: how far each is off, and whether its interval holds it.
+
+The truth has no noise and no bounds: the mean of durations is that of all durations, and not of
+those cut at their longest; so are sums and quantiles. A quantile is the smallest number that a
+share of the cases reaches. Only what is counted so by its own words is cut: occurrences and events
+up to so many a case. It is written anew, one indicator after the other, so that it can tell a
+mistake of a release.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import groupby
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+
+from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
+from tracecloak.anonymizers.indicators.declared import (
+    PAIR,
+    PERIODS,
+    Amount,
+    Cases,
+    Filter,
+    Frequency,
+    Group,
+    Indicator,
+    Measured,
+    Rework,
+    Rule,
+    Throughput,
+    Timed,
+    Waiting,
+    Within,
+    Working,
+    Workload,
+)
+from tracecloak.anonymizers.indicators.params import IndicatorParams
+from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.events.declarations import numbers_of
+from tracecloak.schemas.events.events import START_TIMESTAMP
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.statistics.log_times import IntervalTimes, has_step
+from tracecloak.transforms.models.dfg_svg import plain_name
+from tracecloak.transforms.pages.charts import in_words, interval_words, value_words
+
+# --- What each released number would be without noise and without bounds. -------------------------
+# The mean of durations is that of all durations, and not of those cut at their longest; so are sums
+# and quantiles. A quantile is the smallest number that a share of the cases reaches. Only what is
+# counted so by its own words is cut: occurrences and events up to so many a case.
+#
+# A log as indicators see it: numbers of each case, and the cases of a group. All of it is exact.
+#
+# It is written anew, one indicator after the other, so that it can tell a mistake of a release.
+
+
+_SECOND_US = 1_000_000
+_ARROW = " → "
+_UNITS_US = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+_WORDS = re.compile(r"([0-9.e+-]+) (day|hour|minute|second)s?")
+
+
+def truths_of(
+    indicator: Indicator, groups: Sequence[str | None], log: OriginalLog
+) -> list[float | None]:
+    """Returns the true number of each row of an indicator, in the unit of the release.
+
+    Args:
+        indicator: What was asked for.
+        groups: The group of each of its rows, in the order of the release.
+        log: The whole log.
+
+    Returns:
+        As many numbers; None where there is none, as of the mean of no case.
+    """
+    if isinstance(indicator, Workload):
+        return list(_events_by(indicator, [group or "" for group in groups], log))
+    parts = [_parted(indicator, group or "") for group in groups]
+    of_where = log.cases_where(indicator.where)
+    by = None if indicator.by is None or indicator.is_by_steps else log.groups_by(indicator.by)
+
+    @cache
+    def numbers(step: Group | None) -> np.ndarray:
+        return _numbers(indicator, step, log)
+
+    @cache
+    def chosen(label: str) -> np.ndarray:
+        is_meant = of_where if by is None else of_where & (by == label)
+        if isinstance(indicator, Cases):
+            return np.ones(int(is_meant.sum()))
+        values = numbers(_step_of(indicator, label, log))[is_meant]
+        return values[~np.isnan(values)]
+
+    figure = _figure_of(indicator, [tail for _, tail in parts])
+    seen: Counter[str] = Counter()
+    truths = []
+    for label, tail in parts:
+        truths.append(figure(chosen(label), tail, seen[label]))
+        seen[label] += 1
+    return truths
+
+
+def _parted(indicator: Indicator, group: str) -> tuple[str, str]:
+    """The group of the cases, and which quantile or bin of theirs a row is."""
+    is_parted = isinstance(indicator, Measured) and (
+        indicator.of == "histogram" or len(indicator.quantiles) > 1
+    )
+    if not is_parted:
+        return group, ""
+    head, _, tail = group.rpartition(", ")
+    return ("", group) if indicator.by is None else (head, tail)
+
+
+def _step_of(indicator: Indicator, label: str, log: OriginalLog) -> Group | None:
+    """The activity or the pair that a row is about."""
+    if not indicator.is_by_steps:
+        return next(iter(indicator.steps_of), None)
+    for step in indicator.groups or ():
+        if label == (step if isinstance(step, str) else _ARROW.join(step)):
+            return step
+    if indicator.by != PAIR:
+        return label
+    # An arrow may stand in a name: the pair is that of which the log has both.
+    names = set(log.traces.vocabulary.names.to_pylist())
+    words = label.split(_ARROW)
+    pairs = [
+        (_ARROW.join(words[:place]), _ARROW.join(words[place:])) for place in range(1, len(words))
+    ]
+    return next((pair for pair in pairs if names.issuperset(pair)), ("", ""))
+
+
+def _numbers(indicator: Indicator, step: Group | None, log: OriginalLog) -> np.ndarray:
+    """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
+    match indicator:
+        case Throughput():
+            return log.throughput_us()
+        case Within(limit=limit):
+            return (log.throughput_us() <= limit).astype(np.float64)
+        case Rework():
+            return log.repeats() if step is None else 1.0 * (log.occurrences(str(step)) > 1)
+        case Frequency(at_most=most):
+            return np.minimum(log.occurrences(str(step)), most)
+        case Rule(template=template, activity=first, then=second, n=n, within=within):
+            keeps = cases_that_keep(log.traces, template, first, second, n, within)
+            return keeps.astype(np.float64)
+        case Waiting() if isinstance(step, tuple):
+            return log.wait_us(*step)
+        case Working():
+            return log.work_us(str(step))
+        case Amount(attribute=attribute):
+            return log.amounts(attribute)
+    raise TypeError(f"{type(indicator).__name__} has no numbers")
+
+
+Figure = Callable[[np.ndarray, str, int], float | None]
+
+
+def _figure_of(indicator: Indicator, tails: Sequence[str]) -> Figure:
+    """How the number of a row follows from those of its cases, its quantile or bin, and its place.
+
+    Args:
+        indicator: What was asked for.
+        tails: The quantile or the bin of each row.
+    """
+    unit = _SECOND_US if isinstance(indicator, Timed) else 1
+    if isinstance(indicator, Cases | Frequency):
+        return lambda values, tail, place: float(values.sum())
+    if not isinstance(indicator, Measured) or indicator.of == "mean":
+        return lambda values, tail, place: float(values.mean()) / unit if len(values) else None
+    if indicator.of == "sum":
+        return lambda values, tail, place: float(values.sum()) / unit
+    if indicator.of == "histogram":
+        edges = _edges(indicator, tails[-1] if tails else "")
+        return lambda values, tail, place: _in_bin(values, edges, place)
+    [*quantiles] = indicator.quantiles
+    return lambda values, tail, place: _quantile(
+        values / unit, Fraction(tail) if tail else quantiles[0]
+    )
+
+
+def _quantile(values: np.ndarray, share: Fraction) -> float | None:
+    """The smallest value that so large a share of the values does not exceed."""
+    if not len(values):
+        return None
+    return float(np.sort(values)[math.ceil(share * len(values)) - 1])
+
+
+def _edges(indicator: Measured, last_bin: str) -> list[float]:
+    """The borders of bins of equal width; a longest time that was chosen stands in the last one."""
+    low, high = 0.0, 0.0
+    if isinstance(indicator, Amount):
+        low, high = (float(bound) for bound in indicator.bounds)
+    elif isinstance(indicator, Timed) and indicator.at_most is not None:
+        high = float(indicator.at_most)
+    else:
+        ends = _WORDS.findall(last_bin.partition(" to ")[2])
+        high = sum(float(number) * _UNITS_US[unit] * _SECOND_US for number, unit in ends)
+    n = indicator.n_bins
+    return [low + (high - low) * place / n for place in range(n + 1)]
+
+
+def _in_bin(values: np.ndarray, edges: Sequence[float], place: int) -> float:
+    """How many values a bin has; the first and the last one hold what lies beyond, too."""
+    is_in = np.ones(len(values), bool)
+    if place > 0:
+        is_in &= values >= edges[place]
+    if place < len(edges) - 2:
+        is_in &= values < edges[place + 1]
+    return float(is_in.sum())
+
+
+def _events_by(indicator: Workload, values: Sequence[str], log: OriginalLog) -> list[float]:
+    """Events by who does them: of a case the first ones of all values that are shown."""
+    who = log.texts_of_events(indicator.by)
+    is_shown = np.isin(who, list(values)) if len(who) else np.zeros(0, bool)
+    meant = np.flatnonzero(is_shown & log.cases_where(indicator.where)[log.cases])
+    counts: Counter[str] = Counter()
+    of_case: Counter[int] = Counter()
+    for event in meant.tolist():
+        case = int(log.cases[event])
+        if of_case[case] < indicator.at_most:
+            of_case[case] += 1
+            counts[who[event]] += 1
+    return [float(counts[value]) for value in values]
+
+
+@dataclass(frozen=True)
+class OriginalLog:
+    """The unprotected log.
+
+    A number of each case is a float64[n_cases], NaN of a case that has none.
+
+    Attributes:
+        traces: Its cases, with the attributes that indicators read.
+        time_zone: IANA name of the place by whose clock periods are meant.
+    """
+
+    traces: TraceBatch
+    time_zone: str = "UTC"
+
+    @cached_property
+    def cases(self) -> np.ndarray:
+        """int64[n_events], the place of the case of each event."""
+        return np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)
+
+    def events_of(self, activity: str) -> np.ndarray:
+        """Returns bool[n_events], the events of an activity."""
+        names = self.traces.vocabulary.names.to_pylist()
+        if activity not in names:
+            return np.zeros(self.traces.n_events, bool)
+        return self.traces.activities == names.index(activity)
+
+    def occurrences(self, activity: str) -> np.ndarray:
+        """Returns how often each case has an activity."""
+        counts = np.bincount(self.cases[self.events_of(activity)], minlength=self.traces.n_cases)
+        return counts.astype(np.float64)
+
+    def throughput_us(self) -> np.ndarray:
+        """Returns the time from the first to the last event of each case."""
+        last = self.traces.times[self.traces.offsets[1:] - 1]
+        return (last - self.traces.starts).astype(np.float64)
+
+    def repeats(self) -> np.ndarray:
+        """Returns 1 of a case in which any activity occurs twice, and 0 of others."""
+        width = max(len(self.traces.vocabulary), 1)
+        distinct = np.unique(self.cases * width + self.traces.activities) // width
+        n_distinct = np.bincount(distinct, minlength=self.traces.n_cases)
+        return (self.traces.lengths > n_distinct).astype(np.float64)
+
+    def wait_us(self, before: str, after: str) -> np.ndarray:
+        """Returns the time of the first step from one activity right to another."""
+        is_before = np.roll(self.events_of(before), 1)
+        steps = np.flatnonzero(is_before & self.events_of(after) & has_step(self.traces))
+        waits = np.full(self.traces.n_cases, np.nan)
+        # From the last step to the first, which overwrites it.
+        waits[self.cases[steps][::-1]] = self.traces.durations[steps][::-1]
+        return waits
+
+    def work_us(self, activity: str) -> np.ndarray:
+        """Returns how long an activity is worked on altogether, of events whose start is known."""
+        times = IntervalTimes.of(self.traces)
+        is_meant = self.events_of(activity) & times.is_known
+        n_cases, cases = self.traces.n_cases, self.cases[is_meant]
+        work = np.bincount(cases, times.service_us[is_meant], minlength=n_cases)
+        return np.where(np.bincount(cases, minlength=n_cases) > 0, work, np.nan)
+
+    def amounts(self, attribute: str) -> np.ndarray:
+        """Returns the number that an attribute of the case has."""
+        texts = self._texts_of_cases(attribute)
+        numbers = numbers_of(pa.array(texts, pa.string()))
+        return np.where(np.isfinite(numbers), numbers, np.nan)
+
+    def cases_where(self, chosen: Filter | None) -> np.ndarray:
+        """Returns bool[n_cases], for which cases a filter holds; None holds for all."""
+        holds = np.ones(self.traces.n_cases, bool)
+        if chosen is not None and chosen.occurs is not None:
+            holds &= self.occurrences(chosen.occurs) > 0
+        if chosen is not None and chosen.attribute is not None:
+            holds &= self._texts_of_cases(chosen.attribute) == chosen.equals
+        return holds
+
+    def groups_by(self, by: str) -> np.ndarray:
+        """Returns object[n_cases], the name of each case's period or its value of an attribute."""
+        if by not in PERIODS:
+            return self._texts_of_cases(by)
+        zone = ZoneInfo(self.time_zone)
+        seconds = (self.traces.starts // _SECOND_US).tolist()
+        days = [datetime.datetime.fromtimestamp(s, zone).date() for s in seconds]
+        return _texts([_period(day, by) for day in days])
+
+    def texts_of_events(self, attribute: str) -> np.ndarray:
+        """Returns object[n_events], the values of an attribute; None of an event without one."""
+        values = self.traces.attributes.get(attribute)
+        return _texts([None] * self.traces.n_events if values is None else values.to_pylist())
+
+    def _texts_of_cases(self, attribute: str) -> np.ndarray:
+        """An attribute of a case is the same in all of its events."""
+        return self.texts_of_events(attribute)[self.traces.offsets[:-1]]
+
+
+def _texts(values: list[str | None]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _period(day: datetime.date, period: str) -> str:
+    year, week, _ = day.isocalendar()
+    return {
+        "day": day.isoformat(),
+        "week": f"{year}-W{week:02}",
+        "month": f"{day.year}-{day.month:02}",
+        "quarter": f"{day.year}-Q{(day.month + 2) // 3}",
+        "year": f"{day.year}",
+    }[period]
+
+
+# --- Released indicators beside the truth: how far each is off, and whether its interval holds it.
+
+
+# Released numbers have nine digits.
+_ROUNDING = 1e-8
+
+
+@dataclass(frozen=True)
+class JudgedRow:
+    """A released number beside the truth.
+
+    Attributes:
+        row: What was released.
+        truth: The number of the whole log; None: there is none, as of the mean of no case.
+    """
+
+    row: IndicatorRow
+    truth: float | None
+
+    @property
+    def error(self) -> float | None:
+        """How far the released number is above the truth, in its unit."""
+        return None if self.truth is None else self.row.value - self.truth
+
+    @property
+    def relative_error(self) -> float | None:
+        """The size of the error as a share of the truth; None where that is 0."""
+        return abs(self.row.value - self.truth) / abs(self.truth) if self.truth else None
+
+    @property
+    def is_covered(self) -> bool | None:
+        """Whether the interval holds the truth."""
+        if self.truth is None:
+            return None
+        room = _ROUNDING * max(abs(self.truth), abs(self.row.high))
+        return self.row.low - room <= self.truth <= self.row.high + room
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it as JSON values."""
+        return {
+            **asdict(self.row),
+            "usable": self.row.grade != "noise",
+            "truth": self.truth,
+            "error": self.error,
+            "relative_error": self.relative_error,
+            "is_covered": self.is_covered,
+        }
+
+
+def params_of(manifest: Mapping[str, Any]) -> IndicatorParams:
+    """Returns the parameters of a release of `private-indicators`.
+
+    Raises:
+        InputSchemaError: The manifest has others.
+    """
+    try:
+        return IndicatorParams(**manifest["params"])
+    except (KeyError, TypeError, pydantic.ValidationError):
+        raise InputSchemaError(
+            "the parameters in manifest.json are none of private-indicators: `tracecloak verify` "
+            "says what is wrong with it"
+        ) from None
+
+
+def names_in(params: IndicatorParams) -> set[str]:
+    """Returns the activities that are asked for by name."""
+    return {name for indicator in params.indicators for name in indicator.activities}
+
+
+def judged_rows(
+    params: IndicatorParams, released: ReleasedIndicators, traces: TraceBatch
+) -> list[JudgedRow]:
+    """Returns each released number beside that of a log.
+
+    Args:
+        params: What was asked for.
+        released: What came out.
+        traces: The whole log, with the attributes that `params` names.
+
+    Raises:
+        InputSchemaError: There is a number that nobody asked for.
+    """
+    log = OriginalLog(traces, params.calendar_time_zone)
+    asked: dict[str, Indicator] = {one.title: one for one in params.indicators}
+    judged: list[JudgedRow] = []
+    for title, of_one in groupby(released.rows(), lambda row: row.indicator):
+        rows = list(of_one)
+        if title not in asked:
+            raise InputSchemaError("the release has an indicator that manifest.json does not name")
+        truths = truths_of(asked[title], [row.group for row in rows], log)
+        judged += (JudgedRow(row, truth) for row, truth in zip(rows, truths, strict=True))
+    return judged
+
+
+def coverage_of(judged: Sequence[JudgedRow]) -> float | None:
+    """Returns the share of the intervals that hold the truth; None where none can be judged."""
+    covered = [row.is_covered for row in judged if row.is_covered is not None]
+    return float(np.mean(covered)) if covered else None
+
+
+def errors_of(judged: Sequence[JudgedRow], values: Sequence[float | None]) -> Figures:
+    """Returns the measures of how far numbers are from the truth; None where none can be judged.
+
+    Args:
+        judged: The released rows.
+        values: A number in place of each of them: its own, or that of another log; None: none.
+    """
+    pairs = [
+        (abs(value - one.truth) / abs(one.truth), one.row.grade != "noise")
+        for one, value in zip(judged, values, strict=True)
+        if one.truth and value is not None
+    ]
+    errors, of_usable = [error for error, _ in pairs], [error for error, yes in pairs if yes]
+    return checked(
+        {
+            "indicator_error": float(np.median(errors)) if errors else None,
+            "usable_indicator_error": float(np.median(of_usable)) if of_usable else None,
+            "worst_indicator_error": max(errors, default=None),
+        }
+    )
+
+
+def report_of(
+    params: IndicatorParams,
+    released: ReleasedIndicators,
+    original: TraceBatch,
+    bootstrap: TraceBatch,
+) -> tuple[list[JudgedRow], tuple[Figures, Figures, Figures]]:
+    """Returns each row beside the truth, and the measures of the release and of what judges it.
+
+    Args:
+        params: What was asked for.
+        released: What came out.
+        original: The whole log, with the attributes that `params` names.
+        bootstrap: A bootstrap of it.
+
+    Returns:
+        The rows; and the measures of the release, of the bootstrap and of the log itself.
+
+    Raises:
+        UsageError: The log has no starts of events, and an indicator is of these.
+        InputSchemaError: There is a number that nobody asked for.
+    """
+    is_of_starts = any(isinstance(one, Working) for one in params.indicators)
+    if is_of_starts and START_TIMESTAMP not in original.attributes:
+        raise UsageError(
+            "an indicator is of the starts of events: name their column with start_timestamp, or "
+            "the lifecycle, as the release did"
+        )
+    judged = judged_rows(params, released, original)
+    drawn = [row.truth for row in judged_rows(params, released, bootstrap)]
+    of_release = errors_of(judged, [row.row.value for row in judged])
+    return judged, (
+        checked({"indicator_coverage": coverage_of(judged)}) | of_release,
+        errors_of(judged, drawn),
+        errors_of(judged, [row.truth for row in judged]),
+    )
+
+
+# --- Released indicators beside the truth, for people: a table, and the one that is furthest off. -
+
+
+_MAX_ROWS = 1_000
+_NOTHING = "-"
+_HOLDS = {True: "yes", False: "no", None: _NOTHING}
+_ACTIVE = re.compile(r"[\\`*_\[\]<>|~#&]")
+
+
+def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields which row that is not noise is furthest off, in a sentence, where one can be judged.
+
+    Args:
+        rows: `JudgedRow.to_json` of each.
+    """
+    judged = [row for row in rows if row["usable"] and row["relative_error"] is not None]
+    if not judged:
+        return
+    worst = max(judged, key=lambda row: row["relative_error"])
+    name = ", ".join(plain_name(worst[key]) for key in ("indicator", "group") if worst[key])
+    yield (
+        f"Of the figures that are not noise, this one is furthest off: {name}, "
+        f"{value_words(_row(worst))} where the log has {in_words(worst['truth'], worst['unit'])}."
+    )
+
+
+def figure_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yields a section of Markdown with each row beside the truth.
+
+    Args:
+        rows: `JudgedRow.to_json` of each.
+    """
+    yield "## Each figure"
+    yield ""
+    yield (
+        "The log's numbers are of all cases that count, with no bound: what a release cuts off at "
+        "one lies beyond its interval. The grade is what the release says of its own number."
+    )
+    yield ""
+    yield "| figure | group | log | release | 95 % interval | holds | error | grade |"
+    yield "|---|---|---:|---:|---:|---|---:|---|"
+    for row in rows[:_MAX_ROWS]:
+        yield f"| {' | '.join(_cells(row))} |"
+    yield ""
+    if len(rows) > _MAX_ROWS:
+        yield f"{len(rows) - _MAX_ROWS:,} more are in the file of numbers."
+        yield ""
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    released, truth, error = _row(row), row["truth"], row["relative_error"]
+    return [
+        _quoted(row["indicator"]),
+        _quoted(row["group"] or ""),
+        _NOTHING if truth is None else in_words(truth, row["unit"]),
+        in_words(row["value"], row["unit"]),
+        interval_words(released),
+        _HOLDS[row["is_covered"]],
+        _NOTHING if error is None else f"{error:.1%}",
+        row["grade"],
+    ]
+
+
+def _row(row: Mapping[str, Any]) -> IndicatorRow:
+    return IndicatorRow(*(row[name] for name in IndicatorRow.__dataclass_fields__))
+
+
+def _quoted(name: str) -> str:
+    """A name in a table of Markdown, whatever marks are in it."""
+    return _ACTIVE.sub(r"\\\g<0>", plain_name(name))

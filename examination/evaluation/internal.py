@@ -1,0 +1,540 @@
+"""The operator's edition of a release's page: the release beside its log.
+
+Aand what an officer asks.
+
+It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released: for
+the curve of risk and use a method is run again with other epsilons, and each release is thrown
+away. Who chooses an epsilon by it lets the choice tell something of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pydantic
+
+from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.wrong_values import usage_error
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.examination.attack.run import epsilons_of
+from tracecloak.examination.evaluation.evaluate import evaluate, graph_of
+from tracecloak.examination.evaluation.report import notes_of, row_of
+from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
+from tracecloak.examination.linkage.run import Linkage, link
+from tracecloak.examination.measure.intervals import edge_figures
+from tracecloak.examination.measure.measures import EdgeWeights
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.planning.findings import finding_lines, share_text
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
+from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.manifest import ReleaseManifest, has_starts, has_times
+from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.transforms.files import open_raw
+from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.publish.figures_data import (
+    MAX_PATHS,
+    MAX_VARIANTS,
+    NO_TIMES,
+    graph_of_log,
+    graph_of_variants,
+    map_data,
+    times_data,
+    variants_data,
+    variants_of_log,
+)
+from tracecloak.transforms.publish.release_folder import DFG_NAME
+from tracecloak.transforms.publish.statement import Promise
+from tracecloak.transforms.sources import EventSource
+
+# --- Risk against use: a method again with other epsilons on the log, each release thrown away. ---
+# For the operator only: the numbers are exact about private data, and nothing is spent because
+# nothing is released. Who chooses an epsilon by them lets the choice tell something of the log.
+
+
+_LOG = logging.getLogger("tracecloak")
+REPETITIONS = 3
+_PRIOR = 0.1
+# Parameters by which a release counts more than the activities and times of cases.
+_NOT_READ = ("max_cases_per_individual", "attributes")
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What one epsilon gives.
+
+    Attributes:
+        epsilon: It, as text.
+        risk: What a guess of 10 % can rise to.
+        error: Median relative error of the directly-follows graph.
+        is_own: Whether it is the epsilon of the release.
+    """
+
+    epsilon: str
+    risk: float
+    error: float
+    is_own: bool
+
+
+def risk_curve(
+    manifest: ReleaseManifest,
+    original: TraceBatch,
+    epsilons: Sequence[str],
+) -> list[CurvePoint]:
+    """Returns a point for each epsilon, in ascending order.
+
+    None of a method without that parameter, and of one that releases neither log, graph nor
+    variants, such as a tree.
+
+    Args:
+        manifest: Of the release whose method and parameters are taken.
+        original: The log.
+        epsilons: As texts; that of the release is always among them.
+
+    Raises:
+        UsageError: The method takes no such epsilon, or the release counts what is not read here:
+            individuals, or attributes.
+    """
+    method = method_named(manifest.method)
+    released_epsilon = manifest.params.get("epsilon")
+    if "epsilon" not in method.Params.model_fields or released_epsilon is None:
+        return []
+    for name in _NOT_READ:
+        if manifest.params.get(name):
+            raise UsageError(
+                f"curve cannot be drawn of a release with {name}, which this report does not read: "
+                "leave --curve out, and use `tracecloak compare` for the method without it"
+            )
+    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+    points = []
+    for epsilon in _ascending([str(released_epsilon), *epsilons]):
+        try:
+            params = method.Params(**{**manifest.params, "epsilon": epsilon})
+        except pydantic.ValidationError as wrong:
+            raise usage_error(wrong, method.name) from None
+        errors: list[float] = []
+        for number in range(REPETITIONS):
+            _LOG.info("curve: epsilon %s (%d of %d)", epsilon, number + 1, REPETITIONS)
+            error = _error(method, params, original, truth)
+            if error is None:
+                return []
+            errors.append(error)
+        growth = float(np.exp(min(float(epsilon), 500)))
+        points.append(
+            CurvePoint(
+                epsilon,
+                _PRIOR * growth / (_PRIOR * growth + 1 - _PRIOR),
+                statistics.median(errors),
+                float(epsilon) == float(released_epsilon),
+            )
+        )
+    return points
+
+
+def _ascending(epsilons: Sequence[str]) -> list[str]:
+    """The epsilons in order, each once, however it is written."""
+    by_value: dict[float, str] = {}
+    for text in epsilons:
+        try:
+            by_value.setdefault(float(text), text)
+        except ValueError:
+            raise UsageError(
+                f"curve must be epsilons separated by commas, got {text!r}; such as 0.5,1,2"
+            ) from None
+    return [by_value[value] for value in sorted(by_value)]
+
+
+def _error(method: Any, params: Any, original: TraceBatch, truth: ReleasedGraph) -> float | None:
+    """The relative error of the graph of one release; None where it has none."""
+    output = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
+    products = [product for _, product in sorted(output.products.by_name.items())]
+    graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
+    variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
+    if graph is None and method.log != "none":
+        counted = Pieces(DirectlyFollows)
+        for batch in output.traces:
+            counted.add(DirectlyFollows.from_traces(batch))
+        graph = graph_of_log(counted.result(), output.traces[0].vocabulary)
+    elif graph is None and variants is not None:
+        graph = graph_of_variants(variants)
+    if graph is None:
+        return None
+    error = edge_figures(*_in_one_vocabulary(truth, graph))["edge_relative_error"]
+    return float(error or 0.0)
+
+
+def _in_one_vocabulary(a: ReleasedGraph, b: ReleasedGraph) -> tuple[EdgeWeights, EdgeWeights]:
+    code = {name: i for i, name in enumerate(sorted({*a.labels, *b.labels}))}
+
+    def recoded(graph: ReleasedGraph) -> EdgeWeights:
+        of = np.array([code[name] for name in graph.labels], np.int32)
+        return EdgeWeights(of[graph.sources], of[graph.targets], graph.counts)
+
+    return recoded(a), recoded(b)
+
+
+# ---
+# The operator's edition of a release's page: the release beside its log, and what an officer asks.
+# It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released.
+#
+# The map, the variants and the times of a release with the numbers of its original beside them.
+
+
+_SIZES = (1, 2, 3, 4)  # of what somebody knows
+_KINDS = {
+    "set": "which activities",
+    "multiset": "which activities how often",
+    "sequence": "which activities in which order",
+    "relative": "which activities at which times",
+}
+_STATES = {
+    "reserve": "reserved",
+    "claim": "reserved",
+    "draw": "not finished",
+    "commit": "released",
+    "void": "void",
+    "forfeit": "given up",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an internal page is made of.
+
+    Attributes:
+        original: The log that the release was made of.
+        release: The release, see `Received.at`.
+        noted_share: See `examination.evaluation.evaluate`.
+        entries: Of the account that paid, in order; None: no ledger could be read.
+        balance: Of the account; None: not known.
+        has_linkage: Whether linkage attacks are played.
+        curve: Epsilons with which the method is run again, as texts; empty: it is not.
+        attack: What `tracecloak attack config` reported as JSON values; None: it was not run.
+    """
+
+    original: EventSource
+    release: Received
+    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None
+    entries: Sequence[Entry] | None = None
+    balance: Balance | None = None
+    has_linkage: bool = True
+    curve: Sequence[str] = ()
+    attack: Mapping[str, Any] | None = None
+
+
+def internal_report(asked: Asked) -> bytes:
+    """Returns the page.
+
+    Raises:
+        UsageError: The release is of another log.
+        InputSchemaError: A log or a file of the release cannot be read.
+    """
+    body = asked.release.body
+    manifest = asked.release.manifest
+    _LOG.info("measuring")
+    report = evaluate(asked.original, asked.release, asked.noted_share)
+    original, tally = _read(asked.original)
+    released = Contents(asked.release).whole()
+    shown = _Shown.of(asked.release, released, original)
+    linkages: list[Linkage] = []
+    if asked.has_linkage and released is not None:
+        _LOG.info("looking for cases that are singled out")
+        linkages = _linked(original, released, has_times(body["operations"]))
+    curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
+    return _page(asked, manifest, report, tally, shown, linkages, curve)
+
+
+def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
+    tallies = []
+    events: list[pa.RecordBatch] = []
+    for file in source.files:
+        tally = TallyOfFile(file.rank)
+        events.extend(batch for batch, _ in source.read(file, tally))
+        tallies.append(tally.result())
+    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
+    traces = batches[0] if batches else TraceBatch.from_events([])
+    return traces, ReadTally.merge(tallies)
+
+
+@dataclass
+class _Shown:
+    """What the page shows of the two logs, or of a graph and a log."""
+
+    map: dict[str, Any] | None = None
+    variants: dict[str, Any] | None = None
+    times: dict[str, Any] | None = None
+    own: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
+        shown, body = cls(), release.body
+        truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+        if released is not None:
+            times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
+            graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
+            shown.map = map_beside(map_data(graph, times.medians_s() if is_timed else {}), truth)
+            after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
+            true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
+            shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
+            if is_timed:
+                both = times, LogTimes.from_traces(original)
+                shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
+        elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
+            shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+        return shown
+
+
+def _names(shown: dict[str, Any]) -> list[str]:
+    ends = (shown["start"], shown["end"])
+    return ["" if i in ends else node["name"] for i, node in enumerate(shown["nodes"])]
+
+
+def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
+    logs = [
+        LinkedLog(name, traces, np.zeros((traces.n_cases, 0), np.int64), timed)
+        for name, traces, timed in (("original", original, True), ("released", released, is_timed))
+    ]
+    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+    return list(link(logs[0], logs[1:], randomness, Settings(sizes=_SIZES)))
+
+
+def _page(
+    asked: Asked,
+    manifest: ReleaseManifest,
+    report: dict[str, Any],
+    tally: ReadTally,
+    shown: _Shown,
+    linkages: Sequence[Linkage],
+    curve: Sequence[CurvePoint],
+) -> bytes:
+    no_times = NO_TIMES if shown.variants and not has_times(manifest.operations) else ""
+    title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
+    sections = (
+        ("measures", "Measures", True),
+        ("process", "Process", shown.map is not None),
+        ("ways", "Variants", shown.variants is not None),
+        ("times", "Times", bool(shown.times or no_times)),
+        ("curve", "Risk and use", bool(curve)),
+        ("linkage", "Singled out", bool(linkages)),
+        ("attack", "Attack", asked.attack is not None),
+        ("records", "Records", True),
+        ("budget", "Budget", True),
+        ("assessment", "Assessment", True),
+    )
+    context = {
+        "folder": asked.release.folder.path,
+        "digest": asked.release.folder.manifest_sha256,
+        "manifest": manifest,
+        "origin": report["origin"],
+        "sizes": _sizes(manifest, report),
+        "measures": list(_measures(report)),
+        "verdict": report["verdict"]["sentence"],
+        "notes": list(notes_of(report)),
+        "has_map": shown.map is not None,
+        "has_variants": shown.variants is not None,
+        "has_times": shown.times is not None,
+        "no_times": no_times,
+        "has_starts": shown.times is not None and bool(shown.times["starts"]),
+        "has_week": shown.times is not None and shown.times["week"] is not None,
+        "curve_repetitions": REPETITIONS,
+        "curve": curve,
+        "kinds": _KINDS,
+        "linkages": linkages,
+        "attack": asked.attack,
+        "claims": [] if asked.attack is None else epsilons_of(asked.attack),
+        "read": share_text(tally),
+        "findings": list(finding_lines(tally, asked.original)),
+        "ledger": _ledger(asked.balance),
+        "entries": _entries(asked.entries or (), manifest),
+        "promise": Promise.of(manifest.guarantee),
+    }
+    of_curve = {"measure": "relative error of the graph", "rows": [asdict(one) for one in curve]}
+    data = {
+        "file_name": f"{manifest.release_id}-beside-its-log",
+        "map": shown.map,
+        "variants": shown.variants,
+        "times": shown.times,
+        "tree": None,
+        "guess": None,
+        "curve": of_curve if curve else None,
+        "linkage": [
+            {
+                "label": f"{one.size}: {_KINDS[one.kind]}",
+                "before": one.before.singled_out.value,
+                "after": one.after[0].singled_out.value,
+            }
+            for one in linkages
+        ]
+        or None,
+        "attack": context["claims"] or None,
+    }
+    scripts = [
+        "chart.js",
+        *(["graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js"] if shown.map else []),
+        *(["variants.js"] if shown.variants is not None else []),
+        "charts.js",
+        "assessment.js",
+    ]
+    anchors = tuple((anchor, name) for anchor, name, there in sections if there)
+    libraries = ("Viz.js", "D3", "Observable Plot")
+    return rendered(
+        Page("internal.html.j2", title, anchors, context, data, tuple(scripts), libraries)
+    )
+
+
+def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    of_release = report.get("released") or {}
+    if not of_release and manifest.came_out is not None:
+        held = manifest.came_out.to_json()
+        of_release = {name: held.get(f"n_{name}") for name in report["original"]}
+    return [
+        (name, "-" if of_release.get(name) is None else f"{of_release[name]:,}", f"{size:,}")
+        for name, size in report["original"].items()
+    ]
+
+
+def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for name in report["legend"]:
+        if report.get(name) is not None:
+            measure = MEASURES[name]
+            explained = f"{measure.formula}; {measure.extent}. {measure.source}."
+            yield {"explained": explained, "cells": row_of(report, name)}
+
+
+def _ledger(balance: Balance | None) -> list[tuple[str, str]]:
+    if balance is None:
+        return []
+    cap = "no cap is declared"
+    if balance.remaining_epsilon is not None:
+        cap = f"epsilon {decimal_text(balance.remaining_epsilon)} is left"
+    return [
+        ("Account", balance.account),
+        ("Spent", f"epsilon {_exact(balance.spent_epsilon)}, delta {_exact(balance.spent_delta)}"),
+        ("Releases that count", f"{balance.n_releases:,}"),
+        ("Cap", cap),
+    ]
+
+
+def _exact(value: Fraction | None) -> str:
+    return "without a finite bound" if value is None else decimal_text(value)
+
+
+def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[str, Any]]:
+    """The charges, each as it stands now, the oldest first."""
+    last = {entry.charge: entry for entry in entries if entry.is_of_charge}
+    return [
+        {
+            "on": entry.recorded_at[:10],
+            "release_id": entry.release_id,
+            "method": entry.method,
+            "epsilon": "none" if entry.epsilon is None else entry.epsilon,
+            "delta": entry.delta or "",
+            "state": _STATES.get(entry.action, entry.action),
+            "is_own": entry.key_fingerprint == manifest.key_fingerprint,
+        }
+        for entry in sorted(last.values(), key=lambda entry: entry.seq)
+    ]
+
+
+def attack_of(path: str) -> dict[str, Any]:
+    """Returns what `tracecloak attack config` wrote.
+
+    Raises:
+        ValueError: It is no such report.
+        OSError: It cannot be read.
+    """
+    with open_raw(path) as stream:
+        body = json.loads(stream.read())
+    if not isinstance(body, dict) or "claimed" not in body or "audited" not in body:
+        raise ValueError("no report of an attack")
+    return body
+
+
+def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, Any]:
+    """Returns the map of a release with the original's counts, and its further paths with 0.
+
+    Args:
+        released: See `map_data`.
+        original: The graph of the original, by names.
+    """
+    true_map = map_data(original, {})
+    own_names = [node["name"] for node in true_map["nodes"]]
+    true_nodes = {node["name"]: node["count"] for node in true_map["nodes"]}
+    nodes = [{**node, "original": true_nodes.get(node["name"], 0)} for node in released["nodes"]]
+    code = {node["name"]: i for i, node in enumerate(nodes)}
+    for name, count in true_nodes.items():
+        if name not in code:
+            code[name] = len(nodes)
+            nodes.append({"name": name, "count": 0, "original": count})
+    true_edges = {
+        (code[own_names[edge["source"]]], code[own_names[edge["target"]]]): edge["count"]
+        for edge in true_map["edges"]
+    }
+    edges = []
+    for edge in released["edges"]:
+        edges.append({**edge, "original": true_edges.pop((edge["source"], edge["target"]), 0)})
+    for (source, target), count in sorted(true_edges.items(), key=lambda item: -item[1]):
+        if len(edges) >= 2 * MAX_PATHS:
+            break
+        edges.append(
+            {
+                "source": source, "target": target, "count": 0, "original": count,
+                "low": None, "high": None, "doubtful": False, "median_s": None,
+            }
+        )  # fmt: skip
+    return {**released, "nodes": nodes, "edges": edges}
+
+
+def variants_beside(released: dict[str, Any], original: ReleasedVariants) -> dict[str, Any]:
+    """Returns the variants of a release with the original's counts, and its frequent others.
+
+    Args:
+        released: See `variants_data`; long variants that are cut there are not compared.
+        original: The variants of the original, the most frequent first.
+    """
+    names = list(released["names"])
+    code = {name: i for i, name in enumerate(names) if name}
+    words = original.names.to_pylist()
+    ends = original.offsets.tolist()
+    true_counts = {
+        tuple(words[c] for c in original.codes[first:last].tolist()): count
+        for first, last, count in zip(ends, ends[1:], original.counts.tolist(), strict=False)
+    }
+    rows = []
+    for row in released["rows"]:
+        is_whole = row["n_events"] == len(row["codes"])
+        key = tuple(names[c] for c in row["codes"])
+        true_count = true_counts.pop(key, 0) if is_whole else None
+        rows.append(row if true_count is None else {**row, "original": true_count})
+    for key, count in list(true_counts.items())[:MAX_VARIANTS]:
+        for name in key:
+            if name not in code:
+                code[name] = len(names)
+                names.append(name)
+        codes = [code[name] for name in key]
+        rows.append(
+            {
+                "codes": codes, "n_events": len(codes), "count": 0, "original": count,
+                "low": None, "high": None,
+            }
+        )  # fmt: skip
+    rows.sort(key=lambda row: -max(row["count"], row.get("original", 0)))
+    return {**released, "names": names, "rows": rows}

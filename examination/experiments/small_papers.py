@@ -1,0 +1,312 @@
+"""The evaluations of the papers on PRETSA, on SaCoFa and SaPa, and on the DP inductive miner."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.pretsa.method import event_distances
+from tracecloak.anonymizers.trees.cuts import cases_with_pair
+from tracecloak.examination.comparison.compare import Row
+from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released, figures_of
+from tracecloak.examination.experiments.table import Figures, Section, Table
+from tracecloak.examination.measure.behaviour_measures import edges_of
+from tracecloak.examination.measure.mining import (
+    BASELINES,
+    MinedQuality,
+    PatientMiner,
+    TreeJudge,
+    sequence_entropy,
+)
+from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.errors import UsageError
+
+# ---
+# `tracecloak experiment pretsa`: the evaluation of PRETSA with learnt distances, on given logs.
+# Rösel, Fahrenkrog-Petersen, van der Aa and Weidlich ("A Distance Measure for Privacy-preserving
+# Process Mining based on Feature Learning"), section 4: PRETSA with Levenshtein's and with the
+# embedding distance for every k and t, Figures 2 to 4 and Table 3; PRETSA-case beside them. What is
+# shown and stated is in `papers/pretsa.toml`.
+
+
+_TOP = (1, 2, 3)
+
+
+class PretsaPaper(Paper):
+    """The evaluation; see the module."""
+
+    name: ClassVar[str] = "pretsa"
+
+    def cells(self, log: Log) -> Iterator[Cell]:
+        """Yields every k and t for each distance, and every k for PRETSA-case."""
+        for distance in self.given["distances"]:
+            for k in self.given["k"]:
+                params = {
+                    "k": k, "distance": distance, "protect_ends": self.given["ends"] == "protected"
+                }  # fmt: skip
+                if distance == "embedding":
+                    params["penalty_direction"] = self.given["penalty_direction"]
+                for t in self.given["t"]:
+                    arm, with_t = f"PRETSA, {distance}, t = {t}", {**params, "t": float(t)}
+                    yield Cell(arm, str(k), "", "pretsa", with_t, needs_log=True)
+                yield Cell(
+                    f"PRETSA-case, {distance}", str(k), "", "pretsa-case", params, needs_log=True
+                )
+
+    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+        """Returns the measures of activities and times; of the log itself its Table 3 too."""
+        row = figures_of(log, released)
+        return row if cell.method else {**row, **self._properties(log)}
+
+    def _properties(self, log: Log) -> Row:
+        """A row of Tables 2 and 3; distances only where the embedding is looked at."""
+        row: Row = {f"top_{x}": share for x, share in zip(_TOP, top_shares(log), strict=True)}
+        row["mean_cases"] = log.variants.n_cases / log.variants.n_variants
+        row["most_cases"] = int(log.variants.counts.max())
+        if "embedding" in self.given["distances"]:
+            randomness = Randomness(ReleaseKey.generate(), "experiment", "", "")
+            with contextlib.suppress(UsageError):  # without gensim: the releases say so
+                distances = event_distances(log.variants, randomness)
+                used = np.unique(log.variants.codes)
+                between = distances[np.ix_(used, used)]
+                row["event_distance_mean"] = float(between.mean())
+                row["event_distance_std"] = float(between.std())
+        return row
+
+    def sizes(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields Table 2."""
+        row = table.rows[0]
+        cells = (
+            log.name, f"{log.traces.n_cases:,}", f"{log.variants.n_variants:,}",
+            f"{row['mean_cases']:.1f}", f"{row['most_cases']:,}",
+        )  # fmt: skip
+        header = ("log", "cases", "variants", "cases a variant: mean", "most")
+        yield Section("Table 2: the log", "", [Table(header, [cells])], "table-2")
+
+
+def top_shares(log: Log) -> Sequence[float | None]:
+    """Returns the share of the 1, 2 and 3 most frequent directly-followers of an activity.
+
+    Table 3: medians over the activities that are followed by any; None if none is.
+    """
+    edges = edges_of(log.traces)
+    order = np.lexsort((-edges.weight, edges.source))
+    sources, weights = edges.source[order], edges.weight[order].astype(np.int64)
+    if not len(sources):
+        return [None] * len(_TOP)
+    heads = np.flatnonzero(np.diff(sources, prepend=-1))
+    group = np.cumsum(np.diff(sources, prepend=-1) != 0) - 1
+    rank = np.arange(len(sources)) - heads[group]
+    total = sum_groups(group, weights, len(heads))
+    shares = []
+    for x in _TOP:
+        top = sum_groups(group[rank < x], weights[rank < x], len(heads))
+        shares.append(float(np.median(top / total)))
+    return shares
+
+
+# ---
+# `tracecloak experiment sacofa-sapa`: the evaluation of the SaCoFa and SaPa paper, on given logs.
+# Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for
+# Control-flow Anonymization in Process Mining", 2023), section 5: the parameters of Table 4, ten
+# repetitions, and Figures 2 to 10, as `papers/sacofa-sapa.toml` has them.
+
+
+# Without an entry of Table 4: prefixes as long as this share of the variants at most, within the 80
+# to 90 % of the paper; and of two thresholds the lower is this share of the higher.
+_LENGTH_SHARE = 0.85
+_HARMLESS_SHARE = Fraction(3, 4)
+
+
+class SacofaSapaPaper(Paper):
+    """The evaluation; see the module."""
+
+    name: ClassVar[str] = "sacofa-sapa"
+
+    def __init__(self, texts: Mapping[str, str | None]) -> None:
+        super().__init__(texts)
+        n = len(self.given["epsilons"])
+        for name in ("p_harmful", "p_harmless"):
+            given = self.given[name]
+            if given is not None and len(given) not in (1, n):
+                raise UsageError(
+                    f"{name} must be one number, or one for each of the {n} epsilons, got "
+                    f"{len(given)}"
+                )
+
+    def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the last threshold of SaPa for a statement."""
+        return {**self.given, "last_threshold": self.given["k_follows"][-1:]}
+
+    def length(self, log: Log) -> int:
+        """Returns the levels of prefixes for a log."""
+        lengths = np.diff(log.variants.offsets)
+        common = int(np.quantile(lengths, _LENGTH_SHARE, method="inverted_cdf"))
+        return int(
+            self.given["max_prefix_length"] or self.printed(log).get("max_prefix_length", common)
+        )
+
+    def thresholds(self, log: Log, epsilon: str) -> tuple[int, int | None]:
+        """Returns (p_harmful, p_harmless); no second one where the paper has none.
+
+        Raises:
+            UsageError: The second is higher.
+        """
+        value = Fraction(epsilon)
+        of_paper = self.printed(log).get("thresholds", {})
+        known = {Fraction(one): thresholds for one, thresholds in of_paper.items()}.get(value)
+
+        def given(name: str) -> int | None:
+            one = self.given[name]
+            place = self.given["epsilons"].index(epsilon)
+            return None if one is None else int(one[place % len(one)])
+
+        harmful, harmless = given("p_harmful"), given("p_harmless")
+        if harmful is None and known is not None:
+            harmful, standard = known[0], known[-1] if len(known) > 1 else None
+        else:
+            harmful = math.ceil(2 / value) if harmful is None else harmful
+            standard = math.ceil(harmful * _HARMLESS_SHARE) if value < 1 else None
+        harmless = standard if harmless is None else harmless
+        if harmless is not None and harmless > harmful:
+            raise UsageError(
+                f"p_harmless must be at most p_harmful, got {harmless} and {harmful} at epsilon "
+                f"{epsilon}"
+            )
+        return harmful, harmless
+
+    def cells(self, log: Log) -> Iterator[Cell]:
+        """Yields the settings of Table 4."""
+        length = self.length(log)
+        first, *others = self.given["k_follows"]
+        for epsilon in self.given["epsilons"]:
+            harmful, harmless = self.thresholds(log, epsilon)
+            levels = {"max_prefix_length": length, "p_harmful": harmful}
+            cells: list[tuple[str, str, dict[str, Any]]] = [
+                ("SaCoFa", "sacofa", levels),
+                ("Laplace", "laplace-variants", levels),
+                ("SaPa", "sapa", {"k_follows": first}),
+                *((f"SaPa, k = {k}", "sapa", {"k_follows": k}) for k in others),
+                ("DF-Laplace", "sapa", {"query": "laplace"}),
+            ]
+            if harmless is not None:
+                cells.append(
+                    ("SaCoFa, two thresholds", "sacofa", {**levels, "p_harmless": harmless})
+                )
+            for arm, method, params in cells:
+                params = {"epsilon": epsilon, **params}
+                yield Cell(arm, epsilon, epsilon, method, params, is_mined=True)
+
+    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+        """Returns sizes, entropy and the share of normal traces; models are judged elsewhere."""
+        variants = released.variants
+        return {
+            "released_cases": variants.n_cases,
+            "released_variants": variants.n_variants,
+            "relative_size": variants.n_cases / log.traces.n_cases,
+            "sequence_entropy": sequence_entropy(variants) if variants.n_variants else None,
+            "normal_share": log.normal.share(variants),
+        }
+
+    def parameters(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
+        """Yields Table 4 as it was used."""
+        text = ""
+        if not self.printed(log):
+            text = (
+                f"Not a log of the paper. Unless a flag says otherwise, k is what "
+                f"{_LENGTH_SHARE:.0%} of the variants do not exceed, and p_harmful is 2 / epsilon."
+            )
+        rows = []
+        for epsilon in self.given["epsilons"]:
+            harmful, harmless = self.thresholds(log, epsilon)
+            second = "/" if harmless is None else str(harmless)
+            rows.append((epsilon, str(self.length(log)), str(harmful), second))
+        header = ("epsilon", "k", "p_harmful", "p_harmless")
+        yield Section("Parameters (Table 4)", text, [Table(header, rows)], "table-4")
+
+
+# --- `tracecloak experiment dpim`: the evaluation of the DP inductive miner, on given logs. -------
+# Schulze, Zisgen, Kirschke, Mohammadi and Koschmider ("Differentially Private Inductive Miner"),
+# section VI: how far `dpim` without noise is from the inductive miner (Figure 3), and fitness,
+# precision, simplicity and generalisation at three epsilons (Figure 4); `process-tree`, whose
+# epsilon holds, beside it. The infrequent inductive miner and the flower model are lines in the
+# same
+# charts: a model that fits says nothing if the flower, which allows everything, fits as well. What
+# is
+# shown and stated is in `papers/dpim.toml`.
+
+
+_NO_NOISE = "no noise"
+# What stands for no noise: the paper's epsilon, and the largest that `process-tree` takes.
+_WITHOUT_NOISE = {"dpim": "100000", "process-tree": "1000"}
+
+
+class DpimPaper(Paper):
+    """The evaluation; see the module."""
+
+    name: ClassVar[str] = "dpim"
+
+    def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the epsilons that stand for no noise for the notes."""
+        return {**self.given, "without_noise": _WITHOUT_NOISE}
+
+    def cells(self, log: Log) -> Iterator[Cell]:
+        """Yields the models of the log itself, then both methods without noise and at epsilons."""
+        for name in BASELINES:
+            yield Cell(name, "", "", "", {}, is_mined=True)
+        names = list(log.names)
+        of_dpim: dict[str, Any] = {"vocabulary": names}
+        if self.given["size_bounds"] == "log":
+            of_dpim = {"bounds_from_log": True}
+        if self.given["fitness_measure"] != "share":
+            of_dpim["fitness_measure"] = self.given["fitness_measure"]
+        n_pairs = int((cases_with_pair(log.variants, len(log.vocabulary.names)) > 0).sum())
+        every_pair = {"size_bounds": [n_pairs, n_pairs], "fitness_threshold": "0"}
+        for level in (_NO_NOISE, *self.given["epsilons"]):
+            for arm, method, params in (
+                ("dpim", "dpim", of_dpim),
+                ("dpim, every pair", "dpim", every_pair),
+                ("process-tree", "process-tree", {"vocabulary": names}),
+            ):
+                if params is every_pair and level != _NO_NOISE:
+                    continue
+                epsilon = _WITHOUT_NOISE[method] if level == _NO_NOISE else level
+                params = {"epsilon": epsilon, **params}
+                yield Cell(arm, level, epsilon, method, params, is_mined=True)
+
+    def of_the_log(self) -> Cell:
+        """Returns the cell of the log itself, whose models have cells of their own."""
+        return replace(super().of_the_log(), is_mined=False)
+
+    def miner(self, log: Log, patience: float) -> PatientMiner:
+        """Returns what judges trees."""
+        return PatientMiner(log.variants, log.vocabulary, patience, TreeJudge)
+
+    def mined(self, miner: PatientMiner, released: Released, cell: Cell) -> MinedQuality | None:
+        """Returns the quality of a released tree, or of a model of the log itself.
+
+        Raises:
+            TimeoutError: It took too long.
+            RuntimeError: Judging failed.
+        """
+        if released.tree is not None:
+            return miner.mined(released.tree.tree)
+        return miner.mined(cell.arm)
+
+    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+        """Returns whether a tree was found, its size, and what the release says of its fitness."""
+        if released.tree is None:
+            return dict.fromkeys(("is_found", "said_fitness", "nodes", "activities"))
+        return {
+            "is_found": float(released.tree.is_found),
+            "said_fitness": released.tree.fitness,
+            "nodes": released.tree.weight,
+            "activities": len(released.tree.tree.labels),
+        }

@@ -1,0 +1,445 @@
+"""What a release is, by ledger, folder and key.
+
+Aand what each of them is told from its reservation to its end.
+
+A run can be cut off between any two of its steps, disks are restored from backups, and people give
+releases up, so every combination can be met: the table has a row for each. The ledger is told
+first, whatever happens: what it says is what is spent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
+from tracecloak.pipelines.keys.receipts import Origin, Receipt
+from tracecloak.pipelines.ledger.balance import charges, charges_of, windowed
+from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
+from tracecloak.pipelines.ledger.entries import Action, Entry, OfKey, Reservation
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
+from tracecloak.transforms.files import holds_files, join, read_if_there
+from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fingerprint_of
+
+# --- What a release is, by three witnesses, and what the next run of its command does. ------------
+# The witnesses are the ledger, the folder where the release lies, and its key in the key store. A
+# run
+# can be cut off between any two of its steps, disks are restored from backups, and people give
+# releases up, so every combination of them can be met: the table below has a row for each. What a
+# receipt says, of which input and configuration the release was begun, is compared afterwards.
+
+
+# What the ledger says of a release under its key. `withdrawn` is so under whatever key, and
+# `another ledger` where the release was begun with one that is not asked.
+LedgerSays = Literal[
+    "nothing", "reserved", "drawn", "committed", "given back", "given up", "withdrawn",
+    "another ledger",
+]  # fmt: skip
+# What a reader sees in the folder: `another's` is a whole release under another key, `parts` files
+# of a commit that was cut off, as it can be where files are moved one by one.
+FolderShows = Literal["nothing", "this release", "another's", "parts"]
+
+State = Literal[
+    "new", "reserved", "drawn", "visible", "released", "gone", "key lost", "given up", "withdrawn",
+    "made elsewhere", "another ledger",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A state, what the witnesses say in it, and what is done.
+
+    Attributes:
+        state: What it is called.
+        ledger: What the ledger says; empty: whatever it says.
+        folder: Likewise.
+        key: Likewise.
+        next_run: What the next run of the same command does, as a sentence.
+    """
+
+    state: State
+    ledger: tuple[LedgerSays, ...]
+    folder: tuple[FolderShows, ...]
+    key: tuple[KeyState, ...]
+    next_run: str
+
+    def holds(self, ledger: LedgerSays, folder: FolderShows, key: KeyState) -> bool:
+        """Returns whether the witnesses say what this row has."""
+        pairs = ((self.ledger, ledger), (self.folder, folder), (self.key, key))
+        return all(not asked or said in asked for asked, said in pairs)
+
+
+TABLE: tuple[Row, ...] = (
+    Row("withdrawn", ("withdrawn",), (), (), "It refuses: choose another release_id."),
+    Row(
+        "made elsewhere", (), ("another's",), (),
+        "It refuses: another key store made what is there.",
+    ),
+    Row(
+        "made elsewhere", (), ("this release",), ("none",),
+        "It refuses: another key store made what is there.",
+    ),
+    Row(
+        "visible", (), ("this release",), ("there",),
+        "It does what comes after the release is visible: the ledger notes it, and the key goes.",
+    ),
+    Row(
+        "released", (), ("this release",), ("ended",),
+        "It compares input and configuration, and says that the release is there.",
+    ),
+    Row(
+        "another ledger", ("another ledger",), (), ("there", "ended"),
+        "It refuses: name the ledger that the release was begun with.",
+    ),
+    Row(
+        "given up", ("given up",), (), ("there",),
+        "It destroys the key, and begins a new release under another one, which is another spend.",
+    ),
+    Row(
+        "drawn", ("drawn", "committed"), (), ("there",),
+        "It finishes the release with the same noise, if its input is as it was, and pays nothing.",
+    ),
+    Row(
+        "reserved", ("nothing", "reserved", "given back"), (), ("there",),
+        "It goes on if it is the same release, and else gives back what was reserved and begins.",
+    ),
+    Row(
+        "gone", ("committed", "nothing"), (), ("ended",),
+        "It refuses: the release was committed, and its files are not there any more.",
+    ),
+    Row(
+        "key lost", ("reserved", "drawn"), (), ("ended",),
+        "It ends with 75 until the release is given up: what was paid stays spent.",
+    ),
+    Row("new", (), (), (), "It begins the release, unless another key is charged for it."),
+)  # fmt: skip
+"""The rows in their order: the first that holds is the state."""
+
+
+def state_of(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
+    """Returns what a release is, by what the witnesses say of it."""
+    return next(row.state for row in TABLE if row.holds(ledger, folder, key))
+
+
+_SAYS: dict[Action, LedgerSays] = {
+    "reserve": "reserved",
+    "claim": "reserved",
+    "draw": "drawn",
+    "commit": "committed",
+    "void": "given back",
+    "forfeit": "given up",
+}
+
+
+def ledger_says(
+    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str | None
+) -> LedgerSays:
+    """Returns what the entries of a ledger say of a release.
+
+    Args:
+        entries: All entries.
+        output: The folder of all releases.
+        release_id: The release's name.
+        key_fingerprint: Of its key; None: it has none.
+    """
+    last = [e for e in charges(entries).values() if e.of_key[:2] == (output, release_id)]
+    if any(entry.action == "withdraw" for entry in last):
+        return "withdrawn"
+    ours = [entry.action for entry in last if entry.key_fingerprint == key_fingerprint]
+    for lasting in ("commit", "draw"):  # under one key there is one noise, whatever else is charged
+        if lasting in ours:
+            return _SAYS[lasting]
+    return _SAYS[ours[-1]] if ours else "nothing"
+
+
+# --- What ledger, key store and folder are told of one release, from its reservation to its end. --
+# The ledger is told first, whatever happens: what it says is what is spent.
+
+
+_LOG = logging.getLogger("tracecloak")
+
+
+class AfterReleaseError(TracecloakError):
+    """The release is complete and visible, but a step after it failed."""
+
+    exit_code = 7
+    section = "A step after the release failed"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a release is now.
+
+    Attributes:
+        state: See `standing.TABLE`.
+        receipt: Of what it was begun; None: this key store did not begin it.
+    """
+
+    state: State
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True)
+class Books:
+    """Where it is written down what became of a release.
+
+    Attributes:
+        store: Keys and receipts.
+        ledger: Who paid.
+        folder: Where the release is built and will lie.
+    """
+
+    store: KeyStore
+    ledger: Ledger
+    folder: ReleaseFolder
+
+    def look(self) -> Standing:
+        """Returns what the release is now.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+            KeyStoreError: The key store cannot be read.
+        """
+        named = self.folder.output, self.folder.release_id
+        receipt = self.store.receipt(*named)
+        key = self.store.key_state(receipt)
+        fingerprint = None if receipt is None else receipt.key_fingerprint
+        says = ledger_says(self.ledger.of_release(*named), *named, fingerprint)
+        if key != "none" and says == "nothing":
+            begun_with = self.store.ledger_of(*named)
+            if begun_with is not None and place_of(begun_with) != self.ledger.place:
+                says = "another ledger"
+        return Standing(state_of(says, self.shows(fingerprint), key), receipt)
+
+    def shows(self, key_fingerprint: str | None) -> FolderShows:
+        """Returns what a reader sees in the place of the release, for who has a key of it."""
+        manifest = self.folder.committed()
+        if manifest is not None:
+            made_with = key_fingerprint_of(manifest)
+            is_ours = made_with is not None and made_with == key_fingerprint
+            return "this release" if is_ours else "another's"
+        return "parts" if holds_files(self.folder.final) else "nothing"
+
+    def refusal(self, standing: Standing) -> TracecloakError | None:
+        """Returns why the next run refuses, in a state in which it does; None: it does not.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        output, release_id = self.folder.output, self.folder.release_id
+        where = f"release_id {release_id!r} in {output}"
+        if standing.state == "withdrawn":
+            return ReleaseTaken(
+                f"{where} was withdrawn, and is not released again; choose another release_id, "
+                "which is another spend"
+            )
+        if standing.state == "made elsewhere":
+            if windowed(self.ledger.of_release(output, release_id)):
+                return MadeElsewhere(
+                    f"{where} is of a window, which another key store has just released: run the "
+                    "same command again, which finds it once that one has noted it in the ledger. "
+                    "If it was cut off before, run it again with that key store"
+                )
+            return ReleaseTaken(
+                f"release_id {release_id!r} exists in {output}, and was made with another key "
+                "store, so this one cannot tell whether it was made of this input; use the "
+                "key_store of that run, or choose another release_id"
+            )
+        if standing.state == "another ledger":
+            begun_with = place_of(self.store.ledger_of(output, release_id) or "")
+            return ReleaseTaken(
+                f"{where} was begun with {begun_with}, and "
+                "is not finished; name that ledger, or give the release up in it with `tracecloak "
+                "ledger forfeit`"
+            )
+        if standing.state == "gone":
+            return ReleaseTaken(
+                f"release_id {release_id!r} was committed, and {self.folder.final} is not there "
+                "any more: its disk may not be mounted, somebody may have moved it, or a retention "
+                "rule deleted it. What it spent stays spent, and the same id is not drawn and paid "
+                "for again. Mount the disk or restore the files, and run again; or, if they are "
+                "gone for good, write that down with `tracecloak ledger withdraw --output "
+                f"{output} --release_id {release_id} --by NAME --reason TEXT`; or choose another "
+                "release_id, which is another spend"
+            )
+        return None
+
+    def end_given_up(self, receipt: Receipt) -> None:
+        """Destroys here, too, the key of a release that somebody gave up elsewhere."""
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
+        self.store.forget(receipt.output, receipt.release_id)
+
+    def check_payer(self, receipt: Receipt, account: str) -> None:
+        """Makes sure that the account pays that a release was charged to before it was cut off.
+
+        Raises:
+            UsageError: It was another.
+            LedgerError: The ledger cannot be read.
+        """
+        for entry in self.charges(receipt.key_fingerprint)[-1:]:
+            if entry.account != account:
+                raise UsageError(
+                    f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it "
+                    f"was cut off, and account {entry.account!r} paid; set account to "
+                    f"{entry.account!r}, or choose another release_id"
+                )
+
+    def is_charged_as(self, reservation: Reservation) -> bool:
+        """Returns whether a release that was cut off reserved what it would now, and nothing else.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        last = self.charges(reservation.key_fingerprint)
+        return all(entry.charge == reservation.charge for entry in last if entry.is_open)
+
+    def reserve(
+        self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]
+    ) -> tuple[KeyReference, Receipt]:
+        """Makes or returns the key of the release, and takes what it costs from its account.
+
+        Args:
+            digests: (Fingerprint of the input, digest of the configuration).
+            origin: What else it is made of.
+            asked: Returns what it costs, by the fingerprint of its key.
+
+        Returns:
+            Where the key is, and of what the release is begun.
+
+        Raises:
+            UsageError: It was begun otherwise, or its account may not pay for it.
+            BudgetExhausted: The account has too little left.
+            MadeElsewhere: Another key store began it.
+            LedgerError: The ledger cannot be used.
+            KeyStoreError: The key store cannot be used.
+        """
+        named = self.folder.output, self.folder.release_id
+        is_new = self.store.unfinished(*named) is None
+        key = self.store.reserve(*named, *digests, origin)
+        try:
+            begun = self.store.reserved(*named)
+            reservation = asked(key.fingerprint)
+        except BaseException:  # the ledger was asked for nothing
+            if is_new:
+                self.store.forget(*named)
+                self.folder.clear()
+            raise
+        try:
+            self.ledger.reserve(reservation)
+        except (UsageError, BudgetExhausted, MadeElsewhere):
+            # Refused, so nothing is charged or drawn under a new key. With an old one something may
+            # be, and after any other error the ledger may hold the charge: those keys stay.
+            if is_new:
+                self.store.forget(*named)
+                self.folder.clear()
+            raise
+        return key, begun
+
+    def begin_anew(self, receipt: Receipt) -> None:
+        """Gives back what was reserved and drew nothing, so that another release can begin.
+
+        Raises:
+            UsageError: It may have drawn noise.
+            LedgerError: The ledger cannot be used: to go on would be to pay twice with one key.
+            KeyStoreError: The key store cannot be used.
+        """
+        if not self.ledger.void(*self.of_key(receipt.key_fingerprint)):
+            raise receipt.cannot_go_on("what it is made of, or who pays, changed")
+        replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
+        self.store.forget(receipt.output, receipt.release_id)
+
+    def void(self, key_fingerprint: str) -> bool:
+        """Nothing of the release is visible: what was reserved is free again, if nothing was drawn.
+
+        Where that cannot be written down, the key stays, so a further run draws nothing new.
+
+        Returns:
+            Whether it is free, or why not was told.
+        """
+        try:
+            if not self.ledger.void(*self.of_key(key_fingerprint)):
+                return False
+            self.folder.clear()
+            self.store.forget(self.folder.output, self.folder.release_id)
+        except Exception as error:
+            from tracecloak.pipelines.runners.failures import reason_of
+
+            _LOG.warning(
+                "nothing was released, but that could not be written down: %s. Run the same "
+                "command again, or its budget stays spent",
+                reason_of(error),
+            )
+        return True
+
+    def of_key(self, key_fingerprint: str) -> OfKey:
+        """Returns the names by which the ledger knows the release."""
+        return self.folder.output, self.folder.release_id, key_fingerprint
+
+    def charges(self, key_fingerprint: str) -> list[Entry]:
+        """Returns the last entries of the release's charges under a key, the latest one last.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        of_key = self.of_key(key_fingerprint)
+        return charges_of(self.ledger.of_release(*of_key[:2]), *of_key)
+
+    def decisions(self, key_fingerprint: str) -> str:
+        """Returns where what is decided under a key is kept.
+
+        Another key store may release to the same output.
+        """
+        return join(self.folder.decisions, key_fingerprint)
+
+    def sketch_path(self, key_fingerprint: str) -> str:
+        """Returns where a run under a key puts the sketch of the cases that it read."""
+        return join(self.decisions(key_fingerprint), "cases.sketch")
+
+    def note_cases(self, key_fingerprint: str) -> None:
+        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`.
+
+        Nothing else depends on it, and the run may have failed: so what fails is told.
+        """
+        release_id = self.folder.release_id
+        try:
+            sketch = read_if_there(self.sketch_path(key_fingerprint))
+            if sketch is None:
+                return
+            from tracecloak.pipelines.ledger.noted_cases import note_cases
+
+            charged = self.charges(key_fingerprint)[-1:]
+        except (LedgerError, OSError) as error:
+            _LOG.warning("which cases release %s read was not noted: %s", release_id, error)
+            return
+        for entry in charged:
+            note_cases(self.ledger, entry, sketch)
+
+    def finish(self, key_fingerprint: str) -> None:
+        """What comes after the release is visible.
+
+        Raises:
+            AfterReleaseError: It failed; running the release again mends it.
+        """
+        folder = self.folder
+        try:
+            self.note_cases(key_fingerprint)
+            folder.point_latest()
+            self.ledger.commit(*self.of_key(key_fingerprint))
+            folder.clear()
+            self.store.commit(folder.output, folder.release_id)
+        except BaseException as error:  # an interrupt, too: the release is visible
+            raise after_release(folder, error) from error
+
+
+def after_release(folder: ReleaseFolder, error: BaseException) -> AfterReleaseError:
+    """Returns what to say where a step failed and the release is visible."""
+    from tracecloak.pipelines.runners.failures import reason_of
+
+    return AfterReleaseError(
+        f"the release in {folder.final} is complete, but a step after it failed: "
+        f"{reason_of(error)}. Run the same command again"
+    )

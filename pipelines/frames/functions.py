@@ -1,0 +1,480 @@
+"""`plan`, `release` and `vocabulary` of a data frame, and the release as frames."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import html
+import logging
+import os
+import re
+import secrets
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from narwhals.typing import IntoFrame, IntoFrameT
+
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.budget.registry import Books, State
+from tracecloak.pipelines.configuration.config import (
+    FRAME,
+    Columns,
+    ReleaseConfig,
+    SourceConfig,
+    listed,
+    load,
+    load_log,
+)
+from tracecloak.pipelines.configuration.python_wording import (
+    in_python,
+    merge_params,
+    told_in_python,
+)
+from tracecloak.pipelines.configuration.source import mapping_of
+from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import snapshot_of
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.planning.names import names_of
+from tracecloak.pipelines.planning.plan import Plan
+from tracecloak.pipelines.release.opening import fingerprint_of, opened
+from tracecloak.pipelines.release.run import released, told_apart
+from tracecloak.pipelines.release.values import BEGINS, Outcome, Run
+from tracecloak.pipelines.runners.driver import driver_of
+from tracecloak.pipelines.runners.flags import IN_MEMORY
+from tracecloak.pipelines.screen.release_text import left_text, planned, release_rows, spent
+from tracecloak.schemas import texts
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.transforms.files import absolute
+from tracecloak.transforms.formats.registry import FILE_KEYS
+from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, ReleaseFolder
+
+# --- What a release of a frame gives back: the log, the graph and the figures as frames. ----------
+
+
+_REPORT_NAME = "report.html"
+_EDGES = 30
+
+
+@dataclass(frozen=True)
+class Released(Generic[IntoFrameT]):
+    """A finished release, as its folder holds it; nothing in it is private.
+
+    Its frames are of the type of the frame that came in.
+
+    Attributes:
+        folder: Where it lies.
+        release_id: Its name.
+        was_released_before: Whether this call found it there, and paid nothing.
+        rows: What there is to say of it, as `tracecloak release` shows it: of what, and the text.
+        keys: How the frame was read, and where the ledger is: the keys that `evaluate` needs, too.
+    """
+
+    folder: Path
+    release_id: str
+    was_released_before: bool
+    rows: tuple[tuple[str, str], ...]
+    _like_it: Callable[..., IntoFrameT] = field(repr=False)
+    _columns: Mapping[str, str] = field(repr=False)
+    keys: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Everything that the release says of itself."""
+        body: dict[str, Any] = texts((self.folder / MANIFEST_NAME).read_bytes())
+        return body
+
+    @cached_property
+    def log(self) -> IntoFrameT | None:
+        """The released log, of the kind that came in and with its names; None: there is none.
+
+        Its cases are new ones with ids of their own, and its times are in UTC.
+        """
+        parts = [path for path in self._paths if path.startswith("log/")]
+        if not parts:
+            return None
+        table = pa.concat_tables([pq.read_table(self.folder / path) for path in parts])
+        plain = table.replace_schema_metadata(None)
+        names = [self._columns.get(n, n) for n in plain.column_names]
+        return self._like_it(plain.rename_columns(names), is_log=True)
+
+    @cached_property
+    def graph(self) -> IntoFrameT | None:
+        """The directly-follows graph as a frame, an edge a row; None: there is none.
+
+        The columns are source, target and count, and where noise was added to a graph also low and
+        high, between which the count lies with 95 %, kind and usable. `▶` and `■` are the ends.
+        """
+        graph = self._graph
+        return None if graph is None else self._like_it(graph.to_table())
+
+    @cached_property
+    def indicators(self) -> IntoFrameT | None:
+        """The indicators as a frame, one a row, with their intervals; None: there are none."""
+        return self._product("indicators.parquet")
+
+    @cached_property
+    def figures(self) -> IntoFrameT | None:
+        """Numbers of the release with their intervals as a frame; None: there are none."""
+        return self._product("figures.parquet")
+
+    @cached_property
+    def statement(self) -> str:
+        """The promise in words, in Markdown."""
+        return (self.folder / STATEMENT_NAME).read_text(encoding="utf-8")
+
+    @property
+    def report(self) -> Path:
+        """The page to open in a browser."""
+        return self.folder / _REPORT_NAME
+
+    def __repr__(self) -> str:
+        """Returns what there is to say of it, a line each."""
+        width = max(len(name) for name, _ in self.rows)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows)
+
+    def _repr_html_(self) -> str:
+        """Returns the map, or the tree, and below it what there is to say of the release."""
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in self.rows
+        )
+        return f"<div>{self._picture}<table>{rows}</table></div>"
+
+    @property
+    def _picture(self) -> str:
+        trees = [path for path in self._paths if path == "tree.svg"]
+        if trees:
+            return (self.folder / trees[0]).read_text(encoding="utf-8")
+        graph = self._graph
+        if graph is None or not len(graph.counts):
+            return ""
+        from tracecloak.transforms.models.dfg_svg import write_svg
+
+        title = self.manifest.get("about", {}).get("title") or self.release_id
+        return write_svg(graph, title, self._promise, _EDGES)
+
+    @cached_property
+    def _graph(self) -> ReleasedGraph | None:
+        if DFG_NAME not in self._paths:
+            return None
+        return ReleasedGraph.from_json(texts((self.folder / DFG_NAME).read_bytes()))
+
+    @property
+    def _promise(self) -> str:
+        return str(self.manifest["guarantee"]["sentence"])
+
+    @property
+    def _paths(self) -> list[str]:
+        return [output["path"] for output in self.manifest["outputs"]]
+
+    def _product(self, name: str) -> IntoFrameT | None:
+        if name not in self._paths:
+            return None
+        table = pq.read_table(self.folder / name).replace_schema_metadata(None)
+        return self._like_it(table)
+
+
+# --- `tracecloak.release`, `plan` and `vocabulary`: what takes a frame instead of files. ----------
+# Keywords are the keys of a configuration and the parameters of the method, with the values that a
+# configuration file has, or the texts of flags.
+#
+# The name of a release of a frame that was given none: that of the same one, or a new one.
+#
+# What the user of a frame reads: errors and lines of logs that name calls of Python.
+
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+NOT_OF_FRAMES = (
+    *("log", "query", "database", "input_format", *FILE_KEYS, "runner"),
+    *("schedule", "window", "book", "book_key", "jobs"),
+)
+"""Keys that say where files are and how their bytes are read, what runs the work, or which window
+of a lake is released."""
+# Those that whoever compares a release with its frame needs again.
+_OF_EVALUATION = (
+    *("key_store", "ledger", "where", "rename", "drop_duplicates"),
+    *Columns.model_fields,
+)
+
+
+def release(
+    frame: IntoFrameT,
+    *,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    output: str | os.PathLike[str] = "releases",
+    release_id: str | None = None,
+    **keys: Any,
+) -> Released[IntoFrameT]:
+    """Releases a log that is in memory, and returns the release.
+
+    The second call with the same events and parameters returns the finished release and pays
+    nothing. Any other call is another release, and the log says what it takes and what is left
+    before it is paid. Events of a case with equal stamps are in the order of the column `order`, if
+    it is given, and then of the rows; those of a lazy frame, whose rows have no order, in that of
+    the names of activities.
+
+    Args:
+        frame: A frame of pandas, polars, Arrow or DuckDB, or a log of pm4py; a row is an event.
+        method: Name of the method; for type checkers one of another distribution is a
+            `tracecloak.PluginMethod`.
+        params: Parameters of the method, each of which can be a keyword instead.
+        output: Folder of all releases.
+        release_id: The release's name; None: a new one, or that of the same release.
+        **keys: Parameters of the method, such as `epsilon`, and keys of a configuration, such as
+            `case_id`, `timestamp_format`, `where`, `key_store`, `ledger` or `account`.
+
+    Returns:
+        The release.
+
+    Raises:
+        TracecloakError: Nothing was released, for the reason that the error's class and text give.
+    """
+    began_s = time.monotonic()
+    with told_of_frame(), told_apart():
+        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
+        source = _source(frame, config).with_digest()
+        with _named(config, source) as named:
+            run = opened(named, driver_of(IN_MEMORY, ()), source)
+            if run.books.look().state in BEGINS:
+                _LOG.warning("%s", _asks(run))
+            with _operator_alone():
+                outcome = released(run)
+        return _released(named, source, outcome, began_s, keys)
+
+
+def plan(
+    frame: IntoFrame,
+    *,
+    method: str,
+    params: Mapping[str, Any] | None = None,
+    output: str | os.PathLike[str] = "releases",
+    release_id: str | None = None,
+    goal: str = "",
+    **keys: Any,
+) -> Plan:
+    """Returns what `release` would do with the same arguments, and what it would be worth.
+
+    Nothing is paid, and of the rows only the first are looked at, but for methods without an
+    epsilon that foretell something of a whole log.
+
+    Args:
+        frame: See `release`.
+        method: See `release`.
+        params: See `release`.
+        output: See `release`.
+        release_id: See `release`.
+        goal: How good it is to be, such as "graph within 10 %", "variants of 60 %" or "figures",
+            for which the plan says the least epsilon.
+        **keys: See `release`.
+
+    Returns:
+        The plan, which prints as what matters most; its `details` have the rest.
+
+    Raises:
+        TracecloakError: A parameter is wrong, or the frame lacks a column.
+    """
+    with told_of_frame(), told_apart():
+        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
+        whole = planned(config, _source(frame, config), goal)
+        first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
+        return replace(whole, first=first, details=details)
+
+
+def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
+    """Returns the names of a log's activities, sorted, for its operator to read and strike out.
+
+    They are data until somebody answers for them: no epsilon covers a name that is declared.
+
+    Args:
+        frame: See `release`.
+        **keys: Keys of a configuration that say how a log is read, such as `activity` or `where`.
+
+    Raises:
+        TracecloakError: A key is wrong, or the frame lacks a column.
+    """
+    with told_of_frame(), told_apart():
+        return list(names_of(frame_source(frame, keys)).names)
+
+
+def frame_source(frame: IntoFrame, keys: Mapping[str, Any]) -> FrameSource:
+    """Returns a frame as a source, by the keys that say how a log is read."""
+    _check_keys(keys)
+    return _source(frame, load_log({"log": FRAME, **keys}))
+
+
+def _source(frame: IntoFrame, config: SourceConfig) -> FrameSource:
+    return FrameSource.over(AnyFrame.of(frame), mapping_of(config), config.drop_duplicates)
+
+
+def _config(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleaseConfig:
+    # A parameter of the method may have the name of a key of files, such as query.
+    _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
+    # One process makes the parts, and whoever reads them gets one frame.
+    whole = {"parts": 1, **merge_params(params, keys)}
+    whole["output"] = os.fspath(whole["output"])
+    whole["formats"] = list(dict.fromkeys(["parquet", *listed(whole.get("formats", ()))]))
+    return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
+
+
+def _check_keys(keys: Collection[str]) -> None:
+    for name in NOT_OF_FRAMES:
+        if name in keys:
+            raise UsageError(
+                f"{name} is for files, and a frame is in memory; leave it out, or release files "
+                "with `tracecloak release`"
+            )
+
+
+@contextlib.contextmanager
+def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig]:
+    """Returns the configuration with a name; if it had none, no other process names one now."""
+    if config.release_id is not None:
+        yield config
+        return
+    store = open_store(config)
+    ledger = open_ledger(config, store)
+    which = store.digest(f"{source.files[0].digest}\n{config.digest}")[:16]
+    with store.locked(f"frame-{which}.lock"):
+        name = name_of(config, source, store, ledger)
+        yield config.model_copy(update={"release_id": name})
+
+
+@contextlib.contextmanager
+def _operator_alone() -> Iterator[None]:
+    """Keeps what is told of the data from whoever reads a service's log or a saved notebook.
+
+    The operator's folder has it, and somebody who sits at a terminal reads it there.
+    """
+    logger, before = _OPERATOR, _OPERATOR.propagate
+    logger.propagate = sys.stderr.isatty()
+    # Python shows warnings that nobody handles. The folder's file handles these, and shows nothing.
+    screen = None if logger.hasHandlers() else logging.lastResort
+    if logger.propagate and screen is not None:
+        logger.addHandler(screen)
+    try:
+        yield
+    finally:
+        logger.propagate = before
+        if screen is not None:
+            logger.removeHandler(screen)
+
+
+def _asks(run: Run) -> str:
+    """Returns what a release is about to take, and what is left of its account before that."""
+    config, ledger = run.config, run.books.ledger
+    epsilon, delta = spent(config)
+    takes = "has no finite epsilon"
+    if epsilon is not None:
+        takes = f"takes epsilon {epsilon} and delta {delta}"
+    return f"release {run.folder.release_id} {takes}; {left_text(ledger, config.account)}"
+
+
+def _released(
+    config: ReleaseConfig,
+    source: FrameSource,
+    outcome: Outcome,
+    began_s: float,
+    keys: Mapping[str, Any],
+) -> Released[Any]:
+    names = source.names_of(source.files[0], None)
+    columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
+    rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
+    # The same words whatever was read: a notebook is shown to others.
+    rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
+    return Released(
+        Path(outcome.folder.final),
+        outcome.folder.release_id,
+        outcome.was_released_before,
+        tuple((name, of_frame(text)) for name, text in rows),
+        source.frame.like_it,
+        {**columns, **dict(source.mapping.attributes)},
+        {name: value for name, value in keys.items() if name in _OF_EVALUATION},
+    )
+
+
+# In these states the same command goes on with a release, or finds it.
+_GOES_ON: tuple[State, ...] = ("reserved", "drawn", "visible", "released")
+
+
+def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger: Ledger) -> str:
+    """Returns the name of a release of the same events and configuration, or a new one.
+
+    A new name is drawn at random, and the method's stands before it: a digest of the events would
+    tell a reader whether the log changed.
+
+    Args:
+        config: What is to be released, without a name.
+        source: Of what; with its digest.
+        store: Whose receipts say what was begun.
+        ledger: Which says what became of it.
+
+    Raises:
+        TracecloakError: They cannot be read.
+    """
+    output = absolute(config.output)
+    fingerprint = fingerprint_of(config, store, snapshot_of(source.files))
+    for receipt in store.receipts_in(output):
+        is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
+        if is_same and receipt.config_digest == config.digest:
+            folder = ReleaseFolder(
+                output, receipt.release_id, config.staging_area, store=store.identity()
+            )
+            if Books(store, ledger, folder).look().state in _GOES_ON:
+                return receipt.release_id
+    return f"{config.method}-{secrets.token_hex(4)}"
+
+
+_LOGGERS = ("tracecloak", "tracecloak.operator")
+_INSTEAD = {
+    "`tracecloak profile` with the same flags of the log": (
+        "`tracecloak profile --log log.parquet`, with the frame in that file,"
+    ),
+    "<release_id, which this method needs>": "<a new name>",
+    "--for ": "goal ",
+    "with the same flags": "with the same keywords",
+    "with the same configuration": "with the same keywords",
+}
+_CALL = re.compile(r"`tracecloak (plan|vocabulary)`")
+
+
+def of_frame(text: str) -> str:
+    """Returns a sentence of the command in the words of Python, for whoever has a frame.
+
+    So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
+    """
+    for of_command, of_python in _INSTEAD.items():
+        text = text.replace(of_command, of_python)
+    return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
+
+
+@contextlib.contextmanager
+def told_of_frame() -> Iterator[None]:
+    """Has errors and lines of logs speak of frames and keywords, and not of files and flags."""
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_reworded)
+    try:
+        with told_in_python(of_frame):
+            yield
+    finally:
+        for name in _LOGGERS:
+            logging.getLogger(name).removeFilter(_reworded)
+
+
+def _reworded(record: logging.LogRecord) -> bool:
+    record.msg, record.args = of_frame(record.getMessage()), ()
+    return True

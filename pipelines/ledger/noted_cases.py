@@ -1,0 +1,381 @@
+"""Sketches of the cases that releases read, by which copies of a log are recognised."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import logging
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import sqlalchemy as sa
+
+from tracecloak.anonymizers.contract.case_digests import CaseSketch
+from tracecloak.pipelines.keys.receipts import today
+from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.database import Database, LedgerError, required_columns
+from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.batch.job import WrittenSketch
+from tracecloak.transforms.files import absolute
+
+# --- How a privacy officer reads and erases the notes on releases' cases. -------------------------
+
+
+def erase(
+    ledger: OfficersLedger,
+    output: str | None,
+    release_id: str | None,
+    before: str | None,
+    by: str,
+    reason: str,
+) -> int:
+    """Erases notes on releases' cases, and enters in the ledger that they were erased.
+
+    The ledger is written first, so that nothing is gone without a reason that can be read.
+
+    Args:
+        ledger: The ledger beside which it is noted.
+        output: See `NotedCases.erase`.
+        release_id: See `NotedCases.erase`.
+        before: See `NotedCases.erase`.
+        by: Who erases it.
+        reason: Why.
+
+    Returns:
+        The number of releases whose notes were erased.
+
+    Raises:
+        UsageError: `before` is no day, or nobody and no reason is named.
+        LedgerError: The ledger or the table cannot be written.
+    """
+    if before is not None:
+        try:
+            before = datetime.date.fromisoformat(before).isoformat()
+        except ValueError:
+            raise UsageError(f"before must be a day such as 2026-12-31, got {before!r}") from None
+    place = None if output is None else absolute(output)
+    given = (("output", place), ("release_id", release_id), ("before", before))
+    ledger.note_erasure({name: value for name, value in given if value is not None}, by, reason)
+    return NotedCases(ledger.url).erase(place, release_id, before)
+
+
+def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
+    """Returns the notes as a text, and which accounts have cases in common."""
+    lines = [
+        f"{noted.release_id}  in {noted.output}\n"
+        f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
+        f"{noted.noted_on}, kept until {noted.kept_until}\n"
+        for noted in releases
+    ]
+    pairs = [
+        f"  {share_text(share)} of the smaller: {one.release_id} ({one.account}, "
+        f"{epsilon_of(entries, one)}) and {other.release_id} ({other.account}, "
+        f"{epsilon_of(entries, other)})\n"
+        for one, other, share in _across_accounts(releases)
+    ]
+    if pairs:
+        lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
+    lines += pairs
+    known = {(noted.output, noted.release_id) for noted in releases}
+    without = [
+        f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
+        for entry in charges(entries).values()
+        if entry.action not in (*UNDRAWN, "void") and (entry.output, entry.release_id) not in known
+    ]
+    if without:
+        lines.append("\nReleases whose cases are not noted, and not compared:\n")
+    if not lines:
+        return "Nothing was released yet, and nothing is noted.\n"
+    return "".join([*lines, *without])
+
+
+def _across_accounts(releases: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
+    """Yields pairs of different accounts; looks only at those with a digest in common."""
+    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, noted in enumerate(releases):
+        for digest in noted.sketch.digests.tolist():
+            holders[noted.deployment_key, digest].append(number)
+    pairs = Counter(pair for held in holders.values() for pair in combinations(held, 2))
+    for one, other in sorted(pairs):
+        for noted, share in shared_with(releases[one], [releases[other]]):
+            yield releases[one], noted, share
+
+
+# --- What a ledger notes of the cases that releases read, so that a copy of a log is recognised. --
+# Each release that draws noise leaves a sketch of its cases (`contract.input_digest`) in a
+# table of its own beside the ledger. No hash chains its rows, so that they can be erased, and each
+# is
+# erased after its day. Where releases of two accounts read the same cases, no cap sees what both
+# spent on them, so the operator is told. No release is refused for it, as a refusal would say what
+# was in the log.
+
+
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
+
+# From this share of the smaller log's cases on, the operator is told. Logs of other people whose
+# cases are numbered as they arrive share less, also where times are dates.
+SHARED = 0.2
+
+_TABLE = sa.Table(
+    "tracecloak_cases",
+    sa.MetaData(),
+    sa.Column("charge", sa.String(64), primary_key=True),
+    *required_columns(account=None, output=None, release_id=None, deployment_key=16),
+    *required_columns(noted_on=10, kept_until=10),
+    sa.Column("sketch", sa.LargeBinary, nullable=False),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Noted:
+    """What is noted of one release.
+
+    Attributes:
+        account: Which account paid for it.
+        output: The folder of all releases that it went to.
+        release_id: Its name.
+        deployment_key: Tells the keys apart under which sketches are made.
+        noted_on: When, a day as 2026-12-31, in UTC.
+        kept_until: Day after which it is erased.
+        sketch: Of the cases that it read.
+    """
+
+    account: str
+    output: str
+    release_id: str
+    deployment_key: str
+    noted_on: str
+    kept_until: str
+    sketch: CaseSketch
+
+    def columns(self, entry: Entry) -> dict[str, Any]:
+        """Returns the row about a charge."""
+        values = {**vars(self), "sketch": self.sketch.to_bytes()}
+        return {**values, "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest()}
+
+
+class NotedCases:
+    """The table beside one ledger."""
+
+    def __init__(self, url: str, patience_seconds: float = 30.0) -> None:
+        """Does not connect yet.
+
+        Args:
+            url: That of the ledger.
+            patience_seconds: How long a call tries while other processes hold the database.
+        """
+        self._database = Database(url, patience_seconds)
+
+    def make(self) -> None:
+        """Makes the table where there is none.
+
+        Raises:
+            LedgerError: This user may not.
+        """
+        if self._is_there():
+            return
+        try:
+            self._database.transact(_TABLE.create, writes=True)
+        except LedgerError:
+            if not self._is_there():  # another process may have been first
+                raise
+
+    def note(self, entry: Entry, written: WrittenSketch) -> list[tuple[Noted, float]]:
+        """Notes the cases that a release read; a second call for the release changes nothing.
+
+        Args:
+            entry: An entry of the release's charge.
+            written: What its run wrote.
+
+        Returns:
+            The releases of other accounts that read some of the same cases, each with the share of
+            the smaller log's cases.
+
+        Raises:
+            LedgerError: The table cannot be used.
+        """
+        self.make()
+        self._expire()
+        noted = Noted(
+            entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
+            written.kept_until, written.sketch,
+        )  # fmt: skip
+        row = noted.columns(entry)
+
+        def insert(connection: sa.Connection) -> None:
+            same = sa.select(_TABLE.c.charge).where(_TABLE.c.charge == row["charge"])
+            if connection.execute(same).first() is None:
+                connection.execute(sa.insert(_TABLE).values(row))
+
+        self._database.transact(insert, writes=True)
+        others = self._read(_TABLE.c.account != noted.account)
+        elsewhere = sum(other.deployment_key != noted.deployment_key for other in others)
+        if elsewhere:
+            _LOG.warning(
+                "the cases of %d releases were noted under another deployment_key, and are not "
+                "compared; give all jobs that share a ledger the same one",
+                elsewhere,
+            )
+        return list(shared_with(noted, others))
+
+    def all(self) -> list[Noted]:
+        """Returns what is noted, the earliest first; nothing where there is no table.
+
+        Raises:
+            LedgerError: The table cannot be read.
+        """
+        if not self._is_there():
+            return []
+        self._expire()
+        return self._read(sa.true())
+
+    def erase(self, output: str | None, release_id: str | None, before: str | None) -> int:
+        """Erases what is noted of the releases that all of the given conditions name.
+
+        Args:
+            output: The folder of all releases that they went to.
+            release_id: Their name.
+            before: They were noted before this day, as 2026-12-31.
+
+        Returns:
+            The number of releases whose notes were erased.
+
+        Raises:
+            LedgerError: The table cannot be written.
+        """
+        if not self._is_there():
+            return 0
+        conditions = [
+            column == value
+            for column, value in ((_TABLE.c.output, output), (_TABLE.c.release_id, release_id))
+            if value is not None
+        ]
+        if before is not None:
+            conditions.append(_TABLE.c.noted_on < before)
+        return self._delete(sa.and_(sa.true(), *conditions))
+
+    def _expire(self) -> None:
+        self._delete(_TABLE.c.kept_until < today())
+
+    def _delete(self, condition: sa.ColumnElement[bool]) -> int:
+        def delete(connection: sa.Connection) -> int:
+            return connection.execute(sa.delete(_TABLE).where(condition)).rowcount
+
+        return self._database.transact(delete, writes=True)
+
+    def _read(self, condition: sa.ColumnElement[bool]) -> list[Noted]:
+        wanted = [column for column in _TABLE.columns if column.name != "charge"]
+
+        def read(connection: sa.Connection) -> list[Noted]:
+            order = _TABLE.c.noted_on, _TABLE.c.output, _TABLE.c.release_id, _TABLE.c.charge
+            rows = connection.execute(sa.select(*wanted).where(condition).order_by(*order))
+            return [
+                Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])})
+                for row in rows.mappings()
+            ]
+
+        return self._database.transact(read, writes=False)
+
+    def _is_there(self) -> bool:
+        def look(connection: sa.Connection) -> bool:
+            return bool(sa.inspect(connection).has_table(_TABLE.name))
+
+        return self._database.transact(look, writes=False)
+
+
+def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
+    """Notes the sketch that a run wrote, and warns of other accounts that read the same cases.
+
+    No release depends on it: if it fails, that is a warning, and the release goes on.
+
+    Args:
+        ledger: Who paid.
+        entry: One of the release's charge.
+        data: The file that the run wrote.
+    """
+    try:
+        with ledger.past() as past:
+            if _was_erased(past.of_release(*entry.of_key[:2]), past.declarations(), entry):
+                return
+        shared = NotedCases(ledger.url).note(entry, WrittenSketch.parse(data))
+        with ledger.past() as past:
+            others = [past.of_release(noted.output, noted.release_id) for noted, _ in shared]
+    except (LedgerError, OSError, ValueError) as error:
+        reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
+        _LOG.warning(
+            "the cases of release %s were not noted, so the same data under another account would "
+            "not be recognised: %s",
+            entry.release_id,
+            reason,
+        )
+        return
+    if text := shared_text([entry for of in others for entry in of], shared):
+        _OPERATOR.warning("%s", text)
+
+
+def _was_erased(entries: Sequence[Entry], declarations: Sequence[Entry], entry: Entry) -> bool:
+    """Whether the notes on a release were erased, after which none are written again."""
+    reserved = next(e for e in entries if e.charge == entry.charge)
+    return any(
+        e.action == "erase"
+        and e.seq > reserved.seq
+        and e.facts.get("output", entry.output) == entry.output
+        and e.facts.get("release_id", entry.release_id) == entry.release_id
+        and reserved.recorded_at[:10] < e.facts.get("before", "9999-12-31")
+        for e in declarations
+    )
+
+
+def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]]) -> str:
+    """Returns the warning of other accounts' releases that read the same cases; empty: none did."""
+    if not shared:
+        return ""
+    releases = "; ".join(
+        f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
+        f"{noted.account}, {epsilon_of(entries, noted)})"
+        for noted, share in shared
+    )
+    return (
+        "other accounts paid for releases of the same cases, as a share of the smaller log: "
+        f"{releases}. For these cases the epsilons of all of them add up, which no account's cap "
+        "sees. If it is the same data, give it one name with dataset, and have the privacy officer "
+        "bind it to one account with `tracecloak ledger bind`"
+    )
+
+
+def shared_with(noted: Noted, others: Sequence[Noted]) -> Iterable[tuple[Noted, float]]:
+    """Yields the releases of other accounts that read the same cases, with the smaller's share."""
+    for other in others:
+        if other.account == noted.account or other.deployment_key != noted.deployment_key:
+            continue
+        share = noted.sketch.shared_with(other.sketch)
+        if share is not None and share >= SHARED:
+            yield other, share
+
+
+def share_text(share: float) -> str:
+    """Returns a share of cases as a reader wants it."""
+    if share > 0.95:
+        return "nearly all"
+    return f"about {math.floor(10 * share + 0.5) * 10} %"
+
+
+def epsilon_of(entries: Sequence[Entry], noted: Noted) -> str:
+    """Returns what the charges of a release cost, for the reader."""
+    ended = [
+        entry
+        for entry in charges(entries).values()
+        if (entry.output, entry.release_id) == (noted.output, noted.release_id)
+        and entry.account == noted.account
+        and entry.action != "void"
+    ]
+    costs = [f"epsilon {entry.epsilon}" for entry in ended if entry.epsilon is not None]
+    return " and ".join(costs) if costs and len(costs) == len(ended) else "no finite epsilon"

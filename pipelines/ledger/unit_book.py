@@ -1,0 +1,520 @@
+"""The book of counted units: which cases each window counted, so that no unit counts in two.
+
+A case of November that is corrected in December may belong to December then, and was counted in
+November already. So before a window's release counts anything, its units are *claimed*, under the
+ledger's lock: those that another window of the same scope has are left out, and the rest is written
+to a file, whose SHA-256 stands in the ledger's entry `claim`. The release counts what is in that
+file and nothing else, also where it is run again. What a release claimed stays claimed for ever,
+unless its charge was given back before it drew noise.
+
+A window that is released twice may count the same units again, as it pays twice. Where individuals
+are the units, all windows together count as many cases of an individual as one release may. Which
+cases these are depends only on the individual's own cases and on what was claimed before.
+
+The files are named after their content, and each is complete before the ledger names it. A file
+that the ledger does not name comes from a run that was cut off, and means nothing. A key store
+reads each file that the ledger names once, compares it with the ledger, and has what was counted in
+an index from then on (`pipelines.ledger.unit_index`). If a file that it has not read, or that of the
+last window, is missing or different, no window of the scope is released; `windows --verify` reads
+all of them. As nobody could tell what was counted, the key of the digests is never replaced.
+
+Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
+were left out is for the operator alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
+from tracecloak.pipelines.ledger.balance import states_of
+from tracecloak.pipelines.ledger.claims_and_steps import claim
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.unit_index import KeptIndex, UnitIndex
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.files import is_on_this_machine, read_if_there, sync_folder, write_anew
+
+_Answer = TypeVar("_Answer")
+# Digits of a scope before the key's fingerprint.
+_SCOPE_DIGITS = 32
+# Of many files so many are read together, until so many units are taken in together; files on
+# another file system so many at a time.
+_N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
+_MEND = (
+    "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
+    "for good, release under another schedule, such as one with another origin, whose windows are "
+    "paid beside those of this one"
+)
+
+
+class BookError(LedgerError):
+    """The book of counted units does not say what was counted, so nothing may be released."""
+
+
+@dataclass(frozen=True, eq=False)
+class Claimed:
+    """What a release claimed.
+
+    Attributes:
+        path: The file with the units.
+        sha256: Of all that is in the file; it is in the ledger, too.
+        units: What the release counts, and nothing else.
+        n_left_out: How many more cases it would have counted if no other window had claimed them
+            and no individual had too many. For the operator alone.
+    """
+
+    path: str
+    sha256: str
+    units: CountedUnits
+    n_left_out: int
+
+
+def scope_of(
+    schedule_digest: str,
+    dataset: str,
+    unit: str,
+    unit_columns: Sequence[str],
+    max_cases_per_individual: int | None,
+    book_key_fingerprint: str,
+) -> str:
+    """Returns the name of a scope: windows that together cost what the dearest of them costs.
+
+    Args:
+        schedule_digest: Of the schedule; another period or zone is another scope.
+        dataset: What the configuration calls the data.
+        unit: The unit of privacy.
+        unit_columns: Columns of the source that say whose an event is.
+        max_cases_per_individual: How many cases of an individual count in all windows together.
+        book_key_fingerprint: Of the key of the book, see `KeyStore.book_key`.
+
+    Returns:
+        32 hex digits of all but the key, a hyphen, and the key's fingerprint, by which the book
+        notices that the same windows were counted under another key.
+    """
+    digest = text_digest(
+        "scope of windows", schedule_digest, dataset, unit, len(unit_columns), *unit_columns,
+        max_cases_per_individual,
+    )  # fmt: skip
+    return f"{digest[:_SCOPE_DIGITS]}-{book_key_fingerprint}"
+
+
+class UnitBook:
+    """The book in one folder, under one key; safe for any number of processes."""
+
+    def __init__(
+        self, folder: str, key: ReleaseKey, ledger: Ledger, max_cases_per_individual: int | None
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            folder: On this machine or any Beam file system; the same one for all who share the
+                ledger.
+            key: Of the digests, never replaced.
+            ledger: Has an entry for each claim.
+            max_cases_per_individual: How many cases of an individual count in all windows together;
+                None: the units are cases, or what is charged adds up.
+
+        Raises:
+            UsageError: That is below 1.
+        """
+        if max_cases_per_individual is not None and max_cases_per_individual < 1:
+            raise UsageError(
+                f"max_cases_per_individual must be at least 1, got {max_cases_per_individual}"
+            )
+        self._folder = folder.rstrip("/") if len(folder) > 1 else folder
+        self._key_fingerprint = key.fingerprint
+        self._ledger = ledger
+        self._max_cases = max_cases_per_individual
+        store = None if ledger.memory is None else ledger.memory.store
+        self._index = KeptIndex(store, self._folder)
+
+    def claim(
+        self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
+    ) -> Claimed:
+        """Claims the units of a release; a release that has claimed keeps the units that it has.
+
+        Args:
+            output: The folder of all releases.
+            release_id: The release's name.
+            key_fingerprint: Tells release keys apart.
+            units: All that belong to its window, under the key of this book.
+
+        Returns:
+            What it may count: those of the units that no other window has.
+
+        Raises:
+            UsageError: The release is not reserved, or not any more, or it is of no window; or its
+                units are individuals without a cap on their cases, although only the dearest window
+                is to be charged.
+            BookError: The book was changed, lacks a file, or is not that of the release's scope.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        # Earlier claims are taken in before the ledger is locked; under the lock, only those made
+        # since.
+        release = output, release_id, key_fingerprint
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            for scope in {window.scope for window, _ in _charged(past, *release)}:
+                self._check_known(past, scope)
+
+        def freeze(past: Past, window: WindowCharge) -> str:
+            self._check_known(past, window.scope)
+            self._check_cap(units, window)
+            claims = self._claims_on(past, window.scope, units)
+            to_count = units_to_count(units, window.label, claims, self._max_cases)
+            n_left_out = units.weight - to_count.weight
+            return self._written(_File(window.scope, window.label, n_left_out, to_count))
+
+        sha256 = claim(self._ledger, release, freeze)
+        frozen = self.frozen(*release)
+        if frozen is None or frozen.sha256 != sha256:
+            raise UsageError(
+                f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
+                "claimed its units; run the command again, which reserves anew"
+            )
+        return frozen
+
+    def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
+        """Returns what a release claimed; None: nothing, or its charge was given back.
+
+        Raises:
+            BookError: The file is missing, or is not what the ledger says, or the book is not that
+                of the release's scope.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            of_release = _charged(past, output, release_id, key_fingerprint)
+            live = [(window, claim) for window, claim in of_release if claim is not None]
+            if not live:
+                return None
+            window, last_claim = live[-1]
+            sha256 = _sha256(last_claim)
+            self._check_scope(past, window.scope)
+        file = self._verified(window.scope, {sha256: window.label})[sha256]
+        return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
+
+    def check(self, scope: str) -> None:
+        """Makes sure that the units of all claims of a scope are known, see `scope_of`.
+
+        Raises:
+            BookError: A file that was not read before, or that of the last window, is missing or
+                was changed; or the windows of the scope were counted under another key, which this
+                book does not have.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+            KeyStoreError: The index cannot be used.
+        """
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            self._check_known(past, scope)
+
+    def verify(self, scope: str) -> int:
+        """Compares every file of a scope, and what is known of it, with the ledger.
+
+        Returns:
+            The number of files.
+
+        Raises:
+            BookError: A file is missing or was changed, or the index does not say what it says; or
+                as for `check`.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+            KeyStoreError: The index cannot be used.
+        """
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            self._check_known(past, scope)
+            labels = {sha256: label for label, sha256 in past.claims(scope)}
+            weights = self._asked(past, scope, UnitIndex.weights)
+            for files in self._read(scope, labels):
+                every = CountedUnits.merge([file.units for file in files.values()])
+                indexed = self._asked(past, scope, partial(UnitIndex.of_the_same, units=every))
+                for sha256, file in files.items():
+                    of_file = indexed.get(sha256, CountedUnits.merge(()))
+                    if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
+                        of_file.digests, file.units.digests
+                    ):
+                        raise BookError(
+                            f"the key store's index of the book, {self._index.place}, does not say "
+                            f"what window {file.label} counted: its disk failed, or it was "
+                            "changed. Remove that file, which the next release makes anew of the "
+                            "book. Releases of this schedule since then may have counted units "
+                            "twice"
+                        )
+        return len(labels)
+
+    def _asked(self, past: Past, scope: str, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
+        """Returns an answer of the index, which has all claims of a scope by then."""
+
+        def asked(index: UnitIndex) -> _Answer:
+            seq, entry_hash = index.complete_to(scope)
+            last = past.at(seq)
+            # Of a ledger that goes on from that entry only what came since can be new.
+            since = seq if last is not None and last.hash == entry_hash else 0
+            changed = {sha256: label for label, sha256 in past.claims(scope, since)}
+            new = {name: label for name, label in changed.items() if not index.has(name)}
+            for files in self._read(scope, new):
+                index.take_in({sha256: file.units for sha256, file in files.items()})
+            if changed and past.head is not None:
+                index.note_complete(scope, past.head.seq, past.head.hash)
+            return ask(index)
+
+        return self._index.asked(asked)
+
+    def _claims_on(
+        self, past: Past, scope: str, units: CountedUnits
+    ) -> list[tuple[str, CountedUnits]]:
+        """Returns (label, units) of all claims that count, of the cases or individuals of units."""
+        by_file = self._asked(past, scope, lambda index: index.of_the_same(units))
+        labels = ((past.window_of(scope, sha256), of) for sha256, of in by_file.items())
+        return [(label, of) for label, of in labels if label is not None]
+
+    def _check_known(self, past: Past, scope: str) -> None:
+        """Has the index know all claims of a scope, and makes sure that the last one is there."""
+        self._check_scope(past, scope)
+        self._asked(past, scope, lambda index: None)
+        newest = past.last_claim(scope)
+        if newest is not None:
+            label, sha256 = newest
+            self._verified(scope, {sha256: label})
+
+    def _check_scope(self, past: Past, scope: str) -> None:
+        """Makes sure that a scope has this book's key, and was never counted under another key."""
+        if _key_of(scope) != self._key_fingerprint:
+            raise BookError(
+                f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
+                f"has key {self._key_fingerprint}; set book_key to the one that the release was "
+                "reserved with"
+            )
+        digits = scope[:_SCOPE_DIGITS]  # before characters that are none
+        others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
+        if others:
+            raise BookError(
+                f"windows of this schedule were counted under book key {_key_of(others[0])}, and "
+                "this book "
+                f"has key {self._key_fingerprint}, under which nobody can tell which units those "
+                f"were: name that key with book_key, or restore book.secret of its key store. "
+                f"{_MEND}"
+            )
+
+    def _check_cap(self, units: CountedUnits, window: WindowCharge) -> None:
+        if units.is_of_individuals and self._max_cases is None and not window.adds_up:
+            raise UsageError(
+                "individuals are the units of windows that are paid by the dearest, and no number "
+                "bounds their cases in all windows together; set max_cases_per_individual"
+            )
+
+    def _written(self, file: _File) -> str:
+        """Writes a file as a whole, unless it is there; returns its SHA-256.
+
+        Two who write one write the same, so neither need know of the other. Where files are not
+        written by this machine it is read back.
+        """
+        data = file.to_bytes()
+        sha256 = hashlib.sha256(data).hexdigest()
+        path = self._path(file.scope, sha256)
+        try:
+            if read_if_there(path) != data:
+                write_anew(path, data)
+                if not is_on_this_machine(path) and read_if_there(path) != data:
+                    raise OSError(errno.EIO, "what was written is not what is read back", path)
+            if is_on_this_machine(self._folder):
+                for folder in (Path(path).parent, Path(self._folder)):
+                    with contextlib.suppress(OSError):  # some file systems have nothing to do
+                        sync_folder(folder)
+        except Exception as error:  # each file system has its own
+            raise BookError(
+                f"the book of counted units in {self._folder} cannot be written: "
+                f"{_reason(error)}; mend its disk or its permissions and "
+                "run again"
+            ) from error
+        return sha256
+
+    def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, _File]]:
+        """Reads files as `_verified` does, a piece of them at a time."""
+        files: dict[str, _File] = {}
+        names = list(labels)
+        for at in range(0, len(names), _N_FILES):
+            files |= self._verified(scope, {one: labels[one] for one in names[at : at + _N_FILES]})
+            if sum(file.units.weight for file in files.values()) >= _N_UNITS:
+                yield files
+                files = {}
+        if files:
+            yield files
+
+    def _verified(self, scope: str, labels: Mapping[str, str]) -> dict[str, _File]:
+        """Reads the files that claims name, and compares each with the ledger.
+
+        Args:
+            scope: Of the windows.
+            labels: The label of each file's window, by its SHA-256.
+
+        Returns:
+            The files' content, by SHA-256.
+
+        Raises:
+            BookError: One is missing, or not what the ledger says.
+        """
+        with ThreadPoolExecutor(_N_READERS) as readers:
+            files = readers.map(partial(self._verified_file, scope), labels, labels.values())
+            return dict(zip(labels, files, strict=True))
+
+    def _verified_file(self, scope: str, sha256: str, label: str) -> _File:
+        path = self._path(scope, sha256)
+        lacks = f"the book of counted units lacks what window {label} counted: {path}"
+        try:
+            data = read_if_there(path)
+        except Exception as error:  # each file system has its own
+            raise BookError(f"{lacks} cannot be read ({_reason(error)}). {_MEND}") from error
+        if data is None:
+            raise BookError(f"{lacks} is not there. {_MEND}")
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise BookError(
+                f"the book of counted units was changed: {path}, what window {label} counted, is "
+                f"not what {self._ledger.place} says. {_MEND}"
+            )
+        try:
+            file = _File.from_bytes(data)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BookError(
+                f"{path} is no file of a book of counted units, "
+                f"though {self._ledger.place} names it ({type(error).__name__}); use the "
+                "version of tracecloak that wrote it, or a later one"
+            ) from None
+        if (file.scope, file.label) != (scope, label):
+            raise BookError(
+                f"{path} is of window {file.label} of scope {file.scope}, and "
+                f"{self._ledger.place} names it for window {label}. {_MEND}"
+            )
+        return file
+
+    def _path(self, scope: str, sha256: str) -> str:
+        # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
+        place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
+        return f"{self._folder}/{place}/{sha256}.units"
+
+
+def units_to_count(
+    units: CountedUnits,
+    label: str,
+    claims: Sequence[tuple[str, CountedUnits]],
+    max_cases: int | None,
+) -> CountedUnits:
+    """Returns which units a window may count, given all claims.
+
+    It may not count units that other windows claimed. Of an individual it may count new cases up to
+    `max_cases`, less those that any window has claimed, this one included. Of several new cases it
+    takes those with the smallest digests: a choice by chance that depends on the individual's own
+    cases alone. Cases that this window claimed before count again, and take up no more of that
+    number.
+
+    Args:
+        units: All that belong to the window.
+        label: The window's.
+        claims: (Label, units) of all claims that count, this window's own among them; what they
+            have of other cases and individuals does not matter.
+        max_cases: How many cases of an individual count in all windows together; None: any number.
+    """
+    windows: dict[str, list[CountedUnits]] = {}
+    for name, claimed in claims:
+        windows.setdefault(name, []).append(claimed)
+    of_this_window = _union(windows.pop(label, []))
+    others = [_union(of_window) for of_window in windows.values()]
+    # Rows are sorted by their digests, so an individual's rows lie together, in the order of the
+    # cases' digests. Where a case is its own unit, it is that unit's only row.
+    whose = units.digests[:, :2]
+    begins = np.flatnonzero(np.append(True, np.any(whose[1:] != whose[:-1], axis=1))[: len(whose)])
+    n_cases = np.diff(begins, append=units.weight)
+    n_claimed = np.zeros(len(begins), np.int64)
+    is_left = np.ones(units.weight, bool)
+    for other in others:
+        n_there = other.cases_of(whose[begins])
+        n_claimed += n_there
+        rows = np.flatnonzero(np.repeat(n_there > 0, n_cases))
+        is_left[rows] &= ~other.holds(units.digests[rows])
+    if max_cases is None or not units.is_of_individuals:
+        return units.take(is_left)
+    n_claimed += of_this_window.cases_of(whose[begins])
+    is_new = is_left & ~of_this_window.holds(units.digests)
+    n_new = np.cumsum(is_new)
+    rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
+    has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
+    return units.take(is_left & (~is_new | has_room))
+
+
+def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
+    return pieces[0] if len(pieces) == 1 else CountedUnits.merge(pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class _File:
+    """What a file of the book says: a line of JSON, then the units.
+
+    Its SHA-256 is in the ledger, which others may read. Because of the salt the SHA-256 does not
+    show them that a claim has no units, or that two claims have the same.
+    """
+
+    scope: str
+    label: str
+    n_left_out: int
+    units: CountedUnits
+    salt: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def to_bytes(self) -> bytes:
+        head = {
+            "label": self.label,
+            "n_left_out": self.n_left_out,
+            "salt": self.salt,
+            "scope": self.scope,
+        }
+        return json.dumps(head).encode() + b"\n" + self.units.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _File:
+        """Raises ValueError, KeyError or TypeError for bytes that are no file of the book."""
+        head, _, body = data.partition(b"\n")
+        said = json.loads(head)
+        units = CountedUnits.from_bytes(body)
+        return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
+
+
+def _charged(
+    past: Past, output: str, release_id: str, key_fingerprint: str
+) -> list[tuple[WindowCharge, Entry | None]]:
+    """Returns (window, claim) of the charges of a release of windows, the latest one last."""
+    entries = past.of_release(output, release_id)
+    states = states_of(entries, output, release_id, key_fingerprint)
+    return [(state.window, state.claim) for state in states if state.window is not None]
+
+
+def _sha256(claim: Entry) -> str:
+    sha256 = claim.units_sha256
+    if sha256 is None:  # a sound ledger has none
+        raise BookError("an entry `claim` of the ledger names no units; see `ledger verify`")
+    return sha256
+
+
+def _key_of(scope: str) -> str:
+    """Returns the fingerprint of the key in a scope; empty: `scope_of` did not make it."""
+    digest, _, key = scope.partition("-")
+    is_hex = not set(digest + key) - set("0123456789abcdef")
+    return key if is_hex and len(digest) == _SCOPE_DIGITS and key else ""
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or type(error).__name__

@@ -1,0 +1,118 @@
+"""Extensions of a release without a window: the sketch of its cases, and its signature."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.release.values import Concern, Outcome, Run, Signature
+from tracecloak.schemas.errors import UsageError
+from tracecloak.transforms.batch.job import Job
+from tracecloak.transforms.files import is_on_this_machine
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.keys.wrapping import KeyReference
+
+
+# --- The sketch of the cases that a release reads: by it the ledger recognises a copy of a log. ---
+
+
+_LOG = logging.getLogger("tracecloak")
+
+
+class SketchConcern(Concern):
+    """Has the run write a sketch of its cases, which the ledger notes once noise is drawn."""
+
+    def __init__(self) -> None:
+        """No key is known yet."""
+        self._key: KeyReference | None = None
+
+    def open(self, run: Run) -> None:
+        """Looks for the key of the deployment, under which sketches are made.
+
+        Raises:
+            UsageError: There is no key where one is named.
+        """
+        from tracecloak.transforms.keys.wrapping import KeyReference
+
+        named = run.config.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
+        if named is not None:
+            key = KeyReference(named)
+            self._key = KeyReference(named, key.resolve().fingerprint)
+        elif run.driver.is_local:
+            self._key = run.books.store.deployment_key()
+        else:
+            _LOG.warning(
+                "the ledger does not note which cases are read, as workers elsewhere have no key "
+                "for that: name one with deployment_key, or say so with cases_kept_days 0"
+            )
+
+    def claim(self, run: Run, job: Job) -> Job:
+        """Returns the job with the file of the sketch."""
+        if self._key is None or run.key is None:
+            return job
+        from tracecloak.transforms.batch.job import SketchFile
+
+        duration = datetime.timedelta(days=run.config.cases_kept_days)
+        until = (datetime.datetime.now(datetime.UTC) + duration).date().isoformat()
+        file = SketchFile(run.books.sketch_path(run.key.fingerprint), self._key, until)
+        spec = replace(job.target.spec, sketch=file)
+        return replace(job, target=replace(job.target, spec=spec))
+
+
+# --- Who signs a release: the key is asked for before anything is paid, and looked at once it is. -
+
+
+class SignatureConcern(Concern):
+    """Has whoever commits the release sign its manifest."""
+
+    def open(self, run: Run) -> None:
+        """Makes sure that the key is there which signs.
+
+        Raises:
+            UsageError: It is not, or is of another kind, or lies on this machine only while the
+                release is committed by a worker elsewhere.
+            RetryLater: Its source does not answer now.
+        """
+        signer = run.config.signer
+        if signer is None:
+            return
+        scheme, _, path = signer.text.partition(":")
+        if not run.driver.is_local and scheme == "file" and is_on_this_machine(path):
+            raise UsageError(
+                f"sign names a file of this machine, and with runner {run.config.runner} a worker "
+                "elsewhere commits the release and signs it: name a key that it can ask for, as "
+                "command:WORDS or env:NAME, or a file on a file system that it can read"
+            )
+        signer.key()
+
+    def claim(self, run: Run, job: Job) -> Job:
+        """Returns the job with the key that signs."""
+        spec = replace(job.target.spec, signer=run.config.signer)
+        return replace(job, target=replace(job.target, spec=spec))
+
+    def tell(self, run: Run, outcome: Outcome) -> Outcome:
+        """Says whether the release is signed, and by which key."""
+        if not outcome.was_released_before:  # this run signed it; its key may not answer again
+            return replace(outcome, signature="there")
+        return replace(outcome, signature=signature_of(run.config, run.folder))
+
+
+def signature_of(config: ReleaseConfig, folder: ReleaseFolder) -> Signature:
+    """Returns whether a release is signed, and by which key if the configuration names one.
+
+    Raises:
+        UsageError: That key is not there any more.
+        RetryLater: Its source does not answer now.
+    """
+    signed = folder.read_signature()
+    if signed is None:
+        return "none"
+    if config.signer is None or config.signer.signed(*signed):
+        return "there"
+    return "by another key"

@@ -1,0 +1,444 @@
+"""Resources of a run in memory: limits, threads, memory, and the columns that it keeps."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import resource
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+import pyarrow as pa
+
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+
+# --- How this process keeps its memory while it starts, and while a local runner works. -----------
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Collects no garbage in the block, which loads modules, and never looks at what it leaves.
+
+    Classes and functions come by the ten thousand then and all stay, so looking for cycles among
+    them frees nothing and takes a fifth of the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.freeze()
+            gc.enable()
+
+
+def keep_pandas_out() -> None:
+    """Has Arrow do without pandas in this process; whoever imports it himself gets it.
+
+    At the first list that is to be an array, Arrow imports pandas, where it is installed, to see
+    whether the list is one of its own: that takes a third of a second and 50 MB, and we have no
+    such lists. Arrow asks once. For the command, as a notebook's process is its user's.
+    """
+    import pyarrow as pa
+
+    sys.meta_path.insert(0, _NO_PANDAS)
+    try:
+        pa.array([])
+    finally:
+        sys.meta_path.remove(_NO_PANDAS)
+
+
+class _NoPandas:
+    """Finds that pandas is not there."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+
+
+_NO_PANDAS = _NoPandas()
+
+
+def keep_freed_memory() -> None:
+    """Lets this process reuse large freed blocks instead of giving them back to the system.
+
+    A local runner copies a shuffle many times in blocks of its whole size. Each would be fetched
+    anew, page by page, which is a third of the time of counting 30 million events. Peak memory is
+    the same. And Arrow takes its memory where numpy does: its own allocator would keep what it
+    frees for itself, and each of the two would fetch what the other has free, which is a tenth of
+    the memory of a release and half a second for 3 million events. Only where the C library is
+    glibc; elsewhere nothing happens.
+    """
+    import pyarrow as pa
+
+    library = ctypes.CDLL(None)
+    if hasattr(library, "gnu_get_libc_version"):
+        for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
+            library.mallopt(parameter, _NEVER_BYTES)
+        pa.set_memory_pool(pa.system_memory_pool())
+
+
+# From glibc's malloc.h; above these sizes it would map blocks of their own, and trim the heap.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_NEVER_BYTES = 2**31 - 1
+
+
+# --- What a run in memory works with: its limits, its threads, and the columns that it holds. -----
+# What it holds of a log is in memory up to a bound, and beyond it in a file on a disk that has no
+# name, so it ends with the process however that ends.
+
+
+# ---
+# How much memory and how many cores a run in memory takes: what was asked for, or a public rule.
+# Neither depends on the records of the log, and neither changes a byte of what is released.
+
+
+# What Python, its libraries and the readers of files take, whatever is read.
+_PROGRAM_BYTES = 224 << 20
+# A batch is looked at by a kernel as a whole, which takes about so many times its bytes.
+_KERNEL_BYTES = 16
+_SMALLEST_BATCH_BYTES, _LARGEST_BATCH_BYTES = 1 << 18, 1 << 24
+# Smaller inputs have one worker: threads would cost more than they give.
+_SMALL_INPUT_BYTES = 4 << 20
+
+# Where Linux says in which control groups this process is, and what these are limited to.
+_OF_PROCESS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may take.
+
+    A third of its memory holds events or cases. Once more as much can be lost where these are made
+    of those: what is freed lies in pieces between what is still held, and Arrow and numpy take over
+    what the other one frees only in the command (`runners.memory.keep_freed_memory`). A quarter is
+    for the steps that are at work. The rest is for what was counted, which nobody can know before.
+
+    Attributes:
+        memory_bytes: Of the whole process.
+        n_workers: Threads.
+    """
+
+    memory_bytes: int
+    n_workers: int
+
+    @classmethod
+    def of(cls, memory_bytes: int | None, n_workers: int | None, input_bytes: int) -> Limits:
+        """Returns the limits that were asked for, or those by the rule.
+
+        Args:
+            memory_bytes: None: half of what this process may have.
+            n_workers: None: as many as it may use cores, and one of a small input.
+            input_bytes: Size of all files.
+        """
+        if n_workers is None:
+            n_workers = usable_cores() if input_bytes > _SMALL_INPUT_BYTES else 1
+        return cls(memory_bytes or available_bytes() // 2, n_workers)
+
+    @property
+    def _data_bytes(self) -> int:
+        return max(self.memory_bytes - _PROGRAM_BYTES, self.memory_bytes // 8)
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of events and cases are held in memory; the others go to the disk."""
+        return self._data_bytes // 3
+
+    @property
+    def step_bytes(self) -> int:
+        """How much one worker may take beside them for what is at work."""
+        return self._data_bytes // 4 // self.n_workers
+
+    @property
+    def batch_bytes(self) -> int:
+        """About how many bytes a batch of cases has that is looked at as a whole."""
+        fitting = self.step_bytes // _KERNEL_BYTES
+        return min(max(fitting, _SMALLEST_BATCH_BYTES), _LARGEST_BATCH_BYTES)
+
+
+def usable_cores() -> int:
+    """Returns how many cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def available_bytes() -> int:
+    """Returns how much memory this process may have at most, whatever others take of it.
+
+    That is the memory of the machine, or less if its control group or a limit of the process's
+    resources says so.
+    """
+    bounds = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft = resource.getrlimit(limit)[0]
+        bounds += [soft] if soft != resource.RLIM_INFINITY else []
+    return min([*bounds, *_of_control_group()])
+
+
+def _of_control_group() -> list[int]:
+    """Returns the limits of this process's group and of those above it, of either version."""
+    try:
+        lines = _OF_PROCESS.read_text().splitlines()
+    except OSError:  # another system than Linux
+        return []
+    files: list[Path] = []
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        if controllers == "":
+            root, name = _GROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = _GROUPS / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # In a container the group of this process can be the root of what is seen.
+        path = root / group.strip("/")
+        files += [folder / name for folder in (path, *path.parents) if folder.is_relative_to(root)]
+    texts = [file.read_text().strip() for file in files if file.is_file()]
+    return [int(text) for text in texts if text.isdigit()]
+
+
+# --- Threads that look at several batches at once, as numpy and Arrow let go of Python's lock. ----
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Workers:
+    """So many threads, or none at all where one worker does everything.
+
+    Args:
+        n: How many items are worked at at once, at least 1.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._pool: ThreadPoolExecutor | None = None
+
+    def each(
+        self, function: Callable[[S], T], items: Iterable[S], most: int | None = None
+    ) -> Iterator[T]:
+        """Yields what a function returns of each item, in the order of the items.
+
+        At most one item more than there are workers is taken, or has a result that waits.
+
+        Args:
+            function: Called by any of the workers.
+            items: What it is called with.
+            most: How many workers there are for it at most; None: all.
+        """
+        n = self.n if most is None else min(self.n, most)
+        if n == 1:
+            yield from map(function, items)
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # loaded on use
+
+            self._pool = ThreadPoolExecutor(self.n, "tracecloak")
+        begun: deque[Future[T]] = deque()
+        try:
+            for item in items:
+                begun.append(self._pool.submit(function, item))
+                del item
+                if len(begun) > n:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for future in begun:
+                future.cancel()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Waits for what is at work still, of which nobody takes the result."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+# ---
+# What a run in memory holds of a log: in memory up to a bound, and beyond it in a file on a disk.
+# The file has no name, or loses it as soon as it is there, so it ends with the process however that
+# ends. Only the user of this process could open it. What is in it are records as they were read and
+# cases as they will be released, neither of them encrypted.
+
+
+Columns = TypeVar("Columns", pa.RecordBatch, TraceBatch)
+
+
+class Block(Generic[Columns]):
+    """Some columns that a `Hold` has.
+
+    Attributes:
+        n_bytes: What they take.
+    """
+
+    __slots__ = ("_columns", "_kind", "_place", "n_bytes")
+
+    def __init__(self, columns: Columns) -> None:
+        self.n_bytes: int = columns.nbytes
+        self._columns: Columns | None = columns
+        self._kind: type[Columns] = type(columns)
+        self._place = (0, 0)
+
+
+class Hold:
+    """Holds blocks of columns; threads share it.
+
+    Args:
+        max_bytes: How many bytes of blocks stay in memory.
+        folder: Where the file lies that gets all others; None: where the system has such files.
+    """
+
+    def __init__(self, max_bytes: int, folder: str | None) -> None:
+        self._max_bytes = max_bytes
+        self._folder = folder
+        self._n_bytes = 0
+        self._file: FileIO | None = None
+        self._lock = threading.Lock()
+
+    def put(self, columns: Columns) -> Block[Columns]:
+        """Takes in columns.
+
+        Raises:
+            TracecloakError: They must go to the disk, which is full or cannot be written.
+        """
+        block = Block(columns)
+        with self._lock:
+            fits = self._n_bytes + block.n_bytes <= self._max_bytes
+            if fits:
+                self._n_bytes += block.n_bytes
+        if not fits:
+            message = _message(columns)
+            block._place = self._write(message), len(message)
+            block._columns = None
+        return block
+
+    def look(self, block: Block[Columns]) -> Columns:
+        """Returns the columns of a block, which stays."""
+        if block._columns is not None:
+            return block._columns
+        first, n_bytes = block._place
+        with self._lock:
+            assert self._file is not None  # something was put there
+            self._file.seek(first)
+            parts: list[bytes] = []
+            while n_bytes:  # the system reads no more than 2 GiB at once
+                parts.append(self._file.read(n_bytes))
+                n_bytes -= len(parts[-1])
+        message = b"".join(parts)
+        if block._kind is TraceBatch:
+            return cast(Columns, decode(message))
+        with pa.ipc.open_stream(pa.py_buffer(message)) as reader:
+            return cast(Columns, reader.read_next_batch())
+
+    def take(self, block: Block[Columns]) -> Columns:
+        """Returns the columns of a block, which is held no longer."""
+        columns = self.look(block)
+        self.drop(block)
+        return columns
+
+    def drop(self, block: Block[Columns]) -> None:
+        """Holds a block no longer."""
+        if block._columns is not None:
+            block._columns = None
+            with self._lock:
+                self._n_bytes -= block.n_bytes
+
+    def _write(self, message: memoryview | bytes) -> int:
+        """Returns where in the file a message begins."""
+        try:
+            with self._lock:
+                if self._file is None:
+                    # Its mode is 0600, and where the system lets it has no name at any time.
+                    self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)
+                first = self._file.seek(0, os.SEEK_END)
+                left = memoryview(message)
+                while left:
+                    left = left[self._file.write(left) :]
+            return first
+        except OSError as error:
+            folder = self._folder or tempfile.gettempdir()
+            what = "is full" if error.errno == errno.ENOSPC else "cannot be written"
+            raise TracecloakError(
+                f"what does not fit into memory is put into {folder}, whose disk {what}, and "
+                "nothing was released: free some of it, or allow more memory with --memory"
+            ) from error
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives the file back; nothing that it has can be looked at any more."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _message(columns: pa.RecordBatch | TraceBatch) -> pa.Buffer | bytes:
+    if isinstance(columns, TraceBatch):
+        return encode(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_batch(columns)
+    return sink.getvalue()
+
+
+class HeldTraces:
+    """Batches of complete cases, which can be gone through any number of times.
+
+    All have one vocabulary when they come out, whatever they had when they went in.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._blocks: list[Block[TraceBatch]] = []
+        self._vocabulary = ActivityVocabulary.of([])
+        self.n_events = 0
+
+    def add(self, traces: TraceBatch, max_bytes: int) -> None:
+        """Takes in cases, in batches of about `max_bytes`."""
+        for batch in traces.split(max_bytes) if traces.n_cases else ():
+            self._blocks.append(self._hold.put(batch))
+        if traces.vocabulary is not self._vocabulary:
+            self._vocabulary = ActivityVocabulary.merge([self._vocabulary, traces.vocabulary])
+        self.n_events += traces.n_events
+
+    def __iter__(self) -> Iterator[TraceBatch]:
+        for block in self._blocks:
+            yield self._recoded(self._hold.look(block))
+
+    def taken(self) -> Iterable[TraceBatch]:
+        """Yields the batches, none of which is held any more."""
+        blocks, self._blocks = self._blocks[::-1], []
+        while blocks:
+            yield self._recoded(self._hold.take(blocks.pop()))
+
+    def drop(self) -> None:
+        """Holds none of the batches any more."""
+        while self._blocks:
+            self._hold.drop(self._blocks.pop())
+
+    def _recoded(self, batch: TraceBatch) -> TraceBatch:
+        if batch.vocabulary == self._vocabulary:
+            return replace(batch)  # what is computed of it is not kept with it
+        return batch.recode(self._vocabulary)

@@ -1,4 +1,0 @@
-"""Untrusted texts: parsed within bounds, escaped where they are shown, secrets masked.
-
-Not here: what a configuration or a release means.
-"""

@@ -1,0 +1,147 @@
+"""One window of a schedule in a pipeline: the cases that it counts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import apache_beam as beam
+from apache_beam import pvalue
+
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.windows import Schedule, Window, members
+from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
+from tracecloak.transforms.files import join, names_in, open_raw, write_new
+from tracecloak.transforms.keys.wrapping import KeyReference
+
+# --- A window's part of a log: which cases belong to it, and which of them count. -----------------
+# A release of a window reads its input twice. First it writes down the units of the window's cases,
+# which are then claimed in the book of counted units. Then the release is made of the cases whose
+# units were claimed, as the frozen set has them, and of no others.
+
+
+_ENDING = ".units"
+
+
+@dataclass(frozen=True)
+class WindowPart:
+    """Which cases of a log are those of one window; it pickles.
+
+    Attributes:
+        schedule: The windows.
+        window: One of them.
+        book_key: Where workers find the key under which units are written down.
+        by_individual: Whether the unit of privacy is the individual.
+        found: Folder for the units that a first run over the log finds.
+        frozen: File of the units that the release may count, once they are claimed.
+    """
+
+    schedule: Schedule
+    window: Window
+    book_key: KeyReference
+    by_individual: bool
+    found: str
+    frozen: str
+
+    def units(self, traces: TraceBatch) -> CountedUnits:
+        """Returns the units of the cases of a batch that belong to the window."""
+        belonging = members(traces, self.schedule, self.window)
+        return CountedUnits.from_traces(belonging, self._key, self.by_individual)
+
+    def counted(self, traces: TraceBatch) -> TraceBatch:
+        """Returns the cases of a batch that belong to the window and may count.
+
+        Its vocabulary has the names of their events alone.
+        """
+        belonging = members(traces, self.schedule, self.window)
+        return self._frozen.kept(belonging, self._key).with_used_names()
+
+    def write_units(self, units: CountedUnits) -> None:
+        """Writes units that were found; the same units are the same file, however often."""
+        data = units.to_bytes()
+        name = hashlib.sha256(data).hexdigest() + _ENDING
+        write_new(join(self.found, name), data)
+
+    def found_units(self) -> CountedUnits:
+        """Returns all units that were found."""
+        names = sorted(name for name in names_in(self.found) if name.endswith(_ENDING))
+        paths = [join(self.found, name) for name in names]
+        return CountedUnits.merge([CountedUnits.from_bytes(_read(path)) for path in paths])
+
+    @cached_property
+    def _key(self) -> Any:
+        return self.book_key.resolve()
+
+    @cached_property
+    def _frozen(self) -> CountedUnits:
+        return CountedUnits.from_bytes(_read(self.frozen))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what each worker reads for itself, such as the key."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def _read(path: str) -> bytes:
+    with open_raw(path) as stream:
+        return stream.read()
+
+
+# --- On Beam: writing down the units of a window's cases, and keeping the cases that may count. ---
+
+
+class WriteUnits(beam.PTransform):
+    """Writes the units of the window's cases among PCollection[TraceBatch] into files."""
+
+    def __init__(self, part: WindowPart) -> None:
+        super().__init__()
+        self._part = part
+
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[None]:
+        """Adds one stage."""
+        return traces | "WriteUnits" >> beam.Map(_write_units, self._part)
+
+
+def _write_units(traces: TraceBatch, part: WindowPart) -> None:
+    part.write_units(part.units(traces))
+
+
+class KeepCounted(beam.PTransform):
+    """Keeps of PCollection[TraceBatch] the window's cases that may count, of one vocabulary."""
+
+    def __init__(self, part: WindowPart) -> None:
+        super().__init__()
+        self._part = part
+
+    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
+        """Adds the filter, and the vocabulary of what passes it."""
+        counted = traces | "OfWindow" >> beam.FlatMap(_counted, self._part).with_output_types(
+            TraceBatch
+        )
+        vocabulary = (
+            counted
+            | "BatchVocabulary"
+            >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
+            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
+        )  # PCollection[Chunk]
+        return counted | "Recode" >> beam.Map(
+            _recoded, pvalue.AsIter(vocabulary)
+        ).with_output_types(TraceBatch)
+
+
+def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
+    counted = part.counted(traces)
+    if counted.n_cases:
+        yield counted
+
+
+def _vocabulary(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
+    return {"vocabulary": traces.vocabulary}
+
+
+def _recoded(traces: TraceBatch, names: Iterable[Chunk]) -> TraceBatch:
+    return traces.recode(only(names).by_name["vocabulary"])

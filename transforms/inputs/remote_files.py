@@ -1,0 +1,113 @@
+"""The files that patterns match elsewhere: on object stores, and on Beam's other file systems."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms.files import class_of, require_file_system
+from tracecloak.transforms.inputs.listing import (
+    Listed,
+    Listing,
+    Table,
+    first_wildcard,
+    is_passed_over,
+    patterns_of_markers,
+    table_told_by,
+)
+from tracecloak.transforms.inputs.stores import has_versions, is_passing, listed_by_store, told
+
+_LOG = logging.getLogger("tracecloak")
+
+
+def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
+    """Asks for one file of each kind of marker: above an input can lie a whole lake."""
+    marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
+    try:
+        paths = [path for path, _ in matching_elsewhere(pattern, marks, 1)]
+    except UsageError:
+        # Who may read an input need not be allowed to list what is around it.
+        _LOG.warning(
+            "the folders around log %r cannot be listed, so it is not known whether it is a part "
+            "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
+            pattern,
+        )
+        paths = []
+    tables = {table.folder: table for table in map(table_told_by, paths) if table is not None}
+    return {folder: tables.get(folder) for folder in folders}
+
+
+def listed_elsewhere(pattern: str) -> Listing:
+    """Lists what Beam would for a pattern, by one question of its store.
+
+    What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
+    """
+    require_file_system("log", pattern)
+    first = first_wildcard(pattern)
+    if first is None and not pattern.endswith("/"):
+        file = dict(matching_elsewhere(pattern, [pattern]))
+        if file:
+            return Listing(pattern.rpartition("/")[0], file, is_root_seen=False)
+    folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
+    whole = f"{folder}/**" if first is None else pattern
+    if whole.endswith("/"):  # what lies in the folders that match
+        whole += "*"
+    listed = whole if first is None else f"{pattern[:first]}**"
+    test = _expression_of_beam(pattern, whole)
+    listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
+    for path, one in matching_elsewhere(pattern, [listed]):
+        listing.note(path)
+        is_file = test.match(path) and not path.endswith("/")
+        if is_file and not is_passed_over(path, folder, whole):
+            listing.files[path] = one
+    return listing
+
+
+def matching_elsewhere(
+    pattern: str, patterns: Sequence[str], limit: int | None = None
+) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of `patterns`, up to a limit of each.
+
+    Args:
+        pattern: The input, for the error.
+        patterns: Of one file system, in Beam's words.
+        limit: None: all of them.
+
+    Raises:
+        UsageError: They cannot be listed.
+        RetryLater: Their store is away.
+    """
+    if not patterns:
+        return
+    try:
+        ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
+        yield from ask(patterns, limit)
+    except TracecloakError:
+        raise
+    except Exception as error:  # each file system has its own
+        if is_passing(error):
+            raise told(pattern, error) from None
+        raise UsageError(
+            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
+            "this machine's rights and credentials there"
+        ) from None
+
+
+def _listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
+    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
+    from apache_beam.io.filesystems import FileSystems
+
+    limits = None if limit is None else [limit] * len(patterns)
+    for matched in FileSystems.match(list(patterns), limits):
+        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
+
+
+def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
+    from apache_beam.io.filesystem import FileSystem
+
+    try:
+        return re.compile(FileSystem.translate_pattern(whole))
+    except re.error as error:  # such as [z-a]
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
