@@ -86,7 +86,7 @@ def _no_constant(name: str) -> Any:
 
 MAX_BYTES = 1 << 20
 """No configuration is longer."""
-BOUNDED_YAML_MAX_DEPTH = 100
+MAX_YAML_DEPTH = 100
 """Lists and mappings within one another, of which no configuration has ten."""
 MAX_VALUES = 100_000
 """Scalars, lists and mappings in all. A list of more names has a file of its own."""
@@ -108,8 +108,8 @@ class StrictLoader(yaml.SafeLoader):
             self._refuse("anchors (&) and aliases (*) are not read: write the value out", event)
         self._depth += 1
         self._n_values += 1
-        if self._depth > BOUNDED_YAML_MAX_DEPTH:
-            self._refuse(f"lists and mappings are more than {BOUNDED_YAML_MAX_DEPTH} deep", event)
+        if self._depth > MAX_YAML_DEPTH:
+            self._refuse(f"lists and mappings are more than {MAX_YAML_DEPTH} deep", event)
         if self._n_values > MAX_VALUES:
             self._refuse(f"there are more than {MAX_VALUES:,} values", event)
         node = super().compose_node(parent, index)

@@ -41,7 +41,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.planning import findings
 from tracecloak.pipelines.release import values
@@ -111,13 +111,13 @@ def patched(owner: Any, name: str, value: Any, call: Callable[[], Any]) -> Any:
 
 
 def told_past() -> None:
-    with Past._told(like(_path="/keys/past")):
+    with LedgerSnapshot._told(like(_path="/keys/past")):
         raise sqlite3.OperationalError("disk I/O error")
 
 
 def unconfirmed() -> None:
     """A release of which most first records do not count, and the operator says no."""
-    books = like(look=lambda: like(state=next(iter(values.BEGINS))))
+    books = like(look=lambda: like(state=next(iter(values.STARTING_STATES))))
     run: Any = like(books=books, config=None, source=None, concerns=())
     values.require_confirmation(run, lambda asked: "Release it all the same" not in asked)
 
@@ -209,7 +209,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(socket, "create_server", Mock(side_effect=OSError(errno.EACCES, "x")),
                        lambda: list(due._port("127.0.0.1", 80))),
      UsageError, "operator_port 80 cannot be had: Permission"),
-    (lambda f: list(due.look_at_engine(like(config=like(runner="Local"), of_beam=["--x"]))),
+    (lambda f: list(due.check_engine(like(config=like(runner="Local"), of_beam=["--x"]))),
      UsageError, "takes nothing of Beam, got --x"),
     (lambda f: list(due._of_flink(PipelineOptions(["--flink_master=127.0.0.1:1"]))), RetryLater,
      "Flink does not answer at flink_master '127.0.0.1:1'"),
@@ -220,7 +220,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: database(InputSchemaError("no such file")), InputSchemaError, "no such file"),
     (lambda f: database(ValueError("planted")), InputSchemaError,
      r"the database does not answer \(ValueError\)"),
-    (lambda f: list(sources._elsewhere(ANY, SPENT, ANY)), errors.BudgetExhausted, "is spent"),
+    (lambda f: list(sources._remote_state(ANY, SPENT, ANY)), errors.BudgetExhausted, "is spent"),
     (lambda f: evaluate.graph_of(like(values_of=lambda *_: None, folder=like(path="p"))),
      UsageError, "holds neither a log nor dfg.json"),
     (lambda f: evaluate._tree_report(evaluate._Judge(evaluate._Log(NONE)), "'A'"), UsageError,

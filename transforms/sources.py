@@ -32,7 +32,7 @@ from tracecloak.schemas.events.events import (
     is_case_attribute,
     without_numbers,
 )
-from tracecloak.schemas.events.tally import SAME_NAME, ReadTally, TallyOfFile, TraceNames
+from tracecloak.schemas.events.tally import SAME_NAME, FileTally, ReadTally, TraceNames
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
     GroupedReader,
@@ -43,11 +43,11 @@ from tracecloak.transforms.formats.base import (
     require_columns,
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
-from tracecloak.transforms.inputs.file_kind import words_on
+from tracecloak.transforms.inputs.file_kind import describe_file
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
+    from tracecloak.transforms.formats.pieces import Divider, MissingColumns, Piece
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -121,11 +121,11 @@ class EventSource:
             try:
                 what = file.partitions, self.format.has_xes_names(file.path)
             except UsageError as error:  # its ending says no format
-                words = words_on(file)
+                words = describe_file(file)
                 kind = UsageError if "--input_format" in words else OtherFormat
                 raise kind(f"{file.path}: {words}") if words else error from None
             if what not in tried:
-                tried[what] = self.mapping.can_pass(dict(what[0]), what[1])
+                tried[what] = self.mapping.may_match(dict(what[0]), what[1])
             return tried[what] and (keeps is None or keeps(file))
 
         files = [file for file in self.files if passes(file)]
@@ -195,7 +195,7 @@ class EventSource:
         file = self.files[rank]
         try:
             reader = self.format.reader_of(file.path, file.seen)
-            words = words_on(file, self.format.name_of(file.path), self.format.encoding)
+            words = describe_file(file, self.format.name_of(file.path), self.format.encoding)
             if words:
                 return OtherFormat(words)
             if not isinstance(reader, ListingReader):
@@ -305,7 +305,7 @@ class EventSource:
         transitions: Counter[str | None] = Counter()
         left = n_records
         for file in self.files[:n_files]:
-            tally = TallyOfFile(file.rank, transitions)
+            tally = FileTally(file.rank, transitions)
             n_read = 0
             for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
                 batches.append(events)
@@ -330,8 +330,8 @@ class EventSource:
     def read(
         self,
         file: SourceFile,
-        tally: TallyOfFile | None = None,
-        lacking: list[tuple[SourceFile, Lacks]] | None = None,
+        tally: FileTally | None = None,
+        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
 
@@ -365,9 +365,9 @@ class EventSource:
     def _read(
         self,
         file: SourceFile,
-        tally: TallyOfFile | None,
+        tally: FileTally | None,
         batch_rows: int,
-        lacking: list[tuple[SourceFile, Lacks]] | None = None,
+        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self._reader_of(file, lacking)
         with named(file, self.format), contextlib.ExitStack() as opened:
@@ -404,7 +404,7 @@ class EventSource:
                 yield (without_numbers(events) if self.is_unordered else events), rejects
 
     def _reader_of(
-        self, file: SourceFile, lacking: list[tuple[SourceFile, Lacks]] | None
+        self, file: SourceFile, lacking: list[tuple[SourceFile, MissingColumns]] | None
     ) -> Reader:
         if file.piece is None:
             return self.format.reader_of(file.path, file.seen)
@@ -499,7 +499,7 @@ def named(file: SourceFile, how: SourceFormat) -> Iterator[None]:
             raise
         raise RetryLater(f"{file.path}: {error}") from error
     except InputSchemaError as error:
-        words = words_on(file, how.name_of(file.path), how.encoding)
+        words = describe_file(file, how.name_of(file.path), how.encoding)
         if words:
             raise OtherFormat(f"{file.path}: {words}") from error
         raise type(error)(f"{file.path}: {error}") from error

@@ -408,7 +408,7 @@ _FEWEST_DRAWS, _MOST_DRAWS, _TRANSITIONS = 5, 100, 40_000
 
 
 @dataclass(frozen=True)
-class Foretold:
+class SizeForecast:
     """The number of cases of a release, before it is made.
 
     Attributes:
@@ -435,7 +435,7 @@ class Foretold:
         )
 
 
-def foretell(dafsa: Dafsa, params: AmunParams) -> Foretold:
+def forecast_size(dafsa: Dafsa, params: AmunParams) -> SizeForecast:
     """Returns how many cases a release by sampling or oversampling will have.
 
     It depends on the variants of the log and on no time, and is the same for equal logs.
@@ -458,4 +458,4 @@ def foretell(dafsa: Dafsa, params: AmunParams) -> Foretold:
     mean, spread = float(np.mean(sizes)), float(np.std(sizes, ddof=1))
     # A further draw is below this in 95 % of the times: Student's quantile, within 2 % of it.
     deviations = 1.645 * (1 + 1.2 / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
-    return Foretold(n_cases, mean, mean + deviations * spread)
+    return SizeForecast(n_cases, mean, mean + deviations * spread)

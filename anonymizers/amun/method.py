@@ -31,7 +31,7 @@ from tracecloak.anonymizers.amun.case_moves import (
     cost_in_cases,
     cost_in_times,
     draw_gains_and_losses,
-    foretell,
+    forecast_size,
 )
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
@@ -195,7 +195,7 @@ class Amun(contract.Anonymizer):
         """Returns how many cases a release will have."""
         if not variants.n_variants:
             return ()
-        return (foretell(Dafsa.from_variants(variants), params).sentence,)
+        return (forecast_size(Dafsa.from_variants(variants), params).sentence,)
 
     def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
@@ -280,7 +280,7 @@ def _decide_dafsa(
     if params.mode == "oversampling" and params.max_growth is not None:
         # The message does not say by how much: that is a number of the data, which `foretold` shows
         # to the operator alone.
-        if foretell(dafsa, params).growth > params.max_growth:
+        if forecast_size(dafsa, params).growth > params.max_growth:
             raise UsageError(
                 f"max_growth={params.max_growth:g} is exceeded: the release would have more cases "
                 "for each one of the log. Use mode sampling, a larger guessing_advantage or "

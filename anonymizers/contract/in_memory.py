@@ -56,7 +56,7 @@ class Draws(Protocol):
         ...
 
 
-class Unkept:
+class ImmediateDecisions:
     """Keeps nothing: for decisions that one process makes in one go and nobody pays for."""
 
     def once(
@@ -197,7 +197,7 @@ def decide(
 
     digest = InputDigest.merge(list(each(digest_of, traces))).hex
     randomness = Randomness(key, release_id, digest, noise_digest)
-    draws = draws or Unkept()
+    draws = draws or ImmediateDecisions()
     decisions: dict[str, Decision] = {}
     for i, round_name in enumerate(method.rounds(params)):
         progress(round_name)

@@ -20,7 +20,7 @@ _SHOWN_CHARACTERS = 80
 
 # The text of each kind of error, by pydantic's name of it (docs.pydantic.dev, "Validation errors").
 # In braces are the limits that pydantic reports with it.
-_SAID = {
+_TEXTS = {
     "missing": "required",
     "greater_than": "must be above {gt}",
     "greater_than_equal": "must be at least {ge}",
@@ -41,7 +41,7 @@ _SAID = {
     "frozen_instance": "cannot be changed",
 }
 # The text of an error that the table above lacks, by the beginning of its name.
-_SAID_OF = {
+_TEXTS_BY_PREFIX = {
     "int_": "must be a whole number",
     "float_": "must be a number",
     "decimal_": "must be a decimal number",
@@ -53,7 +53,7 @@ _SAID_OF = {
     "dict_": "must be a mapping of names to values",
     "model_": "must be a mapping of names to values",
 }
-_NOT_SAID = "has a value of a wrong kind"
+_OTHER_TEXT = "has a value of a wrong kind"
 # Where a key may have a value of several kinds, pydantic ends the place of an error with the kind.
 _KIND = re.compile(
     r"(constrained-)?(int|float|str|bool|decimal)|(literal|tuple|list|function-.*)\[.*"
@@ -82,11 +82,11 @@ def usage_error(
 def _line(key: str, problems: Sequence[Mapping[str, Any]], whose: str, known: list[str]) -> str:
     kinds = {problem["type"] for problem in problems}
     if "extra_forbidden" in kinds:
-        return f"{key}: unknown key{_mend(key, whose, known)}"
+        return f"{key}: unknown key{_suggestion(key, whose, known)}"
     if "missing" in kinds:
         return f"{key}: required"
     # If a key may have a value of several kinds, pydantic reports an error for each kind.
-    said = [_said(problem) for problem in problems]
+    said = [_text_of(problem) for problem in problems]
     text = " or ".join([said[0], *(s.removeprefix("must be ") for s in dict.fromkeys(said[1:]))])
     if not key:  # the error is of several keys together, whose values are too much to show
         return text
@@ -96,7 +96,7 @@ def _line(key: str, problems: Sequence[Mapping[str, Any]], whose: str, known: li
     return f"{key}: {text}, got {given}"
 
 
-def _mend(key: str, whose: str, known: list[str]) -> str:
+def _suggestion(key: str, whose: str, known: list[str]) -> str:
     if "." in key or not known:
         return ""
     if whose:
@@ -113,14 +113,14 @@ def _number(limit: Any) -> str:
     return f"{limit:g}" if isinstance(limit, float) else str(limit)
 
 
-def _said(problem: Mapping[str, Any]) -> str:
+def _text_of(problem: Mapping[str, Any]) -> str:
     kind, context = problem["type"], problem.get("ctx", {})
     if kind in ("value_error", "assertion_error"):
         return str(context["error"])
     if kind == "string_too_short":
         least = context["min_length"]
         return "must not be empty" if least == 1 else f"must have {least} or more characters"
-    if kind in _SAID:
-        return _SAID[kind].format(**{name: _number(limit) for name, limit in context.items()})
-    said = (text for start, text in _SAID_OF.items() if kind.startswith(start))
-    return next(said, _NOT_SAID)
+    if kind in _TEXTS:
+        return _TEXTS[kind].format(**{name: _number(limit) for name, limit in context.items()})
+    said = (text for start, text in _TEXTS_BY_PREFIX.items() if kind.startswith(start))
+    return next(said, _OTHER_TEXT)

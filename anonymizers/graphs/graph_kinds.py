@@ -35,11 +35,18 @@ from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     LENGTHS_OF_CASES,
-    VARIANTS_WITHIN,
-    known_vocabulary,
+    VARIANTS_IN_DOMAIN,
     rank_of_clip,
+    vocabulary_in_effect,
 )
-from tracecloak.anonymizers.rigorous.budget import UNITS, Choice, Instead, Means, Need, least_cases
+from tracecloak.anonymizers.rigorous.budget import (
+    UNITS,
+    Allowances,
+    Choice,
+    Instead,
+    Need,
+    least_cases,
+)
 from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
     choose_clip,
@@ -234,7 +241,7 @@ def clips_part(params: Any) -> Part:
         counters["durations"] = norms_of_cases(params.n_duration_bins)
 
     def chosen(name: str, given: Given) -> int:
-        n_names = len(known_vocabulary(params.words, given.decisions))
+        n_names = len(vocabulary_in_effect(params.words, given.decisions))
         n_bins = params.n_duration_bins if name == "durations" else 1
         noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
         n_cells = n_names * (n_names + 2) * n_bins
@@ -249,7 +256,7 @@ def clips_part(params: Any) -> Part:
         return math.isqrt(square * UNITS**2)
 
     def decide(given: Given) -> ClipsDecision:
-        instead = _instead(params, given) if params.may_choose else None
+        instead = _alternative_graph(params, given) if params.may_choose else None
         durations = chosen("durations", given) if params.durations else None
         return instead or ClipsDecision(chosen("edges", given), durations)
 
@@ -258,7 +265,7 @@ def clips_part(params: Any) -> Part:
         for name in counters
     )
     if params.may_choose:
-        counters |= {"variants": VARIANTS_WITHIN, "lengths": LENGTHS_OF_CASES}
+        counters |= {"variants": VARIANTS_IN_DOMAIN, "lengths": LENGTHS_OF_CASES}
         blocks = tuple(params.shares)
         largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)
         needs = (
@@ -268,7 +275,7 @@ def clips_part(params: Any) -> Part:
             Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
         )
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         if not params.may_choose:
             return CLIP_SENTENCE
         least = least_cases(means["variants"], of_one_cell(params.max_units))
@@ -281,7 +288,7 @@ def clips_part(params: Any) -> Part:
     return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
 
 
-def _instead(params: Any, given: Given) -> ClipsDecision | None:
+def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:
     """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
     means, n_names = given.means, params.words.start
     of_sums, of_pairs = (

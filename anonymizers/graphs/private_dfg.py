@@ -39,11 +39,11 @@ from tracecloak.anonymizers.graphs import graph_kinds, noisy_graph
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, norms_beyond
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary
+from tracecloak.anonymizers.rigorous.bought import recode_to_selected, vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
+    Allowances,
     Budget,
-    Means,
     Need,
     Sums,
     budget_of,
@@ -251,7 +251,7 @@ class Flows:
         params, clip = self.params, clip_of(decisions, self.params, self.name)
         has_bins = self.name == "durations" or params.is_whole
         cells = cells_of_flows(
-            in_vocabulary(traces, decisions), params.borders_us if has_bins else None
+            recode_to_selected(traces, decisions), params.borders_us if has_bins else None
         )
         is_l1 = params.buys_clip and decisions["clip"].most_lost is not None
         if is_l1:  # the square of the L1 norm, to which cases are scaled down then
@@ -343,7 +343,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         if name in shares
     ]
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means["edges"].noise(params.sensitivity(clip or UNITS), params.units)
         kind = "discrete Laplace" if noise.is_laplace else "discrete Gaussian"
         scale = f"{noise.width / noise.units:.1f}"
@@ -361,7 +361,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         clips: graph_kinds.ClipsDecision | None = given.decisions.get("clip")
         if clips is not None and clips.released is not None:
             return clips.released
-        vocabulary = known_vocabulary(params.words, given.decisions)
+        vocabulary = vocabulary_in_effect(params.words, given.decisions)
         borders = params.borders_us
         if params.is_whole:
             bins = _cells(params, given, vocabulary, "edges", params.n_bins)

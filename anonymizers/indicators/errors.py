@@ -13,7 +13,12 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import FigureError
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declared import Working, Workload
-from tracecloak.anonymizers.indicators.figures import measuring_of, noise_of, parts_of, unfolded
+from tracecloak.anonymizers.indicators.figures import (
+    measuring_of,
+    noise_of,
+    parts_of,
+    unfold_decisions,
+)
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
 from tracecloak.anonymizers.indicators.quantiles import NoisyNumber, rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
@@ -68,8 +73,8 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    foretelling = _Foretelling(params, n_cases, budget_of_parts(parts_of(params), *params.budget))
-    return tuple(foretelling.error(indicator) for indicator in params.indicators)
+    estimates = _ErrorEstimates(params, n_cases, budget_of_parts(parts_of(params), *params.budget))
+    return tuple(estimates.error(indicator) for indicator in params.indicators)
 
 
 def _one(term: Term) -> NoisyNumber:
@@ -78,7 +83,7 @@ def _one(term: Term) -> NoisyNumber:
 
 
 @dataclass(frozen=True)
-class _Foretelling:
+class _ErrorEstimates:
     params: IndicatorParams
     n_cases: int
     budget: Budget
@@ -197,7 +202,7 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
         tried = _with(params, epsilon, weights)
         try:
             budget = budget_of_parts(parts_of(tried), *tried.budget)
-            ratios = list(_ratios(_Foretelling(tried, n_cases, budget)))
+            ratios = list(_ratios(_ErrorEstimates(tried, n_cases, budget)))
         except UsageError:
             epsilon *= 4
             if epsilon > _LARGEST_EPSILON:
@@ -231,7 +236,7 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
     return LeastEpsilon(None, ())
 
 
-def wanted_sentences(params: IndicatorParams) -> tuple[str, ...]:
+def target_sentences(params: IndicatorParams) -> tuple[str, ...]:
     """Returns the least epsilon for the wanted errors, in sentences.
 
     Raises:
@@ -279,10 +284,10 @@ def _scaled(weights: list[float]) -> list[float]:
     return [max(100 * weight / top, 0.01) for weight in weights]
 
 
-def _ratios(foretelling: _Foretelling) -> Iterator[float | None]:
+def _ratios(estimates: _ErrorEstimates) -> Iterator[float | None]:
     """How many times as large as it is wanted each error is; of quantiles in ranks."""
-    for indicator in foretelling.params.indicators:
-        error = foretelling.error(indicator)
+    for indicator in estimates.params.indicators:
+        error = estimates.error(indicator)
         yield None if error.wanted is None else error.half_width / error.wanted
 
 
@@ -360,11 +365,11 @@ class PrivateIndicators(PartsMethod):
         if all(indicator.wanted_error is None for indicator in params.indicators):
             return ()
 
-        return wanted_sentences(params)
+        return target_sentences(params)
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""
-        return unfolded(decisions)
+        return unfold_decisions(decisions)
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: IndicatorParams
@@ -383,7 +388,7 @@ class PrivateIndicators(PartsMethod):
             released_indicators,
         )
 
-        decided = unfolded(decisions)
+        decided = unfold_decisions(decisions)
         measured = measurements_of(params, decided, self.budget(params).means)
         released = released_indicators(Known(params, decided), measured)
         return contract.Products({"indicators": released})

@@ -30,12 +30,12 @@ from tracecloak.anonymizers.indicators.declared import (
 )
 from tracecloak.anonymizers.indicators.params import (
     QUANTILE_SHARE,
-    AskedParams,
     IndicatorParams,
     Known,
-    bought_name,
-    bound_name,
+    RequestedParams,
+    longest_time_name,
     quantile_bins,
+    selection_name,
     weighed_terms,
 )
 from tracecloak.anonymizers.indicators.quantiles import (
@@ -72,7 +72,7 @@ from tracecloak.anonymizers.indicators.terms import (
 )
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex
 from tracecloak.anonymizers.rigorous import bought
-from tracecloak.anonymizers.rigorous.budget import Choice, Means, Need, Pure, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowances, Choice, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, choose_quantile
 from tracecloak.anonymizers.times.time_range import time_range_part
@@ -170,13 +170,13 @@ def count_labels(batch: Batch, by: str, max_labels: int) -> ActivityCounts:
         by: What the labels are of.
         max_labels: Distinct ones of a case that count.
     """
-    labelled = labelled_by(batch.traces, by)
+    labelled = relabel_by(batch.traces, by)
     return bought.activities_of_cases(
         Batch(labelled, batch.decisions, batch.randomness), max_labels
     )
 
 
-def labelled_by(traces: TraceBatch, by: str) -> TraceBatch:
+def relabel_by(traces: TraceBatch, by: str) -> TraceBatch:
     """Returns the cases with labels in place of activities; OTHER where an event has none.
 
     Args:
@@ -232,24 +232,24 @@ def count_times(batch: Batch, indicator: Timed) -> CellSums:
 def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts that choose what is not declared."""
     parts = []
-    if params.buys_range:
+    if params.selects_range:
         calendar, zone = WorkingCalendar(), params.calendar_time_zone
         parts.append(time_range_part(calendar, zone, params.max_units, BOUGHT))
-    share = VOCABULARY_SHARE / max(len(params.bought_groups), 1)
-    parts += [_groups_part(params, by, most, share) for by, most in params.bought_groups.items()]
-    times = params.of_bought_times
+    share = VOCABULARY_SHARE / max(len(params.selected_groups), 1)
+    parts += [_groups_part(params, by, most, share) for by, most in params.selected_groups.items()]
+    times = params.selected_times
     each = min(_BOUND_SHARE, _BOUND_SHARES / max(len(times), 1))
     return (*parts, *(_bound_part(params, indicator, each) for indicator in times))
 
 
 def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -> Part:
-    name = bought_name(by)
+    name = selection_name(by)
     # A case has one value of its own attribute.
     max_labels = 1 if is_case_attribute(by) else params.max_activities
     changed = bought.changed_names(max_labels, params.max_units)
     what = {ACTIVITY: "activities", PAIR: "pairs of activities"}.get(by, f"values of {by}")
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         likely = bought.likely_names(means[name], max_labels, params.max_units)
         return (
             f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
@@ -269,7 +269,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
 
 
 def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> Part:
-    name = bound_name(indicator)
+    name = longest_time_name(indicator)
 
     def decide(given: Given) -> LongestTimeDecision:
         cases = given.statistics[name].cells(_N_BINS)
@@ -304,7 +304,7 @@ class NoisySums(contract.Decision):
     values: np.ndarray
 
 
-def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
+def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
     """Returns what the parts decided, by their names."""
     decided: dict[str, Any] = {}
     for decision in decisions.values():
@@ -313,7 +313,7 @@ def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
     return decided
 
 
-def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
+def noise_of(term: Term, means: Allowances, params: IndicatorParams) -> SumNoise:
     """Returns the noise of a term's sums.
 
     Raises:
@@ -322,7 +322,7 @@ def noise_of(term: Term, means: Means, params: IndicatorParams) -> SumNoise:
     return means[term.name].noise(of_unit(term, params.max_units), term.units)
 
 
-def measuring_of(params: IndicatorParams, means: Means) -> Measuring:
+def measuring_of(params: IndicatorParams, means: Allowances) -> Measuring:
     """Returns the noise of the sums of all terms, in their own units.
 
     Raises:
@@ -340,7 +340,7 @@ def count_sums(batch: Batch, params: IndicatorParams) -> CellSums:
         batch: Complete cases, and what was decided before.
         params: What is asked for.
     """
-    known = Known(params, unfolded(batch.decisions))
+    known = Known(params, unfold_decisions(batch.decisions))
     counted = [term.count(batch.traces, known) for term in counted_terms(params)]
     return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
 
@@ -400,7 +400,7 @@ def _change(term: Term) -> str:
 def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
     need = Sums(term.name, share, of_unit(term, params.max_units), term.units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = noise_of(term, means, params)
         kind = "Laplace" if noise.is_laplace else "Gaussian"
         return f"discrete {kind} noise of {_half_width(term, noise)} (95 %) on each number"
@@ -430,7 +430,7 @@ def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
     name, quantiles = indicator.title, indicator.quantiles
     n_choices = 2 * len(quantiles) * bins.n_steps
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         epsilon = means[name].epsilon / n_choices
         ranks = max(rank_half_width(epsilon, quantile, params.max_units) for quantile in quantiles)
         each = "each quantile" if len(quantiles) > 1 else "the quantile"
@@ -474,7 +474,7 @@ class Measurements:
 
 
 def measurements_of(
-    params: IndicatorParams, decided: Mapping[str, Any], means: Means
+    params: IndicatorParams, decided: Mapping[str, Any], means: Allowances
 ) -> Measurements:
     """Returns what a release measured.
 
@@ -508,7 +508,7 @@ class _Figures:
     measured: Measurements
 
     @property
-    def params(self) -> AskedParams:
+    def params(self) -> RequestedParams:
         return self.known.params
 
     @property
@@ -591,7 +591,7 @@ class _Figures:
     def _quantiles(
         self, indicator: Measured, n_steps: int, group: int, step: int, label: str
     ) -> Iterator[IndicatorRow]:
-        low, high = bounds_of(indicator, self.known.bought_us(indicator))
+        low, high = bounds_of(indicator, self.known.selected_us(indicator))
         n = len(indicator.quantiles)
         bins = quantile_bins(indicator, self.params)
         term = bins or BinsOf(indicator, n_steps, is_running=True)
@@ -626,7 +626,7 @@ class _Figures:
         if indicator.is_of_all and CasesOf(population).name in self.measured.values:
             total = self.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
-        low, high = bounds_of(indicator, self.known.bought_us(indicator))
+        low, high = bounds_of(indicator, self.known.selected_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
             ends = count_within(float(count), half)

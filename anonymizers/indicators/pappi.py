@@ -37,7 +37,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import declared
-from tracecloak.anonymizers.indicators.params import AskedParams, Known
+from tracecloak.anonymizers.indicators.params import Known, RequestedParams
 from tracecloak.anonymizers.indicators.summands import RANGE, CellSums, summand_of
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -49,7 +49,7 @@ from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Op
 _SECOND_US = 1_000_000
 
 
-class PappiParams(AskedParams):
+class PappiParams(RequestedParams):
     """Parameters of `pappi`."""
 
     delta: Exact = Field(default=Decimal(0), ge=0, le=0)

@@ -60,7 +60,7 @@ _TAKEN = ("number of cases", "groups by ", TIME_RANGE)
 _OF_TITLES = ("sum", "cases", "bins", "events", "windows", "longest time")
 
 
-class AskedParams(RigorousParams):
+class RequestedParams(RigorousParams):
     """Parameters that ask for indicators.
 
     Attributes:
@@ -82,7 +82,7 @@ class AskedParams(RigorousParams):
         return [indicators] if isinstance(indicators, str) else indicators
 
     @pydantic.model_validator(mode="after")
-    def _check_indicators(self) -> AskedParams:
+    def _check_indicators(self) -> RequestedParams:
         if not self.indicators:
             raise ValueError("indicators needs one at least, such as cases")
         titles = [indicator.title for indicator in self.indicators]
@@ -157,10 +157,10 @@ class AskedParams(RigorousParams):
     def n_steps_of(self, indicator: Indicator) -> int:
         """Returns how many these are at most, or 1 where it is about none."""
         steps = self.steps_of(indicator)
-        return max(self.bought_groups[str(indicator.by)] if steps is None else len(steps), 1)
+        return max(self.selected_groups[str(indicator.by)] if steps is None else len(steps), 1)
 
     @cached_property
-    def bought_groups(self) -> Mapping[str, int]:
+    def selected_groups(self) -> Mapping[str, int]:
         """By what indicators are told apart whose groups are bought, and how many at most."""
         wanted: dict[str, int] = {}
         for indicator in self.indicators:
@@ -174,7 +174,7 @@ class AskedParams(RigorousParams):
         return wanted
 
     @cached_property
-    def of_bought_times(self) -> tuple[Timed, ...]:
+    def selected_times(self) -> tuple[Timed, ...]:
         """The indicators whose longest time is chosen on the log."""
         return tuple(i for i in self.indicators if isinstance(i, Timed) and i.at_most is None)
 
@@ -205,7 +205,7 @@ class AskedParams(RigorousParams):
         return tuple(attributes)
 
 
-class IndicatorParams(AskedParams):
+class IndicatorParams(RequestedParams):
     """Parameters of `private-indicators`."""
 
     first_date: DateText | None = None
@@ -240,7 +240,7 @@ class IndicatorParams(AskedParams):
                     f"{at}working needs the starts of events: map their column with "
                     "start_timestamp, or the lifecycle"
                 )
-            if indicator.is_bought and indicator.by in self.bought_groups and not self.delta:
+            if indicator.is_bought and indicator.by in self.selected_groups and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
         unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
@@ -290,7 +290,7 @@ class IndicatorParams(AskedParams):
         return self.attribute_columns.get(attribute)
 
     @cached_property
-    def buys_range(self) -> bool:
+    def selects_range(self) -> bool:
         """Whether the range of dates is chosen on the log."""
         return self.public_range is None and any(i.by in PERIODS for i in self.indicators)
 
@@ -304,7 +304,7 @@ class Known:
         decided: What was bought, by the names of parts.
     """
 
-    params: AskedParams
+    params: RequestedParams
     decided: Mapping[str, Any]
 
     def groups(self, population: Population) -> Groups:
@@ -319,28 +319,28 @@ class Known:
             return self.params.periods(by, span)
         if population.groups is not None:
             return Groups(population.groups, by)
-        return Groups(tuple(self.decided[bought_name(by)].labels), by)
+        return Groups(tuple(self.decided[selection_name(by)].labels), by)
 
     def steps(self, indicator: Indicator) -> tuple[Group, ...]:
         """Returns the activities, pairs or values that an indicator is about."""
         steps = self.params.steps_of(indicator)
         if steps is not None:
             return steps
-        return tuple(self.decided[bought_name(str(indicator.by))].steps)
+        return tuple(self.decided[selection_name(str(indicator.by))].steps)
 
-    def bought_us(self, indicator: Indicator) -> int | None:
+    def selected_us(self, indicator: Indicator) -> int | None:
         """Returns the longest time that was bought for it."""
         if not isinstance(indicator, Timed) or indicator.at_most is not None:
             return None
-        return int(self.decided[bound_name(indicator)].longest_us)
+        return int(self.decided[longest_time_name(indicator)].longest_us)
 
 
-def bought_name(by: str) -> str:
+def selection_name(by: str) -> str:
     """Returns the name of the part that buys groups."""
     return f"groups by {by}"
 
 
-def bound_name(indicator: Timed) -> str:
+def longest_time_name(indicator: Timed) -> str:
     """Returns the name of the part that buys the longest time of an indicator."""
     return f"{indicator.title}, longest time"
 
@@ -358,7 +358,7 @@ _WITH_SHARE = Fraction(3, 4)
 _FREQUENCY_SHARE = Fraction(5, 4)
 
 
-def quantile_bins(indicator: Indicator, params: AskedParams) -> BinsOf | None:
+def quantile_bins(indicator: Indicator, params: RequestedParams) -> BinsOf | None:
     """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
     has_quantiles = isinstance(indicator, Measured) and indicator.quantiles
     if not has_quantiles or is_running(indicator, params):  # type: ignore[arg-type]
@@ -366,7 +366,7 @@ def quantile_bins(indicator: Indicator, params: AskedParams) -> BinsOf | None:
     return BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
 
 
-def is_running(indicator: Measured, params: AskedParams) -> bool:
+def is_running(indicator: Measured, params: RequestedParams) -> bool:
     """Returns whether an indicator's quantiles are read from running sums; public.
 
     That is where they would err less, by the ranks that half an interval has, if the indicator were
@@ -395,7 +395,7 @@ def _running_errs_less(
     return noise.half_width * norm < rank_half_width(epsilon / (2 * n_choices), Fraction(1, 2), 1)
 
 
-def weighed_terms(params: AskedParams) -> dict[Term, Fraction]:
+def weighed_terms(params: RequestedParams) -> dict[Term, Fraction]:
     """Returns all sums that get noise in the round of sums, in a fixed order, with their shares.
 
     A share is one of the budget, beside those of the others.
@@ -422,7 +422,7 @@ def weighed_terms(params: AskedParams) -> dict[Term, Fraction]:
     return counts | of_indicators
 
 
-def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
+def needs_cases(indicator: Indicator, params: RequestedParams) -> bool:
     """Returns whether the number of cases of its population is used for it."""
     if not isinstance(indicator, Measured):
         return not isinstance(indicator, Cases | Workload)
@@ -432,7 +432,9 @@ def needs_cases(indicator: Indicator, params: AskedParams) -> bool:
     return indicator.is_of_all or CasesWith(indicator, n_steps).is_centred
 
 
-def _terms_of(indicator: Indicator, weight: Fraction, params: AskedParams) -> dict[Term, Fraction]:
+def _terms_of(
+    indicator: Indicator, weight: Fraction, params: RequestedParams
+) -> dict[Term, Fraction]:
     n_steps = params.n_steps_of(indicator)
     match indicator:
         case Cases():

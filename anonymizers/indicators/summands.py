@@ -212,18 +212,18 @@ def _amounts(traces: TraceBatch, attribute: str) -> Numbers:
     return Numbers(numbers, np.isfinite(numbers))
 
 
-def bounds_of(indicator: declared.Measured, bought_us: int | None = None) -> tuple[float, float]:
+def bounds_of(indicator: declared.Measured, selected_us: int | None = None) -> tuple[float, float]:
     """Returns between which bounds an indicator's numbers count.
 
     Args:
         indicator: Of times or amounts.
-        bought_us: The longest time, where it was chosen on the log.
+        selected_us: The longest time, where it was chosen on the log.
     """
     if isinstance(indicator, declared.Amount):
         low, high = indicator.bounds
         return float(low), float(high)
     assert isinstance(indicator, declared.Timed)
-    longest = indicator.at_most if bought_us is None else bought_us
+    longest = indicator.at_most if selected_us is None else selected_us
     assert longest is not None
     return 0.0, float(longest)
 
@@ -253,19 +253,19 @@ def numbers_counted(
 def summand_of(
     indicator: declared.Indicator,
     steps: Sequence[declared.Group] = (),
-    bought_us: int | None = None,
+    selected_us: int | None = None,
 ) -> Summand:
     """Returns what a case adds to the share, the mean or the sum of an indicator.
 
     Args:
         indicator: None of cases or of events by who does them, which are counts.
         steps: The activities or pairs that it is about.
-        bought_us: See `bounds_of`.
+        selected_us: See `bounds_of`.
     """
     names = [str(step) for step in steps]
     match indicator:
         case declared.Measured():
-            low, high = bounds_of(indicator, bought_us)
+            low, high = bounds_of(indicator, selected_us)
             return Summand(low, high, numbers_counted(indicator, steps))
         case declared.Within(limit=limit):
             return _share(lambda traces: throughput_of(traces) <= limit)

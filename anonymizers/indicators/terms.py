@@ -137,7 +137,7 @@ class _OfIndicator:
 
     def summand(self, known: Known) -> summands.Summand:
         """What a case adds."""
-        steps, bought = known.steps(self.indicator), known.bought_us(self.indicator)
+        steps, bought = known.steps(self.indicator), known.selected_us(self.indicator)
         return summands.summand_of(self.indicator, steps, bought)
 
     def places(self, traces: TraceBatch, known: Known) -> np.ndarray:

@@ -25,8 +25,12 @@ from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
+from tracecloak.anonymizers.rigorous.bought import (
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
@@ -71,7 +75,7 @@ def clip_of_values(public_units: int | None, decisions: contract.Decisions) -> i
     return max(UNITS, math.isqrt(bought**2 // _SQUARE))
 
 
-def noise_of_values(noise: SumNoise, public_units: int | None) -> str:
+def noise_for_values(noise: SumNoise, public_units: int | None) -> str:
     """Returns what noise means for a sum, in words.
 
     Args:
@@ -139,7 +143,7 @@ class AttributeCounter:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
         if self.attribute.is_of_case:
             classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
             return cells_of_cases(traces, self.attribute, classes)
@@ -383,20 +387,20 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     def changed(clip_units: int | None) -> tuple[sensitivity.Sensitivity, int | None]:
         return changed_values(attribute, clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means[name].noise(*changed(clip or UNITS))
         if attribute.is_of_case:
             return (
                 f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and "
                 f"by value, each within {noise.half_width:,} (95 %)"
             )
-        return f"counts events by activity and value, {noise_of_values(noise, clip)}"
+        return f"counts events by activity and value, {noise_for_values(noise, clip)}"
 
     def decide(given: Given) -> AttributeDecision:
         known = given.decisions
         chosen = None if attribute.is_of_case else clip_of_values(clip, known)
         noise = given.means[name].noise(*changed(chosen))
-        vocabulary = known_vocabulary(params.words, known)
+        vocabulary = vocabulary_in_effect(params.words, known)
         classes = CaseClasses.of(known["variants"], vocabulary)
         n_rows = n_rows_of(attribute, classes, len(vocabulary))
         counted: ClippedCells = given.statistics[attribute.name]

@@ -41,15 +41,19 @@ from tracecloak.anonymizers.logs.attributes import (
     CellLaws,
     attribute_of_traces,
     clip_of_values,
-    noise_of_values,
+    noise_for_values,
     part_name,
     values_of_events,
     words_of_values,
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
+from tracecloak.anonymizers.rigorous.bought import (
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -104,7 +108,7 @@ class HandoverCounter:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
         clip = clip_of_values(self.clip_units, decisions)
         return handover_cells(traces, self.attribute, clip, is_pure=self.is_pure)
 
@@ -301,16 +305,16 @@ def handovers_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     def changed(clip_units: int) -> tuple[Sensitivity, int | None]:
         return changed_handovers(clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means[name].noise(*changed(clip or UNITS))
         return (
             "counts steps by the activity of the event and the values before and at it, "
-            f"{noise_of_values(noise, clip)}"
+            f"{noise_for_values(noise, clip)}"
         )
 
     def decide(given: Given) -> HandoverCounts:
         noise = given.means[name].noise(*changed(clip_of_values(clip, given.decisions)))
-        n_activities = len(known_vocabulary(params.words, given.decisions))
+        n_activities = len(vocabulary_in_effect(params.words, given.decisions))
         counted: ClippedCells = given.statistics[name]
         return count_handovers(attribute, counted, n_activities, noise, given.randomness)
 

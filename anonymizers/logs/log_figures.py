@@ -357,7 +357,7 @@ def flow_figures(
     released = _Released.of(measures, variants, names, cases.value)
     n = len(names)
     into, onward = released.whole[:, :n], released.clipped[:, :n]
-    by_bins = _by_occurrences(measures, variants, names)
+    by_bins = _estimates_by_occurrence(measures, variants, names)
     sums_of_arcs = into.sum(), onward.sum(), released.least
     events = [of_clipped(row, *sums_of_arcs) for row in measures.rows(sums.EVENTS)]
     used = names.names.filter(pa.array(into.any(axis=0))).to_pylist()
@@ -393,7 +393,7 @@ def _activities(
         yield surest(several).figure("activity", (name,), float(whole[code]), DERIVED)
 
 
-def _by_occurrences(
+def _estimates_by_occurrence(
     measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
 ) -> dict[str, Estimate]:
     """How often each activity occurs, by the cases that have it so and so often.

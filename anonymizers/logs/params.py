@@ -19,8 +19,12 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import noisy_sums, note
-from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, known_length, known_vocabulary
-from tracecloak.anonymizers.rigorous.budget import UNITS, Budget, Means, Sums
+from tracecloak.anonymizers.rigorous.bought import (
+    LENGTHS_OF_CASES,
+    length_in_effect,
+    vocabulary_in_effect,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import GroupedParams
 from tracecloak.anonymizers.rigorous.params import (
@@ -63,7 +67,7 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
     """Returns the part of `private-log`; it decides a whole number of cases, at least 0."""
     changed = of_one_cell(params.max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         within = means["sizes"].noise(changed).half_width
         counted = "the log has" if params.max_cases_per_individual is None else "count"
         return f"releases as many cases as {counted}, within {within:,} (95 %)"
@@ -488,8 +492,8 @@ def _length(params: PrivateLogParams) -> Part:
 
 def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
     def domain_of(decisions: contract.Decisions) -> Domain:
-        length = known_length(params.longest_case, decisions)
-        return Domain(known_vocabulary(params.words, decisions), length, params.max_units)
+        length = length_in_effect(params.longest_case, decisions)
+        return Domain(vocabulary_in_effect(params.words, decisions), length, params.max_units)
 
     if not params.is_timed:  # the variants have all that the vocabulary leaves
         weight = 1 - VOCABULARY_SHARE

@@ -29,8 +29,8 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
-from tracecloak.anonymizers.noise.sums import Noting
-from tracecloak.anonymizers.rigorous.bought import known_vocabulary
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
+from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsDecision, PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
@@ -66,7 +66,7 @@ MEASURES = "measures"
 """Among what a round decided: the noisy sums of its parts that are published."""
 
 
-def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
+def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
     """Returns what the parts decided, by their names, as the counters and later parts look for."""
     return {
         name: part
@@ -77,7 +77,7 @@ def unfolded(decisions: contract.Decisions) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Knowing:
+class _DecisionAwareCounter:
     """A counter that knows what was bought."""
 
     counter: contract.Counter
@@ -91,11 +91,11 @@ class _Knowing:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> Any:
         """Counts a batch."""
-        return self.counter.count(traces, unfolded(decisions), randomness)
+        return self.counter.count(traces, unfold_decisions(decisions), randomness)
 
     def reads(self, decisions: contract.Decisions) -> contract.Decisions:
         """Returns what of the decisions a count can depend on: not the number of cases."""
-        return {name: part for name, part in unfolded(decisions).items() if name != "sizes"}
+        return {name: part for name, part in unfold_decisions(decisions).items() if name != "sizes"}
 
 
 class PrivateLog(PartsMethod):
@@ -186,11 +186,11 @@ class PrivateLog(PartsMethod):
     def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, contract.Counter]:
         """Returns the counters of a round."""
         needed = super().requires(round_name, params)
-        return {name: _Knowing(counter) for name, counter in needed.items()}
+        return {name: _DecisionAwareCounter(counter) for name, counter in needed.items()}
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""
-        return unfolded(decisions)
+        return unfold_decisions(decisions)
 
     def decide(
         self,
@@ -201,7 +201,7 @@ class PrivateLog(PartsMethod):
         randomness: Randomness,
     ) -> contract.Decision:
         """Decides the parts of a round, and keeps the noisy sums that are published."""
-        noting = Noting(randomness.noise)
+        noting = MeasureRecorder(randomness.noise)
         listened = randomness.with_noise(noting) if params.shows_sums else randomness
         decision = super().decide(round_name, statistics, decisions, params, listened)
         if not params.shows_sums:
@@ -228,7 +228,7 @@ class PrivateLog(PartsMethod):
             parts["periods"] = periods_of(parts["starts"], params.n_periods(known["sizes"]))
         if round_name == LOG and params.is_timed:
             together = {**known, **parts}
-            vocabulary = known_vocabulary(params.words, together)
+            vocabulary = vocabulary_in_effect(params.words, together)
             if params.detail.is_of_all:
                 from tracecloak.anonymizers.times.fitted_times import fitted_of_all
 
@@ -258,9 +258,9 @@ class PrivateLog(PartsMethod):
             noted = (decided.parts[MEASURES] for decided in decisions.values())
             sums[MEASURES] = ReleasedMeasures.joined(noted)
         if params.is_timed:
-            came_out = Yield(case_share=unfolded(decisions)["case_share"])
+            came_out = Yield(case_share=unfold_decisions(decisions)["case_share"])
             return contract.Products(sums, came_out)
-        return contract.Products({"variants": unfolded(decisions)["variants"], **sums})
+        return contract.Products({"variants": unfold_decisions(decisions)["variants"], **sums})
 
     def generate(
         self,
@@ -271,13 +271,13 @@ class PrivateLog(PartsMethod):
         randomness: Randomness,
     ) -> TraceBatch:
         """Returns every `n_pieces`-th of the released cases."""
-        drawn = unfolded(decisions)
+        drawn = unfold_decisions(decisions)
         variants: ReleasedVariants = drawn["variants"]
         traces = log_of(variants, piece, n_pieces, randomness)
         if not params.is_timed:
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
-        traces = traces.recode(known_vocabulary(params.words, drawn))
+        traces = traces.recode(vocabulary_in_effect(params.words, drawn))
         timing = Timing(
             params.log_time.grid(drawn),
             params.detail.classes(variants, traces.vocabulary),

@@ -29,11 +29,15 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import clip_of_values, noise_of_values
+from tracecloak.anonymizers.logs.attributes import clip_of_values, noise_for_values
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means
+from tracecloak.anonymizers.rigorous.bought import (
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
+)
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import time_bins
@@ -92,7 +96,7 @@ class ServiceTimes:
         self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
     ) -> ClippedCells:
         """Counts a batch."""
-        traces = within_length(in_vocabulary(traces, decisions), decisions)
+        traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
         cells = cells_of_service(traces, self.time.grid(decisions))
         if self.is_pure:
             assert self.clip_units is not None
@@ -325,12 +329,12 @@ def service_part(params: PrivateLogParams, share: Fraction) -> Part:
     def changed(clip_units: int) -> Sensitivity:
         return of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means[NAME].noise(changed(clip or UNITS), lattice)
         return (
             "counts events by activity and service time, and by activity and time since the event "
             f"before, each in {_BINS} bins, and sums the places of service times in these, "
-            f"{noise_of_values(noise, clip)}"
+            f"{noise_for_values(noise, clip)}"
         )
 
     def decide(given: Given) -> ServiceDecision:
@@ -338,7 +342,7 @@ def service_part(params: PrivateLogParams, share: Fraction) -> Part:
         chosen = clip if is_pure and clip is not None else clip_of_values(clip, known)
         return decide_service(
             given.statistics[NAME],
-            len(known_vocabulary(params.words, known)),
+            len(vocabulary_in_effect(params.words, known)),
             params.log_time.grid(known),
             given.means[NAME].noise(changed(chosen), lattice),
             given.randomness,

@@ -209,7 +209,7 @@ def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarra
 
 
 @dataclass
-class Noting(Noise):
+class MeasureRecorder(Noise):
     """Draws as another does, and keeps what parts note.
 
     Attributes:
@@ -248,7 +248,7 @@ def note(
         deviation: Standard deviation of the noise of each; 0 of a public number.
     """
     noting = randomness.noise
-    if not isinstance(noting, Noting):
+    if not isinstance(noting, MeasureRecorder):
         return
     values = np.asarray(sums, np.float64).tolist()
     noting.noted.extend(

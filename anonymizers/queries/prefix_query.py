@@ -34,7 +34,7 @@ from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.rigorous.bought import length_grid
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Pure
+from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Pure
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -306,7 +306,7 @@ class LaplaceLevels:
         n_levels = int(length_grid()[-1]) if max_length is None else max_length
         return (Pure("levels", Fraction(1), largest=of_distinct_cells(n_levels, max_units)),)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what is done and the error to expect."""
         scale = float(max_units / means["levels"].epsilon)
         return (
@@ -328,7 +328,7 @@ class LaplaceLevels:
         return LevelQuery(n_levels, scale, threshold, when_full="keep largest")
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants whose noisy counts survived.
 

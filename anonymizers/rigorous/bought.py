@@ -21,7 +21,7 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
 from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE, VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
@@ -163,14 +163,14 @@ def _coefficients(n_buckets: int) -> np.ndarray:
 # How they are chosen is in `bought_vocabulary` and `bought_length`; the clip is one more (`clips`).
 
 
-def in_vocabulary(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
+def recode_to_selected(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
     """Returns the traces in the vocabulary that was bought, if one was; else as they are."""
     if "vocabulary" not in decisions:
         return traces
     return traces.recode_public(decisions["vocabulary"].vocabulary)
 
 
-def known_vocabulary(
+def vocabulary_in_effect(
     public: ActivityVocabulary | None, decisions: contract.Decisions
 ) -> ActivityVocabulary:
     """Returns the activities, public or bought."""
@@ -180,7 +180,7 @@ def known_vocabulary(
     return bought.vocabulary
 
 
-def known_length(public: int | None, decisions: contract.Decisions) -> int:
+def length_in_effect(public: int | None, decisions: contract.Decisions) -> int:
     """Returns how many events of a case count at most, public or bought.
 
     Args:
@@ -193,7 +193,7 @@ def known_length(public: int | None, decisions: contract.Decisions) -> int:
     return bought.max_trace_length
 
 
-def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
+def truncate_to_selected(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
     """Returns the traces cut at the length that was bought, if one was; else as they are."""
     if "length" not in decisions:
         return traces
@@ -201,11 +201,11 @@ def within_length(traces: TraceBatch, decisions: contract.Decisions) -> TraceBat
 
 
 def _variants_within(batch: Batch) -> VariantHistogram:
-    traces = in_vocabulary(batch.traces, batch.decisions)
-    return VariantHistogram.from_traces(within_length(traces, batch.decisions))
+    traces = recode_to_selected(batch.traces, batch.decisions)
+    return VariantHistogram.from_traces(truncate_to_selected(traces, batch.decisions))
 
 
-VARIANTS_WITHIN = Counted(VariantHistogram, _variants_within)
+VARIANTS_IN_DOMAIN = Counted(VariantHistogram, _variants_within)
 """Cases by variant, over the vocabulary and within the length that were bought, if any were."""
 
 
@@ -444,7 +444,7 @@ def vocabulary_part(
     """
     changed = changed_names(max_activities, max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         at_most = "" if most_names is None else f", the {most_names - 1:,} most frequent at most"
         names = likely_names(means["vocabulary"], max_activities, max_units)
         return f"chooses {names}{at_most}{what_else}"

@@ -205,7 +205,7 @@ class Allowance:
         return f"has a share of {float(self.share):.3g} of the Gaussian budget{passing}"
 
 
-Means = Mapping[str, Allowance]
+Allowances = Mapping[str, Allowance]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Budget:
     epsilon: Fraction
     delta: Fraction
     needs: tuple[Need, ...]
-    means: Means
+    means: Allowances
 
     @property
     def deviation(self) -> Fraction | None:

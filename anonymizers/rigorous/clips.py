@@ -25,7 +25,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous import bought
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary
+from tracecloak.anonymizers.rigorous.bought import recode_to_selected
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
@@ -73,7 +73,7 @@ def _norms_of_cases(batch: Batch, n_bins: int | None) -> CaseNorms:
         from tracecloak.schemas.statistics.durations import duration_borders
 
         borders = duration_borders(n_bins)
-    traces = in_vocabulary(batch.traces, batch.decisions)
+    traces = recode_to_selected(batch.traces, batch.decisions)
     return CaseNorms.from_traces(traces, norm_grid(), borders)
 
 

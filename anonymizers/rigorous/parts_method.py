@@ -24,7 +24,7 @@ from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import noisy_sums
-from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Means, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.schemas.published.manifest import Guarantee, Kind
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -52,7 +52,7 @@ class Given:
 
     statistics: Mapping[str, Any]
     decisions: Mapping[str, Any]
-    means: Means
+    means: Allowances
     randomness: Randomness
 
 
@@ -75,7 +75,7 @@ class Part:
 
     name: str
     needs: tuple[Need, ...]
-    sentence: Callable[[Means], str]
+    sentence: Callable[[Allowances], str]
     decide: Callable[[Given], Any]
     counters: Mapping[str, contract.Counter] = field(default_factory=dict)
     round: str = ""
@@ -317,7 +317,7 @@ def counts_part(
         reality: By how much one unit changes the counts at most, and why, in a sentence.
     """
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means[need.name].noise(need.changed, need.units)
         kind = "Laplace" if noise.is_laplace else "Gaussian"
         return (

@@ -21,7 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
-from tracecloak.anonymizers.indicators.params import AskedParams, Known, weighed_terms
+from tracecloak.anonymizers.indicators.params import Known, RequestedParams, weighed_terms
 from tracecloak.anonymizers.indicators.quantiles import Measuring
 from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
@@ -40,7 +40,7 @@ _RANGE = 1 << 10
 _FINENESS = 16
 
 
-class IndicatorStepParams(AskedParams, StreamParams):
+class IndicatorStepParams(RequestedParams, StreamParams):
     """Parameters of the indicators that a stream publishes."""
 
     chooses_quantiles: ClassVar[bool] = False
@@ -57,8 +57,8 @@ class IndicatorStepParams(AskedParams, StreamParams):
                 raise ValueError(f"{at}by {indicator.by}: the steps of a stream are its periods")
             if isinstance(indicator, Timed) and indicator.at_most is None:
                 raise ValueError(f"{at}at_most must be declared, as a stream chooses nothing")
-        if self.bought_groups:
-            by = ", ".join(self.bought_groups)
+        if self.selected_groups:
+            by = ", ".join(self.selected_groups)
             raise ValueError(f"groups by {by} must be declared, as a stream chooses nothing")
 
     @cached_property

@@ -28,12 +28,12 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
     rank_of_clip,
-    within_length,
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
 )
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means, Sums
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_bins import bins_text, time_borders, times_at
@@ -166,7 +166,7 @@ def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str)
     """Returns the part of `private-log` that buys the granularity."""
     changed = changed_granularities(params.max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         within = means["granularity"].noise(changed).half_width
         return (
             "counts cases by how fine their stamps are (microseconds, milliseconds, seconds, "
@@ -203,7 +203,7 @@ def count_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> Clipp
         n_bins: See `time_borders`; None for as many as were decided.
     """
     traces, decisions = batch.traces, batch.decisions
-    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
     traces = traces.take(np.flatnonzero(traces.lengths > 1))
     bins, n_bins = bins_of_spans(traces, time, n_bins, decisions)
     n = traces.n_cases
@@ -352,7 +352,7 @@ def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_spans(params.max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         within = means["spans"].noise(changed).half_width
         return (
             f"counts cases by time from first to last event, in {bins_text(None)}, each within "
@@ -482,7 +482,7 @@ def count_pair_times(
         detail: By what time is added up: where all events are of one activity, by case.
     """
     traces, decisions = batch.traces, batch.decisions
-    traces = detail.cases(within_length(in_vocabulary(traces, decisions), decisions))
+    traces = detail.cases(truncate_to_selected(recode_to_selected(traces, decisions), decisions))
     n = len(traces.vocabulary)
     ticks = time.grid(decisions).ticks(traces.times)
     step = np.flatnonzero(~traces.is_first)
@@ -560,7 +560,7 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     is_pure, detail = params.delta == 0, params.detail
     changed = changed_times(params.max_units, is_pure=is_pure)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means["pair times"].noise(changed, UNITS)
         by_what = "" if detail.is_of_all else " by pair of activities"
         return (
@@ -569,7 +569,7 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
         )
 
     def decide(given: Given) -> PairTimesDecision:
-        names = detail.names(known_vocabulary(params.words, given.decisions))
+        names = detail.names(vocabulary_in_effect(params.words, given.decisions))
         decision = decide_pair_times(
             given.statistics["pair times"],
             len(names),

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, note, variance_of
-from tracecloak.anonymizers.rigorous.budget import Means, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowances, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
@@ -348,7 +348,7 @@ def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
     changed = changed_starts(params.max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         return (
             "counts starts by date and by hour of the week, in buckets as wide as the number of "
             f"cases asks for; each within {means['starts'].noise(changed).half_width:,} cases "

@@ -31,8 +31,12 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import in_vocabulary, known_vocabulary, within_length
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Sums
+from tracecloak.anonymizers.rigorous.bought import (
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
+)
+from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
@@ -201,7 +205,7 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
         time: When the log takes place.
     """
     traces, decisions = batch.traces, batch.decisions
-    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
     classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
     periods: Periods = decisions["periods"]
     working = time.working_time(decisions)
@@ -414,7 +418,7 @@ def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
     changed = changed_tables(params.max_units)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         within = means["tables"].noise(changed).half_width
         return (
             f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
@@ -424,7 +428,7 @@ def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
 
     def decide(given: Given) -> TablesDecision:
         known = given.decisions
-        classes = CaseClasses.of(known["variants"], known_vocabulary(params.words, known))
+        classes = CaseClasses.of(known["variants"], vocabulary_in_effect(params.words, known))
         sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
         noise = given.means["tables"].noise(changed)
         return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)

@@ -34,12 +34,12 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    in_vocabulary,
-    known_vocabulary,
     rank_of_clip,
-    within_length,
+    recode_to_selected,
+    truncate_to_selected,
+    vocabulary_in_effect,
 )
-from tracecloak.anonymizers.rigorous.budget import UNITS, Means
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS, too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -148,7 +148,7 @@ def count_durations(
         detail: By what steps are counted.
     """
     traces, decisions = batch.traces, batch.decisions
-    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
     classes = detail.classes(decisions["variants"], traces.vocabulary)
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, classes)
@@ -174,7 +174,7 @@ def count_norms(
         detail: By what steps are counted.
     """
     traces, decisions = batch.traces, batch.decisions
-    traces = within_length(in_vocabulary(traces, decisions), decisions)
+    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, case_classes.NO_CLASSES)
     return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
@@ -415,7 +415,7 @@ def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
     def rank(given: Given) -> float:
         changed = sensitivity.of_clipped(UNITS, max_units, is_pure=False)
         noise = given.means["durations"].noise(changed, UNITS)
-        n_names = len(params.detail.names(known_vocabulary(params.words, given.decisions)))
+        n_names = len(params.detail.names(vocabulary_in_effect(params.words, given.decisions)))
         k = n_bins or given.decisions["bins"].steps
         cells = n_cells_of(n_names, k), n_names
         return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
@@ -440,7 +440,7 @@ def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
     def changed(clip_units: int) -> sensitivity.Sensitivity:
         return sensitivity.of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(means: Means) -> str:
+    def sentence(means: Allowances) -> str:
         noise = means["durations"].noise(changed(clip or UNITS), lattice)
         by_what = (
             f"by pair of activities, and of {case_classes.MOST_VARIANTS} variants by position, and "
@@ -451,7 +451,7 @@ def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
 
     def decide(given: Given) -> DurationsDecision:
         chosen = given.decisions["clip"].clip_units if clip is None else clip
-        vocabulary = known_vocabulary(params.words, given.decisions)
+        vocabulary = vocabulary_in_effect(params.words, given.decisions)
         grid = params.log_time.grid(given.decisions)
         return decide_durations(
             given.statistics["durations"],

@@ -46,9 +46,9 @@ from tracecloak.schemas.statistics.background_knowledge import (
     NO_ELEMENT,
     TIME_BITS,
     CaseTable,
-    Demand,
     Kind,
     Level,
+    PatternCriteria,
     Rows,
     codes_of_words,
     distinct,
@@ -160,7 +160,7 @@ def _quartile(ends: np.ndarray, quarter: int) -> Fraction:
 
 
 def minimal_violations(
-    cases: CaseTable, labels: np.ndarray, kind: Kind, demand: Demand, length: int
+    cases: CaseTable, labels: np.ndarray, kind: Kind, demand: PatternCriteria, length: int
 ) -> Patterns:
     """Returns the minimal violating traces (Definition 16).
 
@@ -206,7 +206,7 @@ def maximal_frequent(
     maximal: list[np.ndarray] = []
     before: Level | None = None
     n_frequent = 0
-    for level in grow(_rows(rows, elements), Demand(min_cases), None, max_positions):
+    for level in grow(_rows(rows, elements), PatternCriteria(min_cases), None, max_positions):
         if before is not None:
             is_maximal = np.ones(len(before.taken), bool)
             is_maximal[level.shorter] = False
@@ -559,7 +559,7 @@ def suppression_passes(
     Raises:
         GuaranteeError: See `Tlkc.decide`.
     """
-    demand = Demand(params.k, params.exact_confidence)
+    demand = PatternCriteria(params.k, params.exact_confidence)
     kind = params.knowledge_kind
     passes: list[np.ndarray] = []
     while True:

@@ -337,7 +337,7 @@ class _Round:
         scale = Fraction(*self.params.fitness_scale) / (self.variants.n_cases * UNITS)
         return interval_of_share(fitness, math.log(20) * float(scale))
 
-    def gives_up(self) -> bool:
+    def stops_early(self) -> bool:
         """Whether the coin says so, which comes up with the probability to stop."""
         cell = cell_numbers(np.array([self.number]))
         word = int(self.randomness.words("dpim/stop", cell)[0, 0])
@@ -481,7 +481,7 @@ class Dpim(contract.Anonymizer):
                 if fitness >= params.fitness_threshold:
                     within = attempt.fitness_within(fitness)
                     return ReleasedTree(vocabulary.names, str(tree), True, fitness, *within)
-                if attempt.gives_up():
+                if attempt.stops_early():
                     break
         return ReleasedTree(vocabulary.names, str(normalise(flower(names))), False, None)
 

@@ -26,9 +26,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    VARIANTS_WITHIN,
-    known_vocabulary,
+    VARIANTS_IN_DOMAIN,
     rank_of_clip,
+    vocabulary_in_effect,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
@@ -156,7 +156,7 @@ def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
 _MOST_NOISE = 0.25
 
 
-class AskedEnds:
+class EndsEstimator:
     """Answers the questions of all candidates from one budget; what was asked once is kept."""
 
     def __init__(
@@ -389,7 +389,7 @@ _MOST_NAMES = most_names_of_pairs(1)
 _WEIGHT_OF_NOISE = 1.5
 
 
-_COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_WITHIN}
+_COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_IN_DOMAIN}
 
 
 def parts_of_tree(params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]:
@@ -461,9 +461,9 @@ def _ends(params: ProcessTreeParams) -> Part_of_parts_method:
         "budget, of which every question takes half of what is left."
     )
 
-    def decide(given: Given) -> AskedEnds:
+    def decide(given: Given) -> EndsEstimator:
         variants, epsilon = given.statistics["variants"], given.means["ends"].epsilon
-        return AskedEnds(variants, epsilon, params.max_units, given.randomness)
+        return EndsEstimator(variants, epsilon, params.max_units, given.randomness)
 
     needs = params.needs_of("ends")
     return Part_of_parts_method(
@@ -486,7 +486,7 @@ def _selection(params: ProcessTreeParams) -> Part_of_parts_method:
         deviation = params.pairs_deviation(_counted_pairs(given, params))
         ends = given.decisions.get("ends")
         if ends is None:
-            ends = AskedEnds(variants, None, params.max_units, given.randomness)
+            ends = EndsEstimator(variants, None, params.max_units, given.randomness)
         trees = candidates(given.decisions["pairs"], deviation, names, ends, params)
         scores = [score_sum(tree, names, variants, FITNESS_POWER) for tree in trees]
         cells = cell_numbers(np.arange(len(trees)))
@@ -521,7 +521,7 @@ def _fitness(params: ProcessTreeParams) -> Part_of_parts_method:
 
 
 def _names(given: Given, params: ProcessTreeParams) -> list[str]:
-    names: list[str] = known_vocabulary(params.words, given.decisions).names.to_pylist()
+    names: list[str] = vocabulary_in_effect(params.words, given.decisions).names.to_pylist()
     return names
 
 
@@ -565,7 +565,7 @@ def candidates(
     relation: Relation,
     deviation: float,
     names: Sequence[str],
-    ends: AskedEnds,
+    ends: EndsEstimator,
     params: ProcessTreeParams,
 ) -> list[ProcessTree]:
     """Returns distinct trees of all sizes by both sets of rules, and the flower of all names.
@@ -658,7 +658,7 @@ class ProcessTreeMiner(PartsMethod):
         """Returns the vocabulary that was bought, or the tree with its fitness."""
         if round_name != TREE:
             return super().combined(round_name, decided, given, params)
-        names = known_vocabulary(params.words, given.decisions).names
+        names = vocabulary_in_effect(params.words, given.decisions).names
         fitness = decided["fitness"] or (None,)
         return TreeDecision(ReleasedTree(names, str(decided["selection"]), True, *fitness))
 

@@ -36,9 +36,9 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
+    Allowances,
     Choice,
     Instead,
-    Means,
     Need,
     Pure,
     Sums,
@@ -263,7 +263,7 @@ class AutoVariants(JointVariants):
     def _choice(self) -> str:
         return f"{self.name} choice"
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does."""
         joint = super().explain(means, max_units)
         if not self._has_others(means):
@@ -278,7 +278,7 @@ class AutoVariants(JointVariants):
         )
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants of the way that was chosen."""
         if not self._has_others(means):
@@ -301,15 +301,15 @@ class AutoVariants(JointVariants):
             seen = completed(seen, profile.threshold, missing, domain, randomness, prefix)
         return released(seen, domain.vocabulary)
 
-    def _of_tree(self, means: Means) -> Means:
+    def _of_tree(self, means: Allowances) -> Allowances:
         names = (need.name for need in self._tree.needs(1, None))
         return {name: means[f"{self.name}/{name}"] for name in names}
 
-    def _has_others(self, means: Means) -> bool:
+    def _has_others(self, means: Allowances) -> bool:
         return bool(means[f"{self.name}/histogram"].epsilon)
 
     def _profile(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> tuple[Profile, float]:
         """The profile with noise, and its scale."""
         changed = of_one_cell(domain.max_units)
@@ -354,7 +354,7 @@ def completed(
     if n_missing <= 0 or not seen.n_variants:
         return seen
     cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
-    sums = VariantFlows.of(seen, cells).whole_sums(cells)
+    sums = VariantFlows.of(seen, cells).unclipped_sums(cells)
     hidden = SumNoise((1000 * threshold, _ROOT_OF_12), 1, is_laplace=False)
     chain = markov.chain_of(sums, cells, hidden, _known(sums, cells))
     if chain is None:

@@ -20,8 +20,15 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import VARIANTS_WITHIN
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums, least_cases, scaled
+from tracecloak.anonymizers.rigorous.bought import VARIANTS_IN_DOMAIN
+from tracecloak.anonymizers.rigorous.budget import (
+    Allowance,
+    Allowances,
+    Need,
+    Sums,
+    least_cases,
+    scaled,
+)
 from tracecloak.anonymizers.rigorous.names import too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
@@ -82,12 +89,12 @@ class VariantGenerator(Protocol):
         """
         ...
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does with these means and the error to expect, in a sentence."""
         ...
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns variants with whole numbers of cases; may invent variants of the domain.
 
@@ -149,7 +156,7 @@ def variants_part(
         scaled(generator.needs(max_units, max_length), share),
         lambda means: generator.explain(means, max_units),
         decide,
-        {"variants": VARIANTS_WITHIN},
+        {"variants": VARIANTS_IN_DOMAIN},
         "variants",
         generator.reality,
     )
@@ -292,13 +299,13 @@ class StableVariants:
         """Returns what the counts need."""
         return (Sums("variants", Fraction(1), of_one_cell(max_units), is_open=True),)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and what is lost."""
         least = least_cases(means["variants"], of_one_cell(max_units))
         return f"releases variants of at least {least:,} noisy cases"
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants above the threshold, without intervals."""
         stable = stable_variants(

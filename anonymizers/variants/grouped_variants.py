@@ -1,4 +1,4 @@
-"""`joint-variants` with groups of activities: both levels are measured, and cases agree with both."""
+"""`joint-variants` with groups of activities: both levels are measured, and cases fit both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
-from tracecloak.anonymizers.rigorous.budget import Allowance, Means, Need, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Sums
 from tracecloak.anonymizers.rigorous.clips import (
     choose_clip,
     largest_sums,
@@ -367,7 +367,7 @@ class GroupedVariants(joint_variants.JointVariants):
             needs.append(need)
         return tuple(needs)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect, of groups too."""
         whole = means[self.name]
         without = super().explain({**means, self.name: whole.part(1 - HIDDEN)}, max_units)
@@ -378,7 +378,7 @@ class GroupedVariants(joint_variants.JointVariants):
         )
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns cases by the weights that were fitted to both levels."""
         m, whole = domain.max_units, means[self.name]

@@ -41,7 +41,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of
 from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Means, Need, Sums
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Allowances, Need, Sums
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.variants import markov
@@ -142,7 +142,7 @@ class JointVariants:
             ),
         )
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         whole, one = means[self.name], of_one_cell(max_units)
         of_all = {
@@ -166,7 +166,7 @@ class JointVariants:
         )
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns cases by the weights that were fitted."""
         number = noisy_number(counted, means, domain.max_units, self.name, randomness)
@@ -258,7 +258,7 @@ class Measured:
         counted: VariantHistogram,
         number: tuple[float, SumNoise],
         domain: Domain,
-        means: Means,
+        means: Allowances,
         randomness: Randomness,
     ) -> Measured:
         """Measures variants, chain and marginals, where about how many cases there are is known."""
@@ -482,7 +482,7 @@ def unseen_stand_out(n_unseen: float, n_cases: float, domain: Domain, for_chain:
 
 
 def noisy_number(
-    counted: VariantHistogram, means: Means, max_units: int, name: str, randomness: Randomness
+    counted: VariantHistogram, means: Allowances, max_units: int, name: str, randomness: Randomness
 ) -> tuple[float, SumNoise]:
     """Returns about how many cases there are, and the noise of that."""
     noise = means[f"{name} cases"].noise(of_one_cell(max_units))

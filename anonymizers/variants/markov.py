@@ -20,7 +20,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
-from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure, Sums
+from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
@@ -513,7 +513,7 @@ class MarkovVariants:
         )
         return (ranks_need(self._clip, RANKS_SHARE, max_units), sums)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         return (
             "chooses a clip, counts pairs of activities by position, adds discrete Gaussian noise "
@@ -521,7 +521,7 @@ class MarkovVariants:
             "from the chain; pairs of fewer cases than a few times that are lost"
         )
 
-    def _noise_of_clip(self, means: Means, max_units: int) -> float:
+    def _noise_of_clip(self, means: Allowances, max_units: int) -> float:
         """The deviation of one cell's noise, in clips."""
         noise = means[self._sums].noise(of_clipped_cells(_FINE, max_units), _FINE)
         return noise.width / noise.units
@@ -535,7 +535,7 @@ class MarkovVariants:
         return f"{self._prefix} sums"
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns cases drawn from the chain."""
         cells = self.cells_of(domain)
@@ -561,7 +561,7 @@ class MarkovVariants:
         flows: VariantFlows,
         cells: FlowCells,
         domain: Domain,
-        means: Means,
+        means: Allowances,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
         allowance = means[self._sums]
@@ -576,7 +576,7 @@ class MarkovVariants:
         flows: VariantFlows,
         cells: FlowCells,
         domain: Domain,
-        means: Means,
+        means: Allowances,
         randomness: Randomness,
     ) -> int:
         """The square of the chosen norm."""
@@ -618,7 +618,7 @@ class MarkovVariantsPure(MarkovVariants):
         largest = clips.whole_sums_sensitivity(length, max_units)
         return (Pure(self._sums, Fraction(1), largest=largest),)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         return (
             "counts pairs of activities, adds discrete Laplace noise of scale "
@@ -635,10 +635,10 @@ class MarkovVariantsPure(MarkovVariants):
         flows: VariantFlows,
         cells: FlowCells,
         domain: Domain,
-        means: Means,
+        means: Allowances,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
         changed = clips.whole_sums_sensitivity(domain.max_length, domain.max_units)
         noise = means[self._sums].noise(changed)
         stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
-        return flows.whole_sums(cells) + noise.draw(stream), noise
+        return flows.unclipped_sums(cells) + noise.draw(stream), noise

@@ -20,11 +20,11 @@ from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import (
-    known_length,
-    known_vocabulary,
+    length_in_effect,
     length_part,
+    vocabulary_in_effect,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of
@@ -243,8 +243,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
 
 def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:
     """Returns the domain, public or bought."""
-    vocabulary = known_vocabulary(params.words, decisions)
-    length = known_length(params.longest_case, decisions)
+    vocabulary = vocabulary_in_effect(params.words, decisions)
+    length = length_in_effect(params.longest_case, decisions)
     return Domain(vocabulary, length, params.max_units)
 
 
@@ -422,7 +422,7 @@ class JointVariantsLog(VariantLog):
         """Decides the parts of a round, and with groups keeps the noisy sums."""
         if params.grouping is None or round_name != "variants":
             return super().decide(round_name, statistics, decisions, params, randomness)
-        noting = Noting(randomness.noise)
+        noting = MeasureRecorder(randomness.noise)
         listened = randomness.with_noise(noting)
         decision = super().decide(round_name, statistics, decisions, params, listened)
         assert isinstance(decision, VariantsDecision)

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure
+from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
@@ -342,7 +342,7 @@ class PrivTree:
             Pure("leaves", 1 - self._share, one),
         )
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what is done and the error to expect."""
         rule = SplitRule.of(means["prefixes"].epsilon, 21, max_units)
         scale = Fraction(*means["leaves"].noise(of_one_cell(max_units)).scale)
@@ -355,7 +355,7 @@ class PrivTree:
         )
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants of the tree; their counts have no intervals, as walks were drawn."""
         n_children = len(domain.vocabulary) + 1

@@ -28,7 +28,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
-from tracecloak.anonymizers.rigorous.budget import Means, Need, Pure
+from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -90,7 +90,7 @@ class SparseHistogram:
         """Returns what the counts need."""
         return (Pure("variants", Fraction(1), of_one_cell(max_units)),)
 
-    def explain(self, means: Means, max_units: int) -> str:
+    def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what is done and the error to expect."""
         epsilon = means["variants"].epsilon
         scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
@@ -113,7 +113,7 @@ class SparseHistogram:
         return Thresholds(len(domain.vocabulary), domain.max_length, scale, self._junk)
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Means, randomness: Randomness
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the sequences whose noisy numbers of cases reach their thresholds.
 

@@ -31,7 +31,7 @@ CONFIGURATION = "/etc/tracecloak/windows.yaml"
 # there is none of, and ends as wrong (2).
 TIME_ZONE = "Europe/Berlin"
 ORIGIN = pendulum.datetime(2026, 8, 31, tz=TIME_ZONE)
-BEGINS = "0 0 * * 1"  # when windows begin, as cron has it: on Mondays
+STARTING_STATES = "0 0 * * 1"  # when windows begin, as cron has it: on Mondays
 LABEL = "%Y-%m-%d"  # of a window, from its begin: %Y-%m for months, %Y-%m-%dT%HZ in UTC for hours
 
 # After these a person has to do something: a wrong flag, a bad source, no budget, a promise that
@@ -62,7 +62,7 @@ def released(label: str) -> PokeReturnValue:
 
 
 @dag(
-    schedule=CronDataIntervalTimetable(BEGINS, timezone=TIME_ZONE),
+    schedule=CronDataIntervalTimetable(STARTING_STATES, timezone=TIME_ZONE),
     start_date=ORIGIN,
     catchup=True,
     max_active_runs=2,

@@ -28,7 +28,7 @@ from tracecloak.schemas.published.manifest import has_times
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 _DAY_US = 86_400_000_000
-_MADE_UP = ("A", "B", "C", "D", "E", "F")
+_SYNTHETIC_NAMES = ("A", "B", "C", "D", "E", "F")
 _NEW = "Z"
 # Events of a case where no public cap says how many.
 _LONG = 64
@@ -172,10 +172,10 @@ def all_pairs_walk(names: Sequence[str], max_length: int) -> Variant:
     return tuple([*walk, names[0]][:max_length])
 
 
-def made_up_pairs(method: Anonymizer, params: Any) -> list[Pair]:
+def synthetic_pairs(method: Anonymizer, params: Any) -> list[Pair]:
     """Returns pairs of logs that nobody's data is in, hard for a method with these parameters."""
     bounds = method.bounds(params)
-    names = bounds.vocabulary or _MADE_UP
+    names = bounds.vocabulary or _SYNTHETIC_NAMES
     cap = bounds.max_trace_length or _LONG
     by_individual = bounds.max_cases_per_individual is not None
     m = bounds.max_cases_per_individual or 1
@@ -286,7 +286,7 @@ def _releases_stamps(method: Anonymizer, params: Any) -> bool:
 # --- the operator's own log -----------------------------------------------------------------------
 
 
-def own_pairs(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pair]:
+def pairs_of_log(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pair]:
     """Returns the operator's log beside the same log with one unit more or less.
 
     Args:
@@ -353,7 +353,7 @@ def canaries(traces: TraceBatch, method: Anonymizer, params: Any, n: int) -> lis
     Their activities are the public ones, or the log's.
     """
     bounds = method.bounds(params)
-    names = list(bounds.vocabulary or traces.vocabulary.names.to_pylist()) or [*_MADE_UP]
+    names = list(bounds.vocabulary or traces.vocabulary.names.to_pylist()) or [*_SYNTHETIC_NAMES]
     length = min(bounds.max_trace_length or _CANARY_LENGTH, _CANARY_LENGTH)
     taken = set(variant_counts(traces, method, params))
     variants: list[Variant] = []

@@ -165,7 +165,7 @@ def fresh_keys() -> Iterator[ReleaseKey]:
         yield ReleaseKey.generate()
 
 
-class _Noticing(Randomness):
+class _KeyUseProbe(Randomness):
     """Notes whether it was asked for anything."""
 
     was_asked = False
@@ -183,7 +183,7 @@ class _Noticing(Randomness):
         return super().words(purpose, cells, counter)
 
 
-class _Remembering:
+class _CachedParams:
     """Parameters whose derived numbers, such as a threshold, are computed once."""
 
     def __init__(self, params: Any) -> None:
@@ -218,7 +218,7 @@ class Releases:
     ) -> None:
         self._traces = list(traces)
         self._method = method
-        self._params = _Remembering(params)
+        self._params = _CachedParams(params)
         self._keys = keys
         probe = self._probe()
         self._bounded: list[TraceBatch] | None = bound(self._traces, method, self._params, probe)
@@ -227,8 +227,8 @@ class Releases:
         self._counted: dict[tuple[tuple[str, str], tuple[bytes, ...]], Any] = {}
         self._asking: set[tuple[str, str]] = set()
 
-    def _probe(self) -> _Noticing:
-        return _Noticing(next(self._keys), "audit", "", "")
+    def _probe(self) -> _KeyUseProbe:
+        return _KeyUseProbe(next(self._keys), "audit", "", "")
 
     def _statistic(
         self,
@@ -247,11 +247,11 @@ class Releases:
                 pieces.add(counter.count(batch, decisions, keyed))
             return pieces.result()
 
-        def counted_anew() -> Any:
+        def recounted() -> Any:
             return counted(randomness.of_units if is_first_round else randomness)
 
         if self._bounded is None or name in self._asking:
-            return counted_anew()
+            return recounted()
         # A count that tells what it depends on is kept although other decisions differ.
         read = counter.reads(decisions) if hasattr(counter, "reads") else decisions
         place = name, tuple(encode(value) for value in read.values())
@@ -260,7 +260,7 @@ class Releases:
             statistic = counted(probe)
             if probe.was_asked or len(self._counted) >= _MAX_REMEMBERED:
                 self._asking.add(name)
-                return counted_anew()
+                return recounted()
             self._counted[place] = statistic
         return self._counted[place]
 

@@ -35,8 +35,8 @@ from tracecloak.examination.attack.bounds import (
 from tracecloak.examination.attack.neighbours import (
     Pair,
     canaries,
-    made_up_pairs,
-    own_pairs,
+    pairs_of_log,
+    synthetic_pairs,
     variant_counts,
     with_cases,
 )
@@ -456,9 +456,9 @@ def attack(
         raise UsageError(f"releases must be at least {_FEWEST_RELEASES}, got {n_releases}")
     keys = fresh_keys() if keys is None else keys
     log = TraceBatch.concat(traces) if traces else None
-    pairs = made_up_pairs(method, params)
+    pairs = synthetic_pairs(method, params)
     if log is not None:
-        pairs += own_pairs(log, method, params)
+        pairs += pairs_of_log(log, method, params)
     shown = before_publication(method)
     views = ["release"] if shown is method else ["noisy sums", "release"]
     # One more for the canaries; every bound may be wrong with an equal part of what is left.

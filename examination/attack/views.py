@@ -141,7 +141,7 @@ class NoisyHistograms:
 
 
 # Noisy sums, their cells, what was added and what the codes of pairs mean.
-_Told = tuple[np.ndarray, np.ndarray, SumNoise, pa.Array | None]
+_RecordedSums = tuple[np.ndarray, np.ndarray, SumNoise, pa.Array | None]
 
 
 @dataclass(frozen=True)
@@ -172,15 +172,15 @@ class _Forwarding(Noise):
             other.made(*given)
 
 
-class _Enough(Exception):  # noqa: N818  # it is no error
+class _RecordingDone(Exception):  # noqa: N818  # it is no error
     """All that is wanted of a decision is known."""
 
 
 @dataclass(frozen=True)
-class _Keeping(Noise):
+class _SumRecorder(Noise):
     """Keeps the sums that it is told of, by what they are for."""
 
-    sums: dict[str, _Told]
+    sums: dict[str, _RecordedSums]
     is_enough: bool = False  # so that nothing is made of the sums
 
     def made(
@@ -193,7 +193,7 @@ class _Keeping(Noise):
     ) -> None:
         self.sums[purpose] = noisy, domain, noise, names
         if self.is_enough:
-            raise _Enough
+            raise _RecordingDone
 
 
 def with_noise(
@@ -255,9 +255,9 @@ def before_publication(method: Anonymizer) -> Anonymizer:
     """
     if method.sums in ("none", "released"):
         return method
-    sums: dict[str, _Told] = {}
-    shown: Any = with_noise(method, told=_Keeping(sums))
-    whole, sums_alone = shown.decide, with_noise(method, told=_Keeping(sums, True)).decide
+    sums: dict[str, _RecordedSums] = {}
+    shown: Any = with_noise(method, told=_SumRecorder(sums))
+    whole, sums_alone = shown.decide, with_noise(method, told=_SumRecorder(sums, True)).decide
 
     def decide(
         round_name: str, statistics: Any, decisions: Any, params: Any, randomness: Randomness
@@ -266,7 +266,7 @@ def before_publication(method: Anonymizer) -> Anonymizer:
         if method.sums != "pairs" or round_name != method.rounds(params)[-1]:
             return whole(*given)
         # No graph is made of the sums, which takes longer than they do.
-        with suppress(_Enough):
+        with suppress(_RecordingDone):
             return sums_alone(*given)
         return Decision()
 

@@ -43,7 +43,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: The configuration is not there, or is none.
     """
-    from tracecloak.examination.doctor.run import exit_code_of, looked_at
+    from tracecloak.examination.doctor.run import exit_code_of, run_checks
     from tracecloak.examination.doctor.setting import Setting
     from tracecloak.pipelines.configuration.config import ReleaseConfig, load
     from tracecloak.pipelines.screen.results import Result, quantity, show
@@ -64,7 +64,7 @@ def run(given: Given) -> int:
 
         check_sample(config, n_sampled, is_private)
     setting = Setting(config, given.of_beam, probes, is_private, n_sampled=n_sampled or 0)
-    lines = list(looked_at(setting))
+    lines = list(run_checks(setting))
     code = exit_code_of(lines)
     counts = Counter(line.status for line in lines if not line.cause)
     verdict = "ready" if not counts["failure"] else "not ready"

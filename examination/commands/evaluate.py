@@ -32,7 +32,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
-    from tracecloak.examination.evaluation.evaluate import evaluate, require_extras
+    from tracecloak.examination.evaluation.evaluate import evaluation_of, require_extras
     from tracecloak.examination.evaluation.origin import as_released, share_noted_in
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.registry import write_all
@@ -52,7 +52,7 @@ def run(given: Given) -> int:
     original = as_released(original, release, store)
     noted = share_noted_in(store, url)
     with showing_progress(given.form):
-        report = evaluate(source_of(original), release, noted)
+        report = evaluation_of(source_of(original), release, noted)
     numbers, text, page = write_all(output, report, markdown_lines(report))
     rows = [
         ("report", f"{page}, to open in a browser; {text} has the same as text"),

@@ -58,7 +58,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.examination.evaluation.evaluate import require_extras
-    from tracecloak.examination.evaluation.internal import Asked, attack_of, internal_report
+    from tracecloak.examination.evaluation.internal import ReportInputs, attack_of, internal_report
     from tracecloak.examination.evaluation.origin import as_released, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
     from tracecloak.pipelines.configuration.config import load_log
@@ -94,7 +94,7 @@ def run(given: Given) -> int:
         all_entries = ledger.entries()
         entries = [entry for entry in all_entries if entry.account == account]
         balance = ledger.balance_in(all_entries, account)
-    asked = Asked(
+    inputs = ReportInputs(
         source_of(as_released(load_log(flags), release, store)),
         release,
         share_noted_in(store, url),
@@ -105,7 +105,7 @@ def run(given: Given) -> int:
         attack_json,
     )
     with showing_progress(given.form):
-        page = internal_report(asked)
+        page = internal_report(inputs)
     keep_private(path)
     path.write_bytes(page)
     digest = release.folder.manifest_sha256

@@ -305,15 +305,15 @@ class Registered:
 
 def _counted_once(original: Original, method: Anonymizer, params: Any) -> Release:
     """A method of one round whose product is variants."""
-    units = fresh().of_units
-    [bounded] = bound([original.traces], method, params, fresh())
+    units = fresh_randomness().of_units
+    [bounded] = bound([original.traces], method, params, fresh_randomness())
     statistics = {
         name: counter.count(bounded, {}, units)
         for name, counter in method.requires("variants", params).items()
     }
 
     def release() -> Outcome:
-        decided = method.decide("variants", statistics, {}, params, fresh())
+        decided = method.decide("variants", statistics, {}, params, fresh_randomness())
         variants: Any = method.products({"variants": decided}, params).by_name["variants"]
         return Outcome(original.recoded(variants))
 
@@ -359,14 +359,14 @@ class Pgm:
         """Returns what releases a log."""
         facts = len(original.vocabulary), original.max_length, epsilon, delta
         pgm = PrivatePgm(original.cut, *facts)
-        return lambda: Outcome(pgm.release(fresh()))
+        return lambda: Outcome(pgm.release(fresh_randomness()))
 
 
 # Something that is compared.
 Contender = Registered | Pgm
 
 
-def fresh() -> Randomness:
+def fresh_randomness() -> Randomness:
     """Returns the randomness of a new key."""
     return Randomness(ReleaseKey.generate(), "comparison", "", "")
 

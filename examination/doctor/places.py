@@ -19,11 +19,11 @@ import sqlalchemy as sa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt
-from tracecloak.pipelines.ledger.cache import LedgerMemory
+from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.caps import (
     added_by,
     check_answered,
@@ -56,7 +56,7 @@ _FOLDERS = ("releases", "ledgers", "units", "book", "operator")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def look_at_key_store(setting: Setting) -> Iterator[Said]:
+def check_key_store(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether keys can be read and written, and by whom else."""
     store = setting.store
     if not store.path.exists():
@@ -94,7 +94,7 @@ def look_at_key_store(setting: Setting) -> Iterator[Said]:
         yield "ok", "it can be written, and no release was begun with it yet"
 
 
-def look_at_named_keys(setting: Setting) -> Iterator[Said]:
+def check_named_keys(setting: Setting) -> Iterator[CheckResult]:
     """Asks for the keys that the configuration or the environment names, and forgets them."""
     config = setting.config
     if config.worker_keys is not None:
@@ -123,15 +123,15 @@ def look_at_named_keys(setting: Setting) -> Iterator[Said]:
         check_book_key(release)
 
 
-def look_at_release_id(setting: Setting) -> Iterator[Said]:
+def check_release_id(setting: Setting) -> Iterator[CheckResult]:
     """Looks what a run does with the next release: begins it, finishes it, or refuses."""
     release, ledger = setting.release, setting.ledger
     if ledger is None or release is None or release.release_id is None:
         return
-    from tracecloak.pipelines.budget.registry import TABLE, Books
+    from tracecloak.pipelines.budget.registry import TABLE, ReleaseRegistry
 
     folder = setting.folder_of(release.release_id)
-    books = Books(setting.store, ledger, folder)
+    books = ReleaseRegistry(setting.store, ledger, folder)
     standing = books.look()
     if (refusal := books.refusal(standing)) is not None:
         raise refusal
@@ -160,7 +160,7 @@ _LOCK_SECONDS = 5.0
 _NO_KEY = "0" * 64  # a fingerprint that no key has
 
 
-def look_at_ledger(setting: Setting) -> Iterator[Said]:
+def check_ledger(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the ledger can be read and written, and goes with the key store."""
     ledger = setting.ledger
     if ledger is None:
@@ -178,14 +178,14 @@ def look_at_ledger(setting: Setting) -> Iterator[Said]:
         if not setting.reads_copies:
             yield "ok", "its copy in the key store is of another version, and the next run reads it"
             return
-        memory = LedgerMemory(setting.store, ledger.place)
+        memory = LedgerCache(setting.store, ledger.place)
         complaints = memory.complaints(past, memory.copies())
     if complaints:
         raise LedgerError(". ".join(complaints))
     yield "ok", "it and the key store remember the same"
 
 
-def look_at_budget(setting: Setting) -> Iterator[Said]:
+def check_budget(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the account pays for what comes next, and how often it does after that."""
     ledger, account = setting.ledger, setting.config.account
     if ledger is None:
@@ -263,7 +263,7 @@ _USUAL_BYTES, _LEAST_BYTES = 1 << 30, 64 << 20
 _LEAST_FILES = 1_000
 
 
-def look_at_output(setting: Setting) -> Iterator[Said]:
+def check_output(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the output can be written, and lies apart from what is not published."""
     config = setting.config
     check_places(setting.output, config.dead_letter)
@@ -282,7 +282,7 @@ def look_at_output(setting: Setting) -> Iterator[Said]:
             )
 
 
-def look_at_staging_area(setting: Setting) -> Iterator[Said]:
+def check_staging_area(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether files can be built beside the output, so that a release appears at once."""
     area, output = setting.staging_area, setting.output
     require_file_system("staging_area", area)
@@ -300,7 +300,7 @@ def look_at_staging_area(setting: Setting) -> Iterator[Said]:
     yield from _probed(setting, area)
 
 
-def look_at_disk(setting: Setting) -> Iterator[Said]:
+def check_disk(setting: Setting) -> Iterator[CheckResult]:
     """Looks how much is free of the disks of this machine that are written."""
     disks: dict[int, tuple[str, str]] = {}
     for name, folder in setting.folders_here():
@@ -319,7 +319,7 @@ def look_at_disk(setting: Setting) -> Iterator[Said]:
             yield "ok", f"1 GiB or more is free on the disk of {name}"
 
 
-def _probed(setting: Setting, area: str) -> Iterator[Said]:
+def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
     """Writes one file and removes it, with the folders that were made for it."""
     path = join(area, f".tracecloak-doctor-{uuid.uuid4().hex[:16]}")
     written = _written_here if is_on_this_machine(area) else _written_elsewhere
@@ -387,7 +387,7 @@ _N_BYTES = 256
 _MEND = "have all machines synchronise their time, such as by chrony or systemd-timesyncd"
 
 
-def look_at_clock(setting: Setting) -> Iterator[Said]:
+def check_clock(setting: Setting) -> Iterator[CheckResult]:
     """Asks the kernel whether the clock is kept right, and a ledger on a server for its time."""
     state = _kernel_state()
     if state == _NOT_SYNCHRONISED:
@@ -401,7 +401,7 @@ def look_at_clock(setting: Setting) -> Iterator[Said]:
         yield compared(before, stamp, setting.now(), "of the ledger's database")
 
 
-def compared(before: float, stamp: float, after: float, whose: str) -> Said:
+def compared(before: float, stamp: float, after: float, whose: str) -> CheckResult:
     """Returns how this machine's clock and another one agree.
 
     Args:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import tracecloak
 from tracecloak.examination.doctor import places, sources
-from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _ASK_SECONDS = 5.0
 
 
-def look_at_engine(setting: Setting) -> Iterator[Said]:
+def check_engine(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether what runs the configuration is there, and of a version that goes with ours."""
     ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
     runner = setting.config.runner
@@ -83,7 +83,7 @@ def _options_of(setting: Setting) -> PipelineOptions:
     return pipeline_options(runner, setting.of_beam)
 
 
-def _of_flink(options: PipelineOptions) -> Iterator[Said]:
+def _of_flink(options: PipelineOptions) -> Iterator[CheckResult]:
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
     portable = options.view_as(PortableOptions)
@@ -132,7 +132,7 @@ def _require_answer(name: str, address: str) -> None:
 # --- What comes next: the configuration itself, the next window or step, and who is told of it. ---
 
 
-def look_at_configuration(setting: Setting) -> Iterator[Said]:
+def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the configuration can be released at all, by what is public."""
     release, stream = setting.release, setting.stream
     if stream is not None:
@@ -155,7 +155,7 @@ def look_at_configuration(setting: Setting) -> Iterator[Said]:
     yield "ok", f"{release.method}, with {release.guarantee.kind} promise"
 
 
-def look_at_calendar(setting: Setting) -> Iterator[Said]:
+def check_calendar(setting: Setting) -> Iterator[CheckResult]:
     """Looks which window or step is next, and what became of those before."""
     if setting.stream is not None:
         yield from _steps(setting, setting.stream)
@@ -163,7 +163,7 @@ def look_at_calendar(setting: Setting) -> Iterator[Said]:
         yield from _windows(setting)
 
 
-def look_at_operators_side(setting: Setting) -> Iterator[Said]:
+def check_on_call(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether whoever is on call can be told: ports, files, and when a stream is stuck."""
     config = setting.stream
     if config is None:
@@ -188,7 +188,7 @@ def look_at_operators_side(setting: Setting) -> Iterator[Said]:
     yield "ok", "who is on call can be told"
 
 
-def _windows(setting: Setting) -> Iterator[Said]:
+def _windows(setting: Setting) -> Iterator[CheckResult]:
     from tracecloak.pipelines.release.window import moment
 
     for status, what in (
@@ -216,7 +216,7 @@ def _windows(setting: Setting) -> Iterator[Said]:
         yield "warning", "it is the last window of the horizon; prepare another schedule"
 
 
-def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:
+def _steps(setting: Setting, config: StreamConfig) -> Iterator[CheckResult]:
     last = setting.store.last_step(setting.output, config.name.both)
     step = 0 if last is None else last + 1
     if step >= config.horizon:
@@ -229,7 +229,7 @@ def _steps(setting: Setting, config: StreamConfig) -> Iterator[Said]:
         yield "warning", "it is the last step of the epoch; prepare the next one"
 
 
-def _port(address: str, port: int) -> Iterator[Said]:
+def _port(address: str, port: int) -> Iterator[CheckResult]:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         socket.create_server((address, port), family=family).close()
@@ -248,25 +248,25 @@ def _port(address: str, port: int) -> Iterator[Said]:
 # --- All checks on one configuration, in the order in which a run would meet what they look at. ---
 
 
-Look = Callable[[Setting], Iterator[Said]]
+Check = Callable[[Setting], Iterator[CheckResult]]
 
-CHECKS: dict[str, Look] = {
-    "configuration": look_at_configuration,
-    "engine": look_at_engine,
-    "key store": places.look_at_key_store,
-    "keys": places.look_at_named_keys,
-    "ledger": places.look_at_ledger,
-    "calendar": look_at_calendar,
-    "input": sources.look_at_input,
-    "messages": sources.look_at_messages,
-    "output": places.look_at_output,
-    "staging area": places.look_at_staging_area,
-    "disk": places.look_at_disk,
-    "clock": places.look_at_clock,
-    "release": places.look_at_release_id,
-    "budget": places.look_at_budget,
-    "state": sources.look_at_state,
-    "on call": look_at_operators_side,
+CHECKS: dict[str, Check] = {
+    "configuration": check_configuration_file,
+    "engine": check_engine,
+    "key store": places.check_key_store,
+    "keys": places.check_named_keys,
+    "ledger": places.check_ledger,
+    "calendar": check_calendar,
+    "input": sources.check_input,
+    "messages": sources.check_messages,
+    "output": places.check_output,
+    "staging area": places.check_staging_area,
+    "disk": places.check_disk,
+    "clock": places.check_clock,
+    "release": places.check_release_id,
+    "budget": places.check_budget,
+    "state": sources.check_state,
+    "on call": check_on_call,
 }
 """By name what looks at one thing; it raises the error with which a run would end."""
 
@@ -299,8 +299,8 @@ class Line:
         return asdict(self)
 
 
-def looked_at(
-    setting: Setting, checks: dict[str, Look] | None = None, seconds: float = _PATIENCE_SECONDS
+def run_checks(
+    setting: Setting, checks: dict[str, Check] | None = None, seconds: float = _PATIENCE_SECONDS
 ) -> Iterator[Line]:
     """Yields what each check says; a check that fails stops no other, and one cause is told once.
 
@@ -312,7 +312,7 @@ def looked_at(
     causes: dict[str, str] = {}
     for name, look in (CHECKS if checks is None else checks).items():
         lines: list[Line] = []
-        thread = threading.Thread(target=_look, args=(name, look, setting, lines), daemon=True)
+        thread = threading.Thread(target=_run_check, args=(name, look, setting, lines), daemon=True)
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
@@ -333,7 +333,7 @@ def exit_code_of(lines: Sequence[Line]) -> int:
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
 
 
-def _look(name: str, look: Look, setting: Setting, lines: list[Line]) -> None:
+def _run_check(name: str, look: Check, setting: Setting, lines: list[Line]) -> None:
     try:
         for status, text in look(setting):
             code = TracecloakError.exit_code if status == "failure" else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.budget.opening import accounts_of, ledger_url, store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.ledger.cache import LedgerMemory, lost_text
+from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
 from tracecloak.pipelines.ledger.snapshot import VERSION
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.windows.batch import Day
 
 Status = Literal["ok", "warning", "failure"]
-Said = tuple[Status, str]
+CheckResult = tuple[Status, str]
 """What a check says of one thing: how it stands, and a sentence, with the mend if it is not ok."""
 
 # A ledger that is locked for longer is told so, instead of keeping whoever asks waiting.
@@ -118,7 +118,7 @@ class Setting:
             url = ledger_url(config.ledger, self.store)
             return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
-            memory = LedgerMemory(self.store, place_of(url))
+            memory = LedgerCache(self.store, place_of(url))
             seen = memory.head() if self.reads_copies and self.store.names(memory.file) else None
             return error if seen is None else LedgerError(lost_text(place_of(url), seen))
         except TracecloakError as error:

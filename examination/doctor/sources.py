@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.examination.doctor.setting import Said, Setting, Status
+from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import BEING_MADE
 from tracecloak.pipelines.keys.notes import NOT_ENDED, last_attempt
@@ -74,7 +74,7 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
         )
 
 
-def look_at_messages(setting: Setting) -> Iterator[Said]:
+def check_messages(setting: Setting) -> Iterator[CheckResult]:
     """Decodes messages from before the start, if a sample was requested."""
     config = setting.stream
     if config is None or not setting.n_sampled:
@@ -95,7 +95,7 @@ def look_at_messages(setting: Setting) -> Iterator[Said]:
             yield status, f"{topic.name}: {text}" if len(config.sources) > 1 else text
 
 
-def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iterator[Said]:
+def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iterator[CheckResult]:
     """Yields what messages say of a configuration.
 
     Args:
@@ -149,7 +149,7 @@ def _n_near(layout: MessageFormat, unit: str | None, messages: KafkaMessages) ->
     return int((np.abs(_late_us(events)) < _NEAR_US).sum())
 
 
-def _activities(config: StreamConfig, events: pa.RecordBatch) -> Said:
+def _activities(config: StreamConfig, events: pa.RecordBatch) -> CheckResult:
     names = events[ACTIVITY].cast(pa.string())
     declared = pa.array(config.vocabulary, pa.string())
     is_known = pc.is_in(names, declared)
@@ -164,7 +164,7 @@ def _activities(config: StreamConfig, events: pa.RecordBatch) -> Said:
     return "warning", f"{text}, and the others have {quantity(len(unknown), 'further name')}{alike}"
 
 
-def _partitions(events: pa.RecordBatch, partitions: np.ndarray) -> Said:
+def _partitions(events: pa.RecordBatch, partitions: np.ndarray) -> CheckResult:
     cases = _cases(events)
     pairs = np.unique(np.stack([cases, partitions[np.asarray(events[EVENT_INDEX])]]), axis=1)
     counts = np.unique(pairs[0], return_counts=True)[1]
@@ -177,7 +177,7 @@ def _partitions(events: pa.RecordBatch, partitions: np.ndarray) -> Said:
     )
 
 
-def _disorder(config: StreamConfig, events: pa.RecordBatch) -> Said:
+def _disorder(config: StreamConfig, events: pa.RecordBatch) -> CheckResult:
     late = disorder_us(events)
     n_beyond = int((late > config.max_disorder).sum())
     limit = f"max_disorder is {duration_text(config.max_disorder)}"
@@ -210,7 +210,7 @@ def disorder_us(events: pa.RecordBatch) -> np.ndarray:
     return late
 
 
-def _times(events: pa.RecordBatch, now_us: int) -> Iterator[Said]:
+def _times(events: pa.RecordBatch, now_us: int) -> Iterator[CheckResult]:
     late = _late_us(events)
     ago = now_us - int(np.asarray(events[TIMESTAMP]).astype(np.int64).max())
     status: Status = "ok" if ago >= 0 else "warning"
@@ -252,7 +252,7 @@ def _share(n: int, of: int) -> str:
 # And where a stream is: its state, the logs that it reads, and how its last run ended.
 
 
-def look_at_input(setting: Setting) -> Iterator[Said]:
+def check_input(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the source is there, and has what is mapped; reads no record."""
     release, stream = setting.release, setting.stream
     if stream is not None:
@@ -263,7 +263,7 @@ def look_at_input(setting: Setting) -> Iterator[Said]:
         yield from _of_files(setting, release)
 
 
-def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[Said]:
+def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResult]:
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.keys.notes import left_out_of
 
@@ -277,7 +277,7 @@ def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[Said]:
         yield "ok", "files are left out of the next window, as a person decided"
 
 
-def _of_query(release: ReleaseConfig) -> Iterator[Said]:
+def _of_query(release: ReleaseConfig) -> Iterator[CheckResult]:
     from tracecloak.transforms.inputs.databases import connected, query_text
 
     query_text(release.query or "")
@@ -292,7 +292,7 @@ def _of_query(release: ReleaseConfig) -> Iterator[Said]:
     yield "ok", "the database answers; it is not asked the query, as that is asked once"
 
 
-def _of_stream(config: StreamConfig) -> Iterator[Said]:
+def _of_stream(config: StreamConfig) -> Iterator[CheckResult]:
     from tracecloak.pipelines.stream.services import check_registry, is_begun, step_sinks
 
     if config.schema_registry is not None:
@@ -315,7 +315,7 @@ def _of_stream(config: StreamConfig) -> Iterator[Said]:
             yield "ok", f"{name}_topic is there"
 
 
-def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[Said]:
+def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[CheckResult]:
     """Looks whether a subscription or a topic of Pub/Sub is there, and is what was read.
 
     Args:
@@ -344,7 +344,7 @@ def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator
     yield "ok", f"{name} is there"
 
 
-def look_at_state(setting: Setting) -> Iterator[Said]:
+def check_state(setting: Setting) -> Iterator[CheckResult]:
     """Looks how the last run of a stream ended, and whether the next one can begin or go on."""
     config, ledger = setting.stream, setting.ledger
     if config is None or ledger is None:
@@ -359,13 +359,13 @@ def look_at_state(setting: Setting) -> Iterator[Said]:
     epoch = begun_epoch(config, setting.store, ledger)
     yield "ok", "the epoch begins" if epoch is None else "the epoch goes on with what it has"
     if epoch is not None:
-        of_runner = _of_local if is_local(config.runner) else _elsewhere
+        of_runner = _local_state if is_local(config.runner) else _remote_state
         yield from of_runner(setting, epoch, ledger)
     if is_running:
         raise RetryLater(BEING_MADE.format(*place))
 
 
-def _elsewhere(_: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:
+def _remote_state(_: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[CheckResult]:
     from tracecloak.pipelines.stream.epoch import spent_error
     from tracecloak.pipelines.stream.run import check_kept
 
@@ -375,7 +375,7 @@ def _elsewhere(_: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:
     yield "ok", f"what runner {epoch.config.runner} has read is unknown until it starts"
 
 
-def _of_local(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:
+def _local_state(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[CheckResult]:
     from tracecloak.pipelines.stream.local_run import opened_state
     from tracecloak.pipelines.stream.services import by_source, source_names
     from tracecloak.transforms.stream.sources import DIGEST_PURPOSE
@@ -397,7 +397,7 @@ def _of_local(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Said]:
 
 def _of_topic(
     setting: Setting, topic: KafkaTopic, key: bytes, positions: Mapping[str, Any], start_us: int
-) -> Iterator[Said]:
+) -> Iterator[CheckResult]:
     from tracecloak.transforms.services import kafka_identity
     from tracecloak.transforms.stream.sources import log_to_read
 

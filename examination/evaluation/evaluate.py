@@ -42,9 +42,9 @@ from tracecloak.examination.measure.utility import (
     service_errors,
 )
 from tracecloak.pipelines.budget.opening import store_at
-from tracecloak.pipelines.frames.functions import Released, frame_source, told_of_frame
+from tracecloak.pipelines.frames.functions import Released, frame_source, reword_for_frames
 from tracecloak.pipelines.planning.utility import percent
-from tracecloak.pipelines.release.run import told_apart
+from tracecloak.pipelines.release.run import redact_foreign_errors
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
@@ -193,7 +193,7 @@ def require_extras(release: Received) -> None:
         measures.require_pot()
 
 
-def evaluate(
+def evaluation_of(
     original: EventSource,
     release: Received,
     noted_share: NotedShare | None = None,
@@ -504,7 +504,7 @@ class Evaluation:
     """How far a release is from its log; computed on the unprotected log, and not private.
 
     Attributes:
-        figures: JSON values, see `examination.evaluation.evaluate.evaluate`.
+        figures: JSON values, see `evaluation_of`.
     """
 
     figures: dict[str, Any]
@@ -514,7 +514,7 @@ class Evaluation:
         return "\n".join(summary_lines(self.figures))
 
 
-def of_frames_evaluate(
+def evaluate(
     frame: IntoFrame, released: Released[Any] | str | os.PathLike[str], **keys: Any
 ) -> Evaluation:
     """Compares a release with the log that it was made of.
@@ -531,7 +531,7 @@ def of_frames_evaluate(
             with a log needs.
         InputSchemaError: The frame lacks a column, or there is no release, or not as it was made.
     """
-    with told_of_frame(), told_apart():
+    with reword_for_frames(), redact_foreign_errors():
         if isinstance(released, Released):
             given, folder = {**released.keys, **keys}, str(released.folder)
         else:
@@ -539,4 +539,4 @@ def of_frames_evaluate(
         store, ledger = given.pop("key_store", None), given.pop("ledger", None)
         source = frame_source(frame, given)
         noted_share = share_noted_in(store_at(store), ledger)
-        return Evaluation(evaluate(source, Received.at(folder), noted_share))
+        return Evaluation(evaluation_of(source, Received.at(folder), noted_share))

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.run import epsilons_of
-from tracecloak.examination.evaluation.evaluate import evaluate, graph_of
+from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of
 from tracecloak.examination.evaluation.report import notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
 from tracecloak.examination.linkage.run import Linkage, link
@@ -41,7 +41,7 @@ from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import ReleaseManifest, has_starts, has_times
@@ -216,7 +216,7 @@ _STATES = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportInputs:
     """What an internal page is made of.
 
     Attributes:
@@ -240,33 +240,33 @@ class Asked:
     attack: Mapping[str, Any] | None = None
 
 
-def internal_report(asked: Asked) -> bytes:
+def internal_report(inputs: ReportInputs) -> bytes:
     """Returns the page.
 
     Raises:
         UsageError: The release is of another log.
         InputSchemaError: A log or a file of the release cannot be read.
     """
-    body = asked.release.body
-    manifest = asked.release.manifest
+    body = inputs.release.body
+    manifest = inputs.release.manifest
     _LOG.info("measuring")
-    report = evaluate(asked.original, asked.release, asked.noted_share)
-    original, tally = _read(asked.original)
-    released = Contents(asked.release).whole()
-    shown = _Shown.of(asked.release, released, original)
+    report = evaluation_of(inputs.original, inputs.release, inputs.noted_share)
+    original, tally = _read(inputs.original)
+    released = Contents(inputs.release).whole()
+    shown = _Shown.of(inputs.release, released, original)
     linkages: list[Linkage] = []
-    if asked.has_linkage and released is not None:
+    if inputs.has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
         linkages = _linked(original, released, has_times(body["operations"]))
-    curve = risk_curve(manifest, original, asked.curve) if asked.curve else []
-    return _page(asked, manifest, report, tally, shown, linkages, curve)
+    curve = risk_curve(manifest, original, inputs.curve) if inputs.curve else []
+    return _page(inputs, manifest, report, tally, shown, linkages, curve)
 
 
 def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
     tallies = []
     events: list[pa.RecordBatch] = []
     for file in source.files:
-        tally = TallyOfFile(file.rank)
+        tally = FileTally(file.rank)
         events.extend(batch for batch, _ in source.read(file, tally))
         tallies.append(tally.result())
     batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
@@ -290,15 +290,17 @@ class _Shown:
         if released is not None:
             times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
             graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
-            shown.map = map_beside(map_data(graph, times.medians_s() if is_timed else {}), truth)
+            shown.map = map_with_original(
+                map_data(graph, times.medians_s() if is_timed else {}), truth
+            )
             after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
             true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
-            shown.variants = variants_beside(variants_data(after, _names(shown.map)), true)
+            shown.variants = variants_with_original(variants_data(after, _names(shown.map)), true)
             if is_timed:
                 both = times, LogTimes.from_traces(original)
                 shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
         elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
-            shown.map = map_beside(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+            shown.map = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
 
 
@@ -317,7 +319,7 @@ def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[
 
 
 def _page(
-    asked: Asked,
+    inputs: ReportInputs,
     manifest: ReleaseManifest,
     report: dict[str, Any],
     tally: ReadTally,
@@ -334,14 +336,14 @@ def _page(
         ("times", "Times", bool(shown.times or no_times)),
         ("curve", "Risk and use", bool(curve)),
         ("linkage", "Singled out", bool(linkages)),
-        ("attack", "Attack", asked.attack is not None),
+        ("attack", "Attack", inputs.attack is not None),
         ("records", "Records", True),
         ("budget", "Budget", True),
         ("assessment", "Assessment", True),
     )
     context = {
-        "folder": asked.release.folder.path,
-        "digest": asked.release.folder.manifest_sha256,
+        "folder": inputs.release.folder.path,
+        "digest": inputs.release.folder.manifest_sha256,
         "manifest": manifest,
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),
@@ -358,12 +360,12 @@ def _page(
         "curve": curve,
         "kinds": _KINDS,
         "linkages": linkages,
-        "attack": asked.attack,
-        "claims": [] if asked.attack is None else epsilons_of(asked.attack),
+        "attack": inputs.attack,
+        "claims": [] if inputs.attack is None else epsilons_of(inputs.attack),
         "read": share_text(tally),
-        "findings": list(finding_lines(tally, asked.original)),
-        "ledger": _ledger(asked.balance),
-        "entries": _entries(asked.entries or (), manifest),
+        "findings": list(finding_lines(tally, inputs.original)),
+        "ledger": _ledger(inputs.balance),
+        "entries": _entries(inputs.entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),
     }
     of_curve = {"measure": "relative error of the graph", "rows": [asdict(one) for one in curve]}
@@ -468,7 +470,7 @@ def attack_of(path: str) -> dict[str, Any]:
     return body
 
 
-def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, Any]:
+def map_with_original(released: dict[str, Any], original: ReleasedGraph) -> dict[str, Any]:
     """Returns the map of a release with the original's counts, and its further paths with 0.
 
     Args:
@@ -503,7 +505,7 @@ def map_beside(released: dict[str, Any], original: ReleasedGraph) -> dict[str, A
     return {**released, "nodes": nodes, "edges": edges}
 
 
-def variants_beside(released: dict[str, Any], original: ReleasedVariants) -> dict[str, Any]:
+def variants_with_original(released: dict[str, Any], original: ReleasedVariants) -> dict[str, Any]:
     """Returns the variants of a release with the original's counts, and its frequent others.
 
     Args:

@@ -102,7 +102,7 @@ def check_origin(
         manifest: Its manifest.
         original: The log.
         names: The activities that the release has.
-        noted_share: See `examination.evaluation.evaluate.evaluate`.
+        noted_share: See `examination.evaluation.evaluate.evaluation_of`.
 
     Raises:
         UsageError: It is of another log.

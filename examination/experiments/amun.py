@@ -29,9 +29,9 @@ from tracecloak.examination.experiments.table import (
     Lines,
     Section,
     Table,
+    format_figure,
+    format_quartiles,
     median_of,
-    quartiles_shown,
-    shown,
 )
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.behaviour_measures import edges_of, hours_of_edges
@@ -357,11 +357,11 @@ class AmunPaper(Paper):
                     is_within = min(values) <= printed <= max(values)
                     why = "within the releases here"
                     beside = [
-                        shown(printed),
-                        shown(median / printed) if printed else NOTHING,
+                        format_figure(printed),
+                        format_figure(median / printed) if printed else NOTHING,
                         why if is_within else self.reason(printed_name, arm),
                     ]
-                here = quartiles_shown(values)
+                here = format_quartiles(values)
                 here += f" at {run.partition('k = ')[2]}" if arm in _OF_OTHERS else ""
                 rows.append(
                     (advantage, self._epsilon(log, kind, advantage), arm, here, *beside)
@@ -462,7 +462,7 @@ class AmunPaper(Paper):
         chart = Lines("days since the log's first event", "active cases", days.tolist(), lines)
         yield Section(
             f"Figure 3: active cases over time, g = {advantage}",
-            f"Of the first release each; over the log's own {shown(float(days[-1]))} days.",
+            f"Of the first release each; over the log's own {format_figure(float(days[-1]))} days.",
             [chart],
             "figure-3",
         )

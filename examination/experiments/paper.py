@@ -33,8 +33,8 @@ from tracecloak.examination.experiments.table import (
     Figures,
     Section,
     Statement,
+    judge_statement,
     sections_of,
-    stated,
 )
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.behaviour_measures import (
@@ -410,7 +410,7 @@ class Paper(ABC):
         """Yields what the paper states of its results, and whether the rows of a log agree."""
         table = self.table(log, rows, log_row)
         for spec in self.spec["statements"]:
-            yield stated(spec, table, self.words())
+            yield judge_statement(spec, table, self.words())
 
 
 _SIZES = ("cases", "events", "variants")

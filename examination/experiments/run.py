@@ -339,7 +339,7 @@ class Experiment:
             if id(step.cell) in refused:
                 continue
             before = known.get(_key(step.identity))
-            if before is not None and _suffices(before, step.patience):
+            if before is not None and _is_reusable(before, step.patience):
                 yield before, False
                 if "refused" in before:
                     refused.add(id(step.cell))
@@ -353,7 +353,7 @@ class Experiment:
                 for one in steps[number:]
                 if not _is_known(known, one) and id(one.cell) not in refused
             )
-            _tell(
+            _report_progress(
                 log,
                 step,
                 (number, len(steps)),
@@ -448,10 +448,10 @@ def _seconds_of(row: Row) -> float:
 
 def _is_known(known: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
     before = known.get(_key(step.identity))
-    return before is not None and _suffices(before, step.patience)
+    return before is not None and _is_reusable(before, step.patience)
 
 
-def _tell(
+def _report_progress(
     log: Log, step: _Step, place: tuple[int, int], left: float, at_most: float | None
 ) -> None:
     """Logs what is begun, with the seconds that are left: never more than there are to the end."""
@@ -469,7 +469,7 @@ def _tell(
     )  # fmt: skip
 
 
-def _suffices(row: Row, patience: float) -> bool:
+def _is_reusable(row: Row, patience: float) -> bool:
     """Whether a row that was computed before need not be computed again to mine its process."""
     return (
         "refused" in row

@@ -119,7 +119,7 @@ def values_of(rows: Iterable[Row], name: str, **wanted: str) -> list[float]:
     ]
 
 
-def shown(value: float | None) -> str:
+def format_figure(value: float | None) -> str:
     """Returns a figure as a short text."""
     if value is None:
         return NOTHING
@@ -128,12 +128,12 @@ def shown(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def quartiles_shown(values: Iterable[float | None]) -> str:
+def format_quartiles(values: Iterable[float | None]) -> str:
     """Returns the median and, in brackets, the quartiles where they differ."""
     spread = quartiles(values)
     if spread is None:
         return NOTHING
-    median, low, high = map(shown, spread)
+    median, low, high = map(format_figure, spread)
     return median if low == high else f"{median} ({low}-{high})"
 
 
@@ -280,7 +280,7 @@ def sections_of(
             chart = _chart(spec, table, names[0], titles[0], arms, line)
             parts = [chart] if chart is not None else []
             parts += [by_level(table, *named, [*arms, *also]) for named in figures.items()]
-            text = text.format(log=shown(line))
+            text = text.format(log=format_figure(line))
         fields = {**words, "title": titles[0] if titles else ""}
         yield Section(
             spec["title"].format(one, **fields), text, parts, spec["file"].format(one, **fields)
@@ -292,7 +292,7 @@ def by_level(table: Figures, figure: str, title: str, arms: Sequence[str]) -> Ta
     levels = table.levels
     rows = []
     for arm in arms:
-        cells = [quartiles_shown(table.values(figure, arm, level)) for level in levels]
+        cells = [format_quartiles(table.values(figure, arm, level)) for level in levels]
         if arm in table.models:  # it has none, so its figure stands once
             cells[1:] = [NOTHING] * (len(levels) - 1)
         if arm in (*table.models, *table.arms) and {*cells} != {NOTHING}:
@@ -350,7 +350,7 @@ def _wide(
                     known = [] if less is None else [value - less for value in known]
                 if known:
                     values[arm, title] = known
-                cells.append(quartiles_shown(known))
+                cells.append(format_quartiles(known))
             if {*cells} != {NOTHING}:
                 rows.append((arm, level, *cells))
     header = ("", table.spec["axis"], *figures.values())
@@ -406,7 +406,7 @@ class Statement:
     found: str
 
 
-def stated(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) -> Statement:
+def judge_statement(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) -> Statement:
     """Returns a statement with its verdict.
 
     It deviates if a part of it does not hold, whatever the others are. Else it is confirmed only if
@@ -424,9 +424,11 @@ def stated(spec: Mapping[str, Any], table: Figures, words: Mapping[str, Any]) ->
     pairs = list(_pairs(spec, table, words))
     holds = _parts(spec, pairs) or [None]
     unrefuted: Verdict = "undecided" if None in holds else "confirmed"
-    figures = "; ".join(f"{place}: {shown(a)} against {shown(b)}" for place, a, b in pairs)
+    figures = "; ".join(
+        f"{place}: {format_figure(a)} against {format_figure(b)}" for place, a, b in pairs
+    )
     if "falls" in spec:
-        figures = ", ".join(f"{place} {shown(a)}" for place, a, _ in pairs)
+        figures = ", ".join(f"{place} {format_figure(a)}" for place, a, _ in pairs)
     elif spec.get("in", "every") != "every":
         figures = _summary(spec, pairs)
     is_known = any(a is not None and b is not None for _, a, b in pairs)
@@ -507,7 +509,7 @@ def _parts(spec: Mapping[str, Any], pairs: Sequence[Pair]) -> list[bool | None]:
 
 def _summary(spec: Mapping[str, Any], pairs: Sequence[Pair]) -> str:
     more = np.array([a - b for _, a, b in pairs if a is not None and b is not None])
-    by = shown(float(np.median(more)) if len(more) else None)
+    by = format_figure(float(np.median(more)) if len(more) else None)
     first, second = (spec[side].format("*") for side in ("more", "than"))
     return (
         f"{first} against {second}: higher in {(more > 0).sum()} and lower in {(more < 0).sum()} "

@@ -36,10 +36,10 @@ from tracecloak.pipelines.screen.results import quantity
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
-from tracecloak.schemas.events.near_equal import misspellings, spellings, without_form
+from tracecloak.schemas.events.near_equal import misspellings, normalized_id, spellings
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import WallClock
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.transforms.formats.base import ListingReader, RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
@@ -135,7 +135,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
         dict(counts.most_common()),
         other,
         misspellings([name for name in counts if name not in other]),
-        {what: spellings(_counts(events, ids), without_form) for ids, what in _IDS.items()},
+        {what: spellings(_counts(events, ids), normalized_id) for ids, what in _IDS.items()},
         cases,
         source.rule,
         [*of_formats(formats), *suggestions_of(columns, cases, other, names)],
@@ -185,7 +185,7 @@ def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch]
     tallies: list[ReadTally] = []
     n_left = max_records
     for file in source.files:
-        tally = TallyOfFile(file.rank)
+        tally = FileTally(file.rank)
         read = tally.result()
         for batch, rejects in source.read(file, tally):
             if n_left <= 0:
@@ -331,7 +331,7 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
         yield "suggestion", suggestion.reason
 
 
-def lines_to_paste(profile: Profile) -> list[str]:
+def yaml_lines(profile: Profile) -> list[str]:
     """Returns the suggested keys as lines of a configuration file; none where there are none."""
     return as_yaml(profile.suggestions).splitlines()
 

@@ -31,7 +31,7 @@ from tracecloak.transforms.files import is_on_this_machine, write_private
 from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.shared_keys import PayingConfig
+    from tracecloak.pipelines.configuration.shared_keys import AccountConfig
 
 _ROWS = sa.Table(
     "tracecloak_key_store",
@@ -47,7 +47,7 @@ _LOCK = 0x7472_6163_6B65_7973
 _NOTICES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 6}
 
 
-def require_lasting(config: PayingConfig) -> None:
+def require_lasting(config: AccountConfig) -> None:
     """Makes sure that a key store in a database is enough for what is configured.
 
     Raises:

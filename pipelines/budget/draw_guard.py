@@ -72,7 +72,7 @@ class Unchanged:
 
 
 @dataclass(frozen=True)
-class Gate:
+class DrawGuard:
     """Calling it notes in the ledger that noise is drawn from now on; it pickles.
 
     Attributes:
@@ -142,9 +142,9 @@ class Gate:
         )
 
 
-def gate_of(
+def draw_guard_of(
     store: KeyStore, of_key: OfKey, ledger_url: str, inputs: Unchanged | None = None
-) -> Gate:
+) -> DrawGuard:
     """Returns what a run passes before it draws, and puts it where its workers find it.
 
     Args:
@@ -153,7 +153,7 @@ def gate_of(
         ledger_url: Of the ledger that pays.
         inputs: What is to be as it was where the gate is passed first; None: nobody looks.
     """
-    return Gate(store.note_ledger(*of_key[:2], ledger_url), *of_key, inputs)
+    return DrawGuard(store.note_ledger(*of_key[:2], ledger_url), *of_key, inputs)
 
 
 def _state(path: str) -> str:

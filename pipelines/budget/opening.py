@@ -30,7 +30,7 @@ from tracecloak.transforms.files import (
 from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.shared_keys import PayingConfig
+    from tracecloak.pipelines.configuration.shared_keys import AccountConfig
     from tracecloak.pipelines.ledger.caps import Account
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
@@ -66,7 +66,7 @@ def store_at(
     return KeyStore(Path(place), worker_keys, wraps)
 
 
-def store_of(config: PayingConfig) -> KeyStore:
+def store_of(config: AccountConfig) -> KeyStore:
     """Returns the key store of a configuration, of whose keys nothing is read yet.
 
     Raises:
@@ -81,7 +81,7 @@ def store_of(config: PayingConfig) -> KeyStore:
     return store
 
 
-def open_store(config: PayingConfig) -> KeyStore:
+def open_store(config: AccountConfig) -> KeyStore:
     """Returns the key store of a configuration, whose keys can be read and lie as they shall.
 
     Raises:
@@ -101,7 +101,7 @@ def open_store(config: PayingConfig) -> KeyStore:
     return store
 
 
-def check_worker_keys(config: PayingConfig) -> None:
+def check_worker_keys(config: AccountConfig) -> None:
     """Makes sure that workers can find the key, as far as it can be told.
 
     Raises:
@@ -116,7 +116,7 @@ def check_worker_keys(config: PayingConfig) -> None:
         )
 
 
-def open_ledger(config: PayingConfig, store: KeyStore) -> Ledger:
+def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
     """Returns the ledger of a configuration.
 
     Raises:
@@ -140,7 +140,7 @@ def ledger_url(named: str | None, store: KeyStore) -> str:
     return store.ledger_url if named is None else referred(named)
 
 
-def accounts_of(config: PayingConfig) -> Mapping[str, Account]:
+def accounts_of(config: AccountConfig) -> Mapping[str, Account]:
     """Returns the accounts in the file of a configuration; without a file none.
 
     Raises:

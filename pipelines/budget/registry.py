@@ -35,13 +35,13 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fing
 
 # What the ledger says of a release under its key. `withdrawn` is so under whatever key, and
 # `another ledger` where the release was begun with one that is not asked.
-LedgerSays = Literal[
+LedgerState = Literal[
     "nothing", "reserved", "drawn", "committed", "given back", "given up", "withdrawn",
     "another ledger",
 ]  # fmt: skip
 # What a reader sees in the folder: `another's` is a whole release under another key, `parts` files
 # of a commit that was cut off, as it can be where files are moved one by one.
-FolderShows = Literal["nothing", "this release", "another's", "parts"]
+FolderState = Literal["nothing", "this release", "another's", "parts"]
 
 State = Literal[
     "new", "reserved", "drawn", "visible", "released", "gone", "key lost", "given up", "withdrawn",
@@ -62,12 +62,12 @@ class Row:
     """
 
     state: State
-    ledger: tuple[LedgerSays, ...]
-    folder: tuple[FolderShows, ...]
+    ledger: tuple[LedgerState, ...]
+    folder: tuple[FolderState, ...]
     key: tuple[KeyState, ...]
     next_run: str
 
-    def holds(self, ledger: LedgerSays, folder: FolderShows, key: KeyState) -> bool:
+    def holds(self, ledger: LedgerState, folder: FolderState, key: KeyState) -> bool:
         """Returns whether the witnesses say what this row has."""
         pairs = ((self.ledger, ledger), (self.folder, folder), (self.key, key))
         return all(not asked or said in asked for asked, said in pairs)
@@ -120,12 +120,12 @@ TABLE: tuple[Row, ...] = (
 """The rows in their order: the first that holds is the state."""
 
 
-def state_of(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
+def state_of(ledger: LedgerState, folder: FolderState, key: KeyState) -> State:
     """Returns what a release is, by what the witnesses say of it."""
     return next(row.state for row in TABLE if row.holds(ledger, folder, key))
 
 
-_SAYS: dict[Action, LedgerSays] = {
+_SAYS: dict[Action, LedgerState] = {
     "reserve": "reserved",
     "claim": "reserved",
     "draw": "drawn",
@@ -135,9 +135,9 @@ _SAYS: dict[Action, LedgerSays] = {
 }
 
 
-def ledger_says(
+def ledger_state(
     entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str | None
-) -> LedgerSays:
+) -> LedgerState:
     """Returns what the entries of a ledger say of a release.
 
     Args:
@@ -171,7 +171,7 @@ class AfterReleaseError(TracecloakError):
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReleaseState:
     """What a release is now.
 
     Attributes:
@@ -184,7 +184,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Books:
+class ReleaseRegistry:
     """Where it is written down what became of a release.
 
     Attributes:
@@ -197,7 +197,7 @@ class Books:
     ledger: Ledger
     folder: ReleaseFolder
 
-    def look(self) -> Standing:
+    def look(self) -> ReleaseState:
         """Returns what the release is now.
 
         Raises:
@@ -208,14 +208,14 @@ class Books:
         receipt = self.store.receipt(*named)
         key = self.store.key_state(receipt)
         fingerprint = None if receipt is None else receipt.key_fingerprint
-        says = ledger_says(self.ledger.of_release(*named), *named, fingerprint)
+        says = ledger_state(self.ledger.of_release(*named), *named, fingerprint)
         if key != "none" and says == "nothing":
             begun_with = self.store.ledger_of(*named)
             if begun_with is not None and place_of(begun_with) != self.ledger.place:
                 says = "another ledger"
-        return Standing(state_of(says, self.shows(fingerprint), key), receipt)
+        return ReleaseState(state_of(says, self.shows(fingerprint), key), receipt)
 
-    def shows(self, key_fingerprint: str | None) -> FolderShows:
+    def shows(self, key_fingerprint: str | None) -> FolderState:
         """Returns what a reader sees in the place of the release, for who has a key of it."""
         manifest = self.folder.committed()
         if manifest is not None:
@@ -224,7 +224,7 @@ class Books:
             return "this release" if is_ours else "another's"
         return "parts" if holds_files(self.folder.final) else "nothing"
 
-    def refusal(self, standing: Standing) -> TracecloakError | None:
+    def refusal(self, standing: ReleaseState) -> TracecloakError | None:
         """Returns why the next run refuses, in a state in which it does; None: it does not.
 
         Raises:
@@ -268,7 +268,7 @@ class Books:
             )
         return None
 
-    def end_given_up(self, receipt: Receipt) -> None:
+    def end_abandoned(self, receipt: Receipt) -> None:
         """Destroys here, too, the key of a release that somebody gave up elsewhere."""
         replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tracecloak.pipelines.budget.registry import Books, ledger_says
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -86,7 +86,7 @@ def forfeit(
     final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         entries = ledger.entries()
-        making_by_key = makings(entries, place, release_id)
+        making_by_key = builds_of(entries, place, release_id)
         open_charges = [
             entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
@@ -107,7 +107,7 @@ def forfeit(
             )
         had_key = False
         for entry in open_charges:
-            books = Books(
+            books = ReleaseRegistry(
                 store, ledger, making_by_key[entry.key_fingerprint].folder(place, release_id)
             )
             if books.shows(entry.key_fingerprint) == "this release":
@@ -143,7 +143,7 @@ def _was_given_up(
 ) -> bool:
     """Whether a release was given up: under the key of its receipt, or of a key that has none."""
     if receipt is not None:
-        return ledger_says(entries, output, release_id, receipt.key_fingerprint) == "given up"
+        return ledger_state(entries, output, release_id, receipt.key_fingerprint) == "given up"
     last = charges(entries).values()
     return any(e.of_key[:2] == (output, release_id) and e.action == "forfeit" for e in last)
 
@@ -200,7 +200,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Making:
+class Build:
     """With what a release was made under one of its keys, as the ledger says.
 
     Attributes:
@@ -216,7 +216,7 @@ class Making:
         return ReleaseFolder(output, release_id, self.staging_area, store=self.store)
 
 
-def makings(entries: Sequence[Entry], output: str, release_id: str) -> dict[str, Making]:
+def builds_of(entries: Sequence[Entry], output: str, release_id: str) -> dict[str, Build]:
     """Returns with what a release was made, by the fingerprints of its keys.
 
     Args:
@@ -225,7 +225,7 @@ def makings(entries: Sequence[Entry], output: str, release_id: str) -> dict[str,
         release_id: The release's name.
     """
     return {
-        entry.key_fingerprint: Making(
+        entry.key_fingerprint: Build(
             str(entry.facts.get("store", "")), entry.facts.get("staging_area")
         )
         for entry in entries
@@ -234,7 +234,7 @@ def makings(entries: Sequence[Entry], output: str, release_id: str) -> dict[str,
 
 
 def elsewhere(
-    making_by_key: Mapping[str, Making], key_fingerprints: Iterable[str], receipt: Receipt | None
+    making_by_key: Mapping[str, Build], key_fingerprints: Iterable[str], receipt: Receipt | None
 ) -> tuple[str, ...]:
     """Returns which key stores made what is ended, without the one that has its receipt.
 
@@ -242,7 +242,7 @@ def elsewhere(
     be wrapped in a key that is lost.
 
     Args:
-        making_by_key: As `makings` returns them.
+        making_by_key: As `builds_of` returns them.
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
@@ -282,7 +282,7 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        making_by_key = makings(ledger.entries(), place, release_id)
+        making_by_key = builds_of(ledger.entries(), place, release_id)
         others = elsewhere(making_by_key, making_by_key, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")

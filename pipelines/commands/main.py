@@ -18,7 +18,7 @@ from tracecloak.pipelines.runners.resources import without_collections
 from tracecloak.pipelines.screen.results import (
     EscapingFormatter,
     Form,
-    NothingOfData,
+    OperatorLinesFilter,
     is_of_operator,
     tell,
 )
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The documentation says what each means for a scheduler.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    _keep_off_screen("json" if "--json" in argv else "table")
+    _filter_log_records("json" if "--json" in argv else "table")
     wants_traceback = "--traceback" in argv
     argv = [argument for argument in argv if argument != "--traceback"]
     try:
@@ -153,7 +153,7 @@ def _refuse_removed(typed: Sequence[str]) -> None:
             raise UsageError(f"{word} is gone: {REMOVED[word]}")
 
 
-def _keep_off_screen(form: Form) -> None:
+def _filter_log_records(form: Form) -> None:
     """Drops what Beam logs when it is imported without all libraries of Google Cloud.
 
     It also drops what is for the operator alone, unless the operator looks at a terminal.
@@ -162,7 +162,7 @@ def _keep_off_screen(form: Form) -> None:
     handler.setFormatter(EscapingFormatter())
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
     if not is_of_operator(form):
-        handler.addFilter(NothingOfData())
+        handler.addFilter(OperatorLinesFilter())
     logging.getLogger().addHandler(handler)
 
 

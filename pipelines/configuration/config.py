@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kinds_of, yaml_of
-from tracecloak.pipelines.configuration.shared_keys import PayingConfig, ScheduleConfig
+from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig
 from tracecloak.pipelines.runners.flags import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.job import DEFAULT_SHARDS
@@ -380,7 +380,7 @@ FRAME = "frame://events"
 """Where a frame is, for receipts and for people."""
 
 
-class ReleaseConfig(PayingConfig, SourceConfig):
+class ReleaseConfig(AccountConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
     log: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()

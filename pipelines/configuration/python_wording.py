@@ -54,7 +54,7 @@ def merge_params(params: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> d
 
 
 @contextlib.contextmanager
-def told_in_python(words: Callable[[str], str] = in_python) -> Iterator[None]:
+def translate_errors(words: Callable[[str], str] = in_python) -> Iterator[None]:
     """Has errors name keywords and no flags.
 
     Args:

@@ -150,7 +150,7 @@ def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> 
 # --- Where what is released goes, who pays, and where keys lie: keys of every configuration. ------
 
 
-class PayingConfig(pydantic.BaseModel):
+class AccountConfig(pydantic.BaseModel):
     """The keys that releases and streams have in common, none of which changes a released byte."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -16,7 +16,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.python_wording import told_in_python
+from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.embedded.claiming import (
     Claim,
     DigestRows,
@@ -82,7 +82,7 @@ class AnonymizeEventLog(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", account="claims")
     """
 
-    @told_in_python()
+    @translate_errors()
     def __init__(
         self,
         method: str,
@@ -147,7 +147,7 @@ class AnonymizeEventLog(beam.PTransform):
                 released_schema(carried) if product is None else product_schema(product)
             )
 
-    @told_in_python()
+    @translate_errors()
     def expand(
         self, events: beam.PCollection[Any]
     ) -> beam.PCollection[Any] | dict[str, beam.PCollection[Any]]:
@@ -277,7 +277,7 @@ class WriteRelease(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", output="released")
     """
 
-    @told_in_python()
+    @translate_errors()
     def __init__(
         self,
         method: str,
@@ -304,7 +304,7 @@ class WriteRelease(beam.PTransform):
         given = {**columns_of(columns), **keys, "output": output}
         self._config = config_of(method, params, given, OF_FILES)
 
-    @told_in_python()
+    @translate_errors()
     def expand(self, events: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline

@@ -26,9 +26,9 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import StandardOptions
 
 from tracecloak.anonymizers.contract.case_digests import InputDigest
-from tracecloak.pipelines.budget.draw_guard import Gate
+from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.budget.opening import store_of
-from tracecloak.pipelines.budget.registry import Books
+from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
 from tracecloak.pipelines.release.opening import opened
@@ -58,13 +58,13 @@ class Settling:
         folder: Where the release lies.
     """
 
-    gate: Gate
+    gate: DrawGuard
     folder: ReleaseFolder
 
     @property
-    def books(self) -> Books:
+    def books(self) -> ReleaseRegistry:
         """The books of the release, opened anew in the worker."""
-        return Books(self.gate.store(), self.gate.ledger(), self.folder)
+        return ReleaseRegistry(self.gate.store(), self.gate.ledger(), self.folder)
 
     def finish(self) -> None:
         """Does what comes after the release is visible; done once, does nothing."""
@@ -165,7 +165,7 @@ def claim(
     if not run.driver.is_local:
         return Claim(job, None, None)
     draws: Any = job.target.spec.draws
-    assert isinstance(draws, KeptDraws) and isinstance(draws.before, Gate)  # as of a local run
+    assert isinstance(draws, KeptDraws) and isinstance(draws.before, DrawGuard)  # as of a local run
     settling = Settling(draws.before, replace(job.target.folder, attempt=""))
     return Claim(job, settling, NotedRows.of(run, draws.before.key_fingerprint))
 

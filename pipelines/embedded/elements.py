@@ -152,7 +152,7 @@ def elements_of(events: beam.PCollection[Any], config: ReleaseConfig) -> Element
     if kind == "batches":
         return Elements(kind, mapping, carried, None)
     if fields is None:
-        return Elements(kind, mapping, carried, RowReader.of_unknown_names(mapping))
+        return Elements(kind, mapping, carried, RowReader.for_unnamed_columns(mapping))
     resolved = mapping.resolve(list(fields), xes_names=False)
     require_fields(resolved, fields)
     return Elements(kind, mapping, carried, RowReader(resolved))

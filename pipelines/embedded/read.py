@@ -22,13 +22,13 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.python_wording import told_in_python
+from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.elements import Elements, columns_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, renamed
 from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER, RELEASED_SCHEMA
-from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, FileTally, ReadTally
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, MergeTallies, ReadFiles
 from tracecloak.transforms.batch.traces import Chunk, only
@@ -115,7 +115,7 @@ class _ReadRows(_Counted):
                     yield GlobalWindows.windowed_value(output)
 
     def _read(self) -> Iterator[Any]:
-        reader, tally = self._elements.reader, TallyOfFile(0)
+        reader, tally = self._elements.reader, FileTally(0)
         assert reader is not None  # which batches alone have not
         events, reasons = reader.read(self._rows, tally)
         self._rows = []
@@ -128,7 +128,7 @@ def _field(row: Any, name: str) -> Any:
 
 class _ReadBatches(_Counted):
     def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        tally, mapping = TallyOfFile(0), self._elements.mapping
+        tally, mapping = FileTally(0), self._elements.mapping
         is_ours = all(field in batch.schema for field in EVENT_SCHEMA)
         if is_ours:
             if mapping.filters:
@@ -147,7 +147,7 @@ class _ReadBatches(_Counted):
         events, rejects = resolved.canonicalise(wanted, places, none, 0, tally)
         yield from self._outputs(events, rejects.column("reason").to_pylist(), tally.result())
 
-    def _checked(self, events: pa.RecordBatch, tally: TallyOfFile) -> Iterator[Any]:
+    def _checked(self, events: pa.RecordBatch, tally: FileTally) -> Iterator[Any]:
         """Yields canonical events with the columns of the mapping, and what it makes malformed.
 
         Raises:
@@ -225,7 +225,7 @@ class ReadEventLog(beam.PTransform):
         pipeline | ReadEventLog("lake/*.csv", case_id="claim", activity="step", timestamp="at")
     """
 
-    @told_in_python()
+    @translate_errors()
     def __init__(
         self,
         log: str | Sequence[str],
@@ -265,7 +265,7 @@ class ReadEventLog(beam.PTransform):
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None
 
-    @told_in_python()
+    @translate_errors()
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)

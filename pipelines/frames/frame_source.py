@@ -21,7 +21,7 @@ from tracecloak.pipelines.configuration.config import FRAME
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import in_order, without_numbers
-from tracecloak.schemas.events.tally import NO_SCALAR, ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import NO_SCALAR, FileTally, ReadTally
 from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.python_rows import column_of_objects, column_of_order
@@ -29,7 +29,7 @@ from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource, FirstRecords
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.formats.pieces import Lacks
+    from tracecloak.transforms.formats.pieces import MissingColumns
 
 
 # --- Frames of any library as columns of Arrow, and tables of Arrow as frames of that library. ----
@@ -282,8 +282,8 @@ class FrameSource(EventSource):
     def read(
         self,
         file: SourceFile,
-        tally: TallyOfFile | None = None,
-        lacking: list[tuple[SourceFile, Lacks]] | None = None,
+        tally: FileTally | None = None,
+        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields all events and all rejects at once; see `EventSource`."""
         events, rejects, read = self._whole()
@@ -303,7 +303,7 @@ class FrameSource(EventSource):
         columns, unread = self.frame.columns(
             self._resolved.wanted, n_rows, self.mapping.order_alone
         )
-        tally = TallyOfFile(0, transitions)
+        tally = FileTally(0, transitions)
         events, rejects = self._resolved.canonicalise(
             columns.filter(pa.array(~unread)) if unread.any() else columns,
             np.flatnonzero(~unread),

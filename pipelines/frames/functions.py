@@ -23,7 +23,7 @@ from narwhals.typing import IntoFrame, IntoFrameT
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
-from tracecloak.pipelines.budget.registry import Books, State
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
 from tracecloak.pipelines.configuration.config import (
     FRAME,
     Columns,
@@ -36,7 +36,7 @@ from tracecloak.pipelines.configuration.config import (
 from tracecloak.pipelines.configuration.python_wording import (
     in_python,
     merge_params,
-    told_in_python,
+    translate_errors,
 )
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
@@ -46,16 +46,16 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.opening import fingerprint_of, opened
-from tracecloak.pipelines.release.run import released, told_apart
-from tracecloak.pipelines.release.values import BEGINS, Outcome, Run
+from tracecloak.pipelines.release.run import redact_foreign_errors, released
+from tracecloak.pipelines.release.values import STARTING_STATES, Outcome, Run
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.flags import IN_MEMORY
-from tracecloak.pipelines.screen.release_text import left_text, planned, release_rows, spent
-from tracecloak.schemas import texts
+from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text, spent
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
+from tracecloak.schemas.texts import bounded_json
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.registry import FILE_KEYS
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, ReleaseFolder
@@ -92,7 +92,7 @@ class Released(Generic[IntoFrameT]):
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Everything that the release says of itself."""
-        body: dict[str, Any] = texts((self.folder / MANIFEST_NAME).read_bytes())
+        body: dict[str, Any] = bounded_json((self.folder / MANIFEST_NAME).read_bytes())
         return body
 
     @cached_property
@@ -170,7 +170,7 @@ class Released(Generic[IntoFrameT]):
     def _graph(self) -> ReleasedGraph | None:
         if DFG_NAME not in self._paths:
             return None
-        return ReleasedGraph.from_json(texts((self.folder / DFG_NAME).read_bytes()))
+        return ReleasedGraph.from_json(bounded_json((self.folder / DFG_NAME).read_bytes()))
 
     @property
     def _promise(self) -> str:
@@ -245,12 +245,12 @@ def release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give.
     """
     began_s = time.monotonic()
-    with told_of_frame(), told_apart():
+    with reword_for_frames(), redact_foreign_errors():
         config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
-            if run.books.look().state in BEGINS:
+            if run.books.look().state in STARTING_STATES:
                 _LOG.warning("%s", _asks(run))
             with _operator_alone():
                 outcome = released(run)
@@ -288,7 +288,7 @@ def plan(
     Raises:
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
-    with told_of_frame(), told_apart():
+    with reword_for_frames(), redact_foreign_errors():
         config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         whole = planned(config, _source(frame, config), goal)
         first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
@@ -307,7 +307,7 @@ def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
     Raises:
         TracecloakError: A key is wrong, or the frame lacks a column.
     """
-    with told_of_frame(), told_apart():
+    with reword_for_frames(), redact_foreign_errors():
         return list(names_of(frame_source(frame, keys)).names)
 
 
@@ -381,7 +381,7 @@ def _asks(run: Run) -> str:
     takes = "has no finite epsilon"
     if epsilon is not None:
         takes = f"takes epsilon {epsilon} and delta {delta}"
-    return f"release {run.folder.release_id} {takes}; {left_text(ledger, config.account)}"
+    return f"release {run.folder.release_id} {takes}; {remaining_text(ledger, config.account)}"
 
 
 def _released(
@@ -434,7 +434,7 @@ def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger:
             folder = ReleaseFolder(
                 output, receipt.release_id, config.staging_area, store=store.identity()
             )
-            if Books(store, ledger, folder).look().state in _GOES_ON:
+            if ReleaseRegistry(store, ledger, folder).look().state in _GOES_ON:
                 return receipt.release_id
     return f"{config.method}-{secrets.token_hex(4)}"
 
@@ -463,12 +463,12 @@ def of_frame(text: str) -> str:
 
 
 @contextlib.contextmanager
-def told_of_frame() -> Iterator[None]:
+def reword_for_frames() -> Iterator[None]:
     """Has errors and lines of logs speak of frames and keywords, and not of files and flags."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_reworded)
     try:
-        with told_in_python(of_frame):
+        with translate_errors(of_frame):
             yield
     finally:
         for name in _LOGGERS:

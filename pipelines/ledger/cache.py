@@ -3,7 +3,7 @@
 A ledger that is restored from an old backup has a sound chain, and has forgotten what was spent
 since. So has a key store that is restored, of its keys and receipts. Each is told by the other:
 
-* Beside the keys lies a copy of all entries that this key store saw; see `pipelines.ledger.snapshot`.
+* Next to the keys is a copy of all entries that this key store read (`pipelines.ledger.snapshot`).
   The ledger must have the last of them. It may have more: other key stores write into it, and a run
   can be cut off between the ledger and the copy. A ledger that has it not is restored, cut off, or
   written anew. So is one at another place that begins with the same entry: it is a copy of that
@@ -27,7 +27,7 @@ from typing import Any
 
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Entry
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 
 # The files of the copies of all ledgers, and those that earlier versions made: JSON lines.
 _ALL, _OF_EARLIER_VERSIONS = "ledgers/*.db", "ledgers/*.jsonl"
@@ -49,7 +49,7 @@ class Copy:
     head: Entry
 
 
-class LedgerMemory:
+class LedgerCache:
     """What one key store keeps of one ledger."""
 
     def __init__(self, store: KeyStore, place: str) -> None:
@@ -63,7 +63,7 @@ class LedgerMemory:
         self._place = place
         self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
 
-    def past(self) -> Past | None:
+    def past(self) -> LedgerSnapshot | None:
         """Opens the copy, which whoever calls closes; None: there is none.
 
         Raises:
@@ -71,7 +71,7 @@ class LedgerMemory:
         """
         return self.opened(self.file) if self.file in self._names() else None
 
-    def begun(self) -> Past:
+    def begun(self) -> LedgerSnapshot:
         """Opens the copy, which is made where there is none; whoever calls closes it.
 
         Raises:
@@ -151,7 +151,7 @@ class LedgerMemory:
         """
         return {"store": self.store.identity(), "generation": self.store.next_generation()}
 
-    def complaints(self, past: Past, copies: Sequence[Copy]) -> list[str]:
+    def complaints(self, past: LedgerSnapshot, copies: Sequence[Copy]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.
 
         Args:
@@ -192,7 +192,7 @@ class LedgerMemory:
         """The file of the copy of this ledger."""
         return f"{self._name}.db"
 
-    def has_lost_copy(self, past: Past) -> bool:
+    def has_lost_copy(self, past: LedgerSnapshot) -> bool:
         """Returns whether this key store paid with a ledger of which it has no copy any more.
 
         A copy is begun before the first reservation.
@@ -207,7 +207,7 @@ class LedgerMemory:
             return False  # it was moved
         return self.noted(past) > 0 or (not copies and self.store.generation() > 0)
 
-    def lost(self, past: Past, copies: Sequence[Copy]) -> list[Copy]:
+    def lost(self, past: LedgerSnapshot, copies: Sequence[Copy]) -> list[Copy]:
         """Returns the copies that know more of the ledger than it does; the last knows most."""
         first = past.at(1)
         lost = [
@@ -219,14 +219,14 @@ class LedgerMemory:
         ]
         return sorted(lost, key=lambda copy: copy.head.seq)
 
-    def noted(self, past: Past) -> int:
+    def noted(self, past: LedgerSnapshot) -> int:
         """Returns the number of this key store's last reservation in the ledger; 0: it has none."""
         identity = self.store.identity(makes=False)
         return past.reserved_by(identity) if identity else 0
 
-    def opened(self, name: str) -> Past:
+    def opened(self, name: str) -> LedgerSnapshot:
         """Opens a copy by the name of its file; whoever calls closes it."""
-        return Past(self.store.path / name)
+        return LedgerSnapshot(self.store.path / name)
 
     def _names(self) -> list[str]:
         self._take_over()
@@ -239,7 +239,7 @@ class LedgerMemory:
             lines = (self.store.read(name) or "").split("\n")[:-1]
             with self.store.in_use():
                 os.close(self.store.descriptor(new := name.removesuffix("jsonl") + "db"))
-            with contextlib.closing(Past(self.store.path / new)) as past:
+            with contextlib.closing(LedgerSnapshot(self.store.path / new)) as past:
                 past.add([Entry(**json.loads(line)) for line in lines])
             self.store.remove(name)
 
@@ -270,7 +270,7 @@ def _older_text(place: str, head: Entry) -> str:
     )
 
 
-def _has(past: Past, head: Entry) -> bool:
+def _has(past: LedgerSnapshot, head: Entry) -> bool:
     """Returns whether a ledger has an entry that was seen of it."""
     there = past.at(head.seq)
     return there is not None and there.hash == head.hash

@@ -26,7 +26,7 @@ from tracecloak.pipelines.ledger.balance import (
 )
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal, require_text
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.schemas.published.manifest import Unit
 from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
@@ -461,7 +461,7 @@ def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> N
 # --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------
 
 
-def check_caps(past: Past, reservation: Reservation, in_file: Account | None) -> None:
+def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account | None) -> None:
     """Makes sure that the account of a release may pay for it, and can.
 
     Args:

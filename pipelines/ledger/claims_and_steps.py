@@ -12,13 +12,15 @@ from tracecloak.pipelines.ledger.balance import ChargeState
 from tracecloak.pipelines.ledger.caps import NO_COLUMNS
 from tracecloak.pipelines.ledger.entries import OfKey, Step, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 # --- What the ledger notes of windows: which units a release counts, and that each is paid once. --
 
 
-def claim(ledger: Ledger, of_key: OfKey, freeze: Callable[[Past, WindowCharge], str]) -> str:
+def claim(
+    ledger: Ledger, of_key: OfKey, freeze: Callable[[LedgerSnapshot, WindowCharge], str]
+) -> str:
     """Notes which units a release of a window counts. Once noted, they stay.
 
     Args:
@@ -37,7 +39,7 @@ def claim(ledger: Ledger, of_key: OfKey, freeze: Callable[[Past, WindowCharge], 
     """
     sha256 = ""
 
-    def steps(past: Past) -> list[Step]:
+    def steps(past: LedgerSnapshot) -> list[Step]:
         nonlocal sha256
         ledger.check_sound(past)
         live = ledger.not_ended(past, of_key)
@@ -87,7 +89,7 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
         LedgerError: The ledger cannot be used, or somebody changed what it said.
     """
 
-    def steps(past: Past) -> list[Step]:
+    def steps(past: LedgerSnapshot) -> list[Step]:
         ledger.check_sound(past)
         live = ledger.not_ended(past, of_key)
         noted = past.decided(of_key, step)

@@ -34,7 +34,7 @@ from tracecloak.pipelines.ledger.balance import (
     spent_in,
     states_of,
 )
-from tracecloak.pipelines.ledger.cache import LedgerMemory, lost_text
+from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import (
     TABLE,
     Database,
@@ -51,7 +51,7 @@ from tracecloak.pipelines.ledger.entries import (
     Reservation,
     Step,
 )
-from tracecloak.pipelines.ledger.snapshot import Past, problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Ledger:
         self.url = url
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
-        self.memory = None if store is None else LedgerMemory(store, self.place)
+        self.memory = None if store is None else LedgerCache(store, self.place)
         with _told_as_usage():
             self.is_new = self._database.is_missing or not self._database.transact(
                 self._is_there, writes=False
@@ -179,7 +179,7 @@ class Ledger:
         in_file = self._account_in_file(reservation.account)
         columns = reservation.columns()
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             entries = past.of_release(reservation.output, reservation.release_id)
             if entries:
@@ -205,7 +205,7 @@ class Ledger:
             LedgerError: The ledger cannot be used.
         """
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             entries = past.of_release(output, release_id)
             of_release = charges_of(entries, output, release_id, key_fingerprint)
             if not of_release:
@@ -232,7 +232,7 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             live = self.not_ended(past, (output, release_id, key_fingerprint))
             undrawn = [state for state in live if state.last.action in UNDRAWN]
@@ -247,7 +247,7 @@ class Ledger:
 
         self.append(steps)
 
-    def not_ended(self, past: Past, of_key: OfKey) -> list[ChargeState]:
+    def not_ended(self, past: LedgerSnapshot, of_key: OfKey) -> list[ChargeState]:
         """Returns the charges of a release that are open or committed, of which there is one.
 
         Args:
@@ -290,7 +290,7 @@ class Ledger:
         """
         is_free = True
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal is_free
             self.check_sound(past)
             entries = past.of_release(output, release_id)
@@ -325,7 +325,7 @@ class Ledger:
             raise LedgerError(". ".join(complaints))
 
     @contextlib.contextmanager
-    def past(self) -> Iterator[Past]:
+    def past(self) -> Iterator[LedgerSnapshot]:
         """Yields what the ledger says, with what came since it was read last.
 
         Raises:
@@ -336,19 +336,23 @@ class Ledger:
             yield self._database.transact(lambda one: self._read(one, kept), writes=False)
 
     @contextlib.contextmanager
-    def _kept(self) -> Iterator[Past]:
+    def _kept(self) -> Iterator[LedgerSnapshot]:
         """Yields what the key store knows of the ledger; without one, nothing is known of it."""
-        kept = Past(None) if self.memory is None else self.memory.past()
+        kept = LedgerSnapshot(None) if self.memory is None else self.memory.past()
         if kept is None:
             assert self.memory is not None
-            with contextlib.closing(Past(None)) as whole:
+            with contextlib.closing(LedgerSnapshot(None)) as whole:
                 whole.add(self.entries())
                 # Where the copy is lost, none is begun, so that everybody is told until `accept`.
-                kept = Past(None) if self.memory.has_lost_copy(whole) else self.memory.begun()
+                kept = (
+                    LedgerSnapshot(None)
+                    if self.memory.has_lost_copy(whole)
+                    else self.memory.begun()
+                )
         with contextlib.closing(kept):
             yield kept
 
-    def _read(self, connection: sa.Connection, kept: Past) -> Past:
+    def _read(self, connection: sa.Connection, kept: LedgerSnapshot) -> LedgerSnapshot:
         """Returns what the ledger says: what was kept with what is new, if that goes on from it.
 
         If it does not, or what is new is not sound, then all is read, and nothing of it is kept.
@@ -360,7 +364,7 @@ class Ledger:
             kept.add(new)
             return kept
         entries = entries if head is None else read_entries(connection)
-        other = Past(None)
+        other = LedgerSnapshot(None)
         other.faults = problems(entries)
         other.add(entries)
         return other
@@ -451,7 +455,7 @@ class Ledger:
             )
         return self.accounts[name]
 
-    def check_sound(self, past: Past) -> None:
+    def check_sound(self, past: LedgerSnapshot) -> None:
         """Makes sure that all that is known of the ledger is as a ledger wrote it.
 
         Raises:
@@ -466,10 +470,10 @@ class Ledger:
             f"all: {len(faults)}); see `tracecloak ledger verify`, and restore it from a backup"
         )
 
-    def append(self, steps: Callable[[Past], list[Step]]) -> list[Entry]:
+    def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:
         """Appends what the ledger's past asks for, and returns what was appended."""
 
-        def append(connection: sa.Connection) -> tuple[Past, list[Entry]]:
+        def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
             past = self._read(connection, kept)
             last, appended = past.head, []
             for action, columns, details in steps(past):

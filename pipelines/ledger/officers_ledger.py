@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tracecloak.pipelines.ledger.balance import charge_states, charges, charges_of
-from tracecloak.pipelines.ledger.cache import Copy, LedgerMemory, differs_text
+from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, differs_text
 from tracecloak.pipelines.ledger.caps import (
     ANY_STORE,
     NO_COLUMNS,
@@ -33,7 +33,7 @@ from tracecloak.pipelines.ledger.entries import (
     signed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import Past, may_follow, problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow, problems
 from tracecloak.schemas.errors import UsageError
 
 
@@ -97,7 +97,7 @@ class OfficersLedger(Ledger):
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def charged(past: Past) -> list[Entry]:
+        def charged(past: LedgerSnapshot) -> list[Entry]:
             return list(charges(past.of_release(output, release_id)).values())
 
         with self.past() as past:
@@ -122,7 +122,7 @@ class OfficersLedger(Ledger):
     def _end(
         self,
         action: Literal["forfeit", "withdraw"],
-        charged: Callable[[Past], Sequence[Entry]],
+        charged: Callable[[LedgerSnapshot], Sequence[Entry]],
         refusal: str,
         details: Mapping[str, str],
     ) -> None:
@@ -135,7 +135,7 @@ class OfficersLedger(Ledger):
             details: Who ends them, and why.
         """
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             last = charged(past)
             ended = [entry for entry in last if may_follow(action, (entry.action,))]
@@ -220,7 +220,7 @@ class OfficersLedger(Ledger):
         differs = memory is not None and memory.differs_from(self.entries())
         complaints: list[str] = []
 
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal complaints
             self.check_sound(past)
             complaints = [] if memory is None else memory.complaints(past, copies)
@@ -248,7 +248,11 @@ class OfficersLedger(Ledger):
         return Accepted(complaints, again, awaited_stores(entries))
 
     def _answers(
-        self, past: Past, store: str, lost_stores: Sequence[str], complaints: Sequence[str]
+        self,
+        past: LedgerSnapshot,
+        store: str,
+        lost_stores: Sequence[str],
+        complaints: Sequence[str],
     ) -> dict[str, Any]:
         """Returns which of the key stores that a restored ledger waits for have answered.
 
@@ -282,7 +286,7 @@ class OfficersLedger(Ledger):
     def _declare(
         self, action: Declaration, columns: Mapping[str, Any], details: Mapping[str, Any]
     ) -> None:
-        def steps(past: Past) -> list[Step]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             if action == "dataset":
                 check_declared(past.declarations(), columns["account"])
@@ -302,7 +306,9 @@ _WAYS: Mapping[str, Sequence[Action]] = {
 }
 
 
-def recovered_steps(memory: LedgerMemory, past: Past, copies: Sequence[Copy]) -> list[Step]:
+def recovered_steps(
+    memory: LedgerCache, past: LedgerSnapshot, copies: Sequence[Copy]
+) -> list[Step]:
     """Returns what to write into a ledger so that it knows again what the copy knows.
 
     What counts as spent in the copy counts again, and what was declared later than what the

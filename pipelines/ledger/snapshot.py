@@ -239,7 +239,7 @@ _SCHEMA = f"""
 """
 
 
-class Past:
+class LedgerSnapshot:
     """What is known of one ledger; safe for any number of processes, each with its own.
 
     Attributes:
@@ -465,7 +465,7 @@ class Past:
     def differs_from(self, entries: Sequence[Entry]) -> bool:
         """Returns whether this is anything but what entries say, up to the last that is here."""
         head = self.head
-        other = Past(None)
+        other = LedgerSnapshot(None)
         try:
             other.add([entry for entry in entries if head is not None and entry.seq <= head.seq])
             return any(self._content(table) != other._content(table) for table in _TABLES)

@@ -14,8 +14,8 @@ cases these are depends only on the individual's own cases and on what was claim
 The files are named after their content, and each is complete before the ledger names it. A file
 that the ledger does not name comes from a run that was cut off, and means nothing. A key store
 reads each file that the ledger names once, compares it with the ledger, and has what was counted in
-an index from then on (`pipelines.ledger.unit_index`). If a file that it has not read, or that of the
-last window, is missing or different, no window of the scope is released; `windows --verify` reads
+an index from then on (`pipelines.ledger.unit_index`). If a file that it has not read, or the
+last window's, is missing or different, no window of the scope is released; `windows --verify` reads
 all of them. As nobody could tell what was counted, the key of the digests is never replaced.
 
 Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
@@ -45,7 +45,7 @@ from tracecloak.pipelines.ledger.claims_and_steps import claim
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.ledger.unit_index import KeptIndex, UnitIndex
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine, read_if_there, sync_folder, write_anew
@@ -173,7 +173,7 @@ class UnitBook:
             for scope in {window.scope for window, _ in _charged(past, *release)}:
                 self._check_known(past, scope)
 
-        def freeze(past: Past, window: WindowCharge) -> str:
+        def freeze(past: LedgerSnapshot, window: WindowCharge) -> str:
             self._check_known(past, window.scope)
             self._check_cap(units, window)
             claims = self._claims_on(past, window.scope, units)
@@ -258,7 +258,9 @@ class UnitBook:
                         )
         return len(labels)
 
-    def _asked(self, past: Past, scope: str, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
+    def _asked(
+        self, past: LedgerSnapshot, scope: str, ask: Callable[[UnitIndex], _Answer]
+    ) -> _Answer:
         """Returns an answer of the index, which has all claims of a scope by then."""
 
         def asked(index: UnitIndex) -> _Answer:
@@ -277,14 +279,14 @@ class UnitBook:
         return self._index.asked(asked)
 
     def _claims_on(
-        self, past: Past, scope: str, units: CountedUnits
+        self, past: LedgerSnapshot, scope: str, units: CountedUnits
     ) -> list[tuple[str, CountedUnits]]:
         """Returns (label, units) of all claims that count, of the cases or individuals of units."""
         by_file = self._asked(past, scope, lambda index: index.of_the_same(units))
         labels = ((past.window_of(scope, sha256), of) for sha256, of in by_file.items())
         return [(label, of) for label, of in labels if label is not None]
 
-    def _check_known(self, past: Past, scope: str) -> None:
+    def _check_known(self, past: LedgerSnapshot, scope: str) -> None:
         """Has the index know all claims of a scope, and makes sure that the last one is there."""
         self._check_scope(past, scope)
         self._asked(past, scope, lambda index: None)
@@ -293,7 +295,7 @@ class UnitBook:
             label, sha256 = newest
             self._verified(scope, {sha256: label})
 
-    def _check_scope(self, past: Past, scope: str) -> None:
+    def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
         if _key_of(scope) != self._key_fingerprint:
             raise BookError(
@@ -494,7 +496,7 @@ class _File:
 
 
 def _charged(
-    past: Past, output: str, release_id: str, key_fingerprint: str
+    past: LedgerSnapshot, output: str, release_id: str, key_fingerprint: str
 ) -> list[tuple[WindowCharge, Entry | None]]:
     """Returns (window, claim) of the charges of a release of windows, the latest one last."""
     entries = past.of_release(output, release_id)

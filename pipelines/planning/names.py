@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import ACTIVITY, ESCAPES_REMARK, OTHER
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.texts import FORMULA_BEGINNINGS, escaped, escaped_exactly, formulas
 from tracecloak.transforms.sources import EventSource
 
@@ -46,7 +46,7 @@ def names_of(source: EventSource) -> LogNames:
     names: set[str] = set()
     tallies = []
     for file in source.files:
-        tally = TallyOfFile(file.rank)
+        tally = FileTally(file.rank)
         for events, _ in source.read(file, tally):
             names.update(pc.unique(events.column(ACTIVITY).cast("string")).to_pylist())
         tallies.append(tally.result())

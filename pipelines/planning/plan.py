@@ -38,9 +38,9 @@ from tracecloak.pipelines.planning.verdict import (
     changed_params,
     judged_at,
     shortfall_at,
-    unusable_among,
     unusable_sentence,
-    with_mends,
+    unusable_verdict,
+    with_recommendations,
 )
 from tracecloak.schemas.calendar.local_time import DAY_US, duration_text, zone_of
 from tracecloak.schemas.errors import UsageError
@@ -293,13 +293,13 @@ def plan_of(
     public: list[Verdict] = []  # before the log is looked at, so that it decides nothing of them
     if config.guarantee.kind == "rigorous":
         public = [judged_at(method, params, n_cases, n_variants) for n_cases in sizes]
-    against = unusable_among(config, tuple(public))
+    against = unusable_verdict(config, tuple(public))
     if public and (against is not None or not look.obstacle):
-        public[middle] = with_mends(config, public[middle])
+        public[middle] = with_recommendations(config, public[middle])
     least = None
     if goal:
         least = least_epsilon(method, params, sizes[middle], goal, n_variants)
-    judged = tuple(verdict.in_spite_of(look.obstacle) for verdict in public)
+    judged = tuple(verdict.with_obstacle(look.obstacle) for verdict in public)
     windows: list[str] = []
     if config.schedule is not None:
         windows = window_lines(

@@ -128,10 +128,10 @@ class Verdict:
     ends: tuple[Worth, Worth]
     grade: Grade
     n_variants: int | None = None
-    mends: Mends | None = None
+    mends: Recommendations | None = None
     obstacle: str = ""
 
-    def in_spite_of(self, obstacle: str) -> Verdict:
+    def with_obstacle(self, obstacle: str) -> Verdict:
         """Returns the verdict of an input that an obstacle makes worthless, if it is not empty."""
         return replace(self, grade="no", mends=None, obstacle=obstacle) if obstacle else self
 
@@ -225,7 +225,7 @@ def judged_at(
 
 
 @dataclass(frozen=True)
-class Mends:
+class Recommendations:
     """What would help a release.
 
     Attributes:
@@ -369,7 +369,7 @@ _Change = tuple[str, Any, int]
 """Something else that could be released: what it is called, its parameters and cases."""
 
 
-def mends_of(method: Anonymizer, params: Any, verdict: Verdict) -> Mends:
+def recommend(method: Anonymizer, params: Any, verdict: Verdict) -> Recommendations:
     """Returns what would help a release, by public numbers alone.
 
     Args:
@@ -380,7 +380,7 @@ def mends_of(method: Anonymizer, params: Any, verdict: Verdict) -> Mends:
     worth = verdict.worth
     kind = worth.kind or "graph"
     if worth.shortfall(kind) <= ENOUGH:
-        return Mends(kind, worth.shortfall(kind), ())
+        return Recommendations(kind, worth.shortfall(kind), ())
     least = min(USELESS[kind], (1 - _GAIN) * worth.shortfall(kind))
     helpful = []
     for changes in _changes(method, params, worth):
@@ -394,7 +394,7 @@ def mends_of(method: Anonymizer, params: Any, verdict: Verdict) -> Mends:
         helpful += better[-1:]
     helpful.sort(key=lambda lever: lever[1])
     others = () if verdict.grade == "worth it" else tuple(_others(method, params, verdict))
-    return Mends(kind, worth.shortfall(kind), tuple(helpful), others)
+    return Recommendations(kind, worth.shortfall(kind), tuple(helpful), others)
 
 
 def _others(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[tuple[str, Verdict]]:
@@ -479,7 +479,7 @@ def changed_params(params: Any, **values: Any) -> Any | None:
 # beside them.
 
 
-def is_in_doubt(config: ReleaseConfig) -> bool:
+def needs_verdict(config: ReleaseConfig) -> bool:
     """Returns whether a verdict is worth asking for: enough is declared, and noise is large."""
     if config.expected_cases is None or config.guarantee.kind != "rigorous":
         return False
@@ -489,7 +489,7 @@ def is_in_doubt(config: ReleaseConfig) -> bool:
     return may_be_noise(method, params, config.expected_cases)
 
 
-def unusable_among(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdict | None:
+def unusable_verdict(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdict | None:
     """Returns the verdict by which a release is not usable; None: there is none.
 
     Args:
@@ -497,7 +497,7 @@ def unusable_among(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdic
         judged: Verdicts by public numbers alone, of the expected cases if these are declared.
     """
     against = [verdict for verdict in judged if verdict.grade == "no"]
-    return against[0] if against and is_in_doubt(config) else None
+    return against[0] if against and needs_verdict(config) else None
 
 
 def unusable(config: ReleaseConfig) -> Verdict | None:
@@ -505,17 +505,17 @@ def unusable(config: ReleaseConfig) -> Verdict | None:
 
     It takes no time where nothing is declared or the noise is small.
     """
-    if config.expected_cases is None or not is_in_doubt(config):
+    if config.expected_cases is None or not needs_verdict(config):
         return None
     method, params = method_named(config.method), config.method_params
     judged = judged_at(method, params, config.expected_cases, config.expected_variants)
-    return with_mends(config, judged) if judged.grade == "no" else None
+    return with_recommendations(config, judged) if judged.grade == "no" else None
 
 
-def with_mends(config: ReleaseConfig, verdict: Verdict) -> Verdict:
+def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
     method, params = method_named(config.method), config.method_params
-    return replace(verdict, mends=mends_of(method, params, verdict))
+    return replace(verdict, mends=recommend(method, params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:

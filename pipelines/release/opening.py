@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.registry import Books, Standing
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -80,7 +80,7 @@ def _opened(
     # Once the input is there: a wrong path is told before the ledger's database is loaded.
     from tracecloak.pipelines.budget.draw_guard import Unchanged
     from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-    from tracecloak.pipelines.budget.registry import Books
+    from tracecloak.pipelines.budget.registry import ReleaseRegistry
     from tracecloak.pipelines.keys.receipts import snapshot_of
     from tracecloak.transforms.batch.job import DeadLetter
     from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
@@ -102,7 +102,7 @@ def _opened(
     )
     check_worker_keys(config)
     driver.check_ready()
-    books = Books(store, ledger, folder)
+    books = ReleaseRegistry(store, ledger, folder)
     run = Run(
         config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns,
         left_out=left_out,
@@ -152,7 +152,7 @@ _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 
-def recognised(run: Run, standing: Standing) -> Run:
+def recognised(run: Run, standing: ReleaseState) -> Run:
     """Returns a run whose release is visible, once what was left to do is done.
 
     Raises:
@@ -172,7 +172,7 @@ def recognised(run: Run, standing: Standing) -> Run:
     return replace(run, receipt=receipt)
 
 
-def picked_up(run: Run, standing: Standing, asked: Callable[[str], Reservation]) -> Run:
+def resume_run(run: Run, standing: ReleaseState, asked: Callable[[str], Reservation]) -> Run:
     """Returns a run that goes on with what was drawn, once what cannot be gone on with is ended.
 
     Args:
@@ -186,7 +186,7 @@ def picked_up(run: Run, standing: Standing, asked: Callable[[str], Reservation])
     books, receipt = run.books, standing.receipt
     assert receipt is not None  # or nobody could tell that it was begun
     if standing.state == "given up":
-        books.end_given_up(receipt)
+        books.end_abandoned(receipt)
     elif standing.state == "drawn":
         return _going_on(run, receipt)
     elif not (
@@ -199,7 +199,7 @@ def picked_up(run: Run, standing: Standing, asked: Callable[[str], Reservation])
     return run
 
 
-def as_charged(books: Books, reservation: Reservation) -> Reservation:
+def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     """Returns what a release asks for, at the price at which its noise was drawn.
 
     Raises:

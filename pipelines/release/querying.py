@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
-from tracecloak.pipelines.budget.registry import Books, Standing, State
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState, State
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
@@ -110,7 +110,7 @@ def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:
     store = open_store(config)
     area = receipt.origin.staging_area
     folder = ReleaseFolder(receipt.output, receipt.release_id, area, store=store.identity())
-    state = Books(store, open_ledger(config, store), folder).look().state
+    state = ReleaseRegistry(store, open_ledger(config, store), folder).look().state
     return state, giving_up(config, folder, receipt)
 
 
@@ -164,7 +164,7 @@ class QueryConcern(Concern):
         check_places(output, config.dead_letter)
         area = None if area is None else absolute(area)
         folder = ReleaseFolder(output, config.release_id, area, store=store.identity())
-        books = Books(store, ledger, folder)
+        books = ReleaseRegistry(store, ledger, folder)
         with store.alone(output, config.release_id):
             standing = books.look()
             # It is the input of this query alone, which nobody may try out by its digest.
@@ -208,7 +208,7 @@ class QueryConcern(Concern):
         return replace(outcome, warnings=outcome.warnings or self._warnings)
 
 
-def _remove_earlier(books: Books, standing: Standing) -> None:
+def _remove_earlier(books: ReleaseRegistry, standing: ReleaseState) -> None:
     """Removes results of runs that drew nothing of them, wherever these were built."""
     folder, receipt = books.folder, standing.receipt
     area = folder.staging_area if receipt is None else receipt.origin.staging_area
@@ -217,13 +217,13 @@ def _remove_earlier(books: Books, standing: Standing) -> None:
             remove_folder(one.input)
 
 
-def _is_to_be_made(books: Books, standing: Standing) -> bool:
+def _is_to_be_made(books: ReleaseRegistry, standing: ReleaseState) -> bool:
     is_there = standing.state in ("visible", "released")
     return not is_there and books.refusal(standing) is None
 
 
 def _path_of_then(
-    config: ReleaseConfig, books: Books, standing: Standing, name: str
+    config: ReleaseConfig, books: ReleaseRegistry, standing: ReleaseState, name: str
 ) -> Path | None:
     """Returns where the result is that a release was begun with; None: it is to be asked for.
 

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.draw_guard import gate_of
-from tracecloak.pipelines.budget.registry import AfterReleaseError, Standing, after_release
+from tracecloak.pipelines.budget.draw_guard import draw_guard_of
+from tracecloak.pipelines.budget.registry import AfterReleaseError, ReleaseState, after_release
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.balance import Balance, charge_states
 from tracecloak.pipelines.ledger.entries import Reservation
@@ -22,7 +22,7 @@ from tracecloak.pipelines.planning.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.opening import opened, origin_of
 from tracecloak.pipelines.release.values import Outcome, Run, manifest_of_run, reservation_of
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import reason_of, told_error
+from tracecloak.pipelines.runners.failures import reason_of, unwrap_error
 from tracecloak.schemas.errors import (
     GuaranteeError,
     InputSchemaError,
@@ -101,7 +101,7 @@ def _is_syntactic(method: str) -> bool:
 # --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
 
 
-def claimed(run: Run, standing: Standing) -> Run:
+def claimed(run: Run, standing: ReleaseState) -> Run:
     """Returns a run that is paid and may draw, once its gate is passed.
 
     Args:
@@ -136,9 +136,9 @@ def claimed(run: Run, standing: Standing) -> Run:
             books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
         raise refusal
     if standing.state in ("given up", "drawn", "reserved"):
-        from tracecloak.pipelines.release.opening import picked_up
+        from tracecloak.pipelines.release.opening import resume_run
 
-        run = picked_up(run, standing, asked)
+        run = resume_run(run, standing, asked)
         books = run.books
     require_writable("output", run.folder.output)
     if config.dead_letter is not None:
@@ -164,7 +164,9 @@ def job_of(run: Run) -> Job:
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
         folder = replace(folder, attempt=uuid.uuid4().hex[:16])
-    gate = gate_of(books.store, books.of_key(key.fingerprint), books.ledger.url, run.unchanged)
+    gate = draw_guard_of(
+        books.store, books.of_key(key.fingerprint), books.ledger.url, run.unchanged
+    )
     folder.discard()
     run.dead_letter.begin()
     _LOG.info(
@@ -222,7 +224,7 @@ _STAYS_SPENT = (
 )
 
 
-def failed(run: Run, error: BaseException) -> BaseException:
+def finalize_failed(run: Run, error: BaseException) -> BaseException:
     """Writes down what became of a run that failed, and returns what to raise.
 
     What may have drawn noise stays spent, and its key stays for another run.
@@ -251,7 +253,7 @@ def failed(run: Run, error: BaseException) -> BaseException:
             f"the pipeline failed with {reason_of(error)}, and {folder.final} holds a part of a "
             f"release. {_STAYS_SPENT}"
         )
-    raised = told_error(error) if isinstance(error, Exception) else error
+    raised = unwrap_error(error) if isinstance(error, Exception) else error
     if not books.void(run.key.fingerprint):
         books.note_cases(run.key.fingerprint)
         # Under the same key these are raised again.
@@ -274,7 +276,7 @@ def failed(run: Run, error: BaseException) -> BaseException:
 # The operator gets the outcome and an edition of the statement.
 
 
-def settled(run: Run) -> None:
+def finalize_release(run: Run) -> None:
     """Does what comes after a release is visible.
 
     Raises:
@@ -433,7 +435,7 @@ def run_release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
-    with told_apart():
+    with redact_foreign_errors():
         config = config.with_flags_of_beam(beam_arguments)
         run = opened(config, driver_of(config.runner, beam_arguments))
         if confirm is not None:
@@ -444,16 +446,16 @@ def run_release(
 
 
 @contextlib.contextmanager
-def told_apart() -> Iterator[None]:
+def redact_foreign_errors() -> Iterator[None]:
     """Makes errors that are none of ours such that hold no data, as `failures` says."""
     try:
         yield
     except TracecloakError:
         raise
     except Exception as error:  # before anything ran: a later failure has a class of its own
-        from tracecloak.pipelines.runners.failures import told_error
+        from tracecloak.pipelines.runners.failures import unwrap_error
 
-        raise told_error(error) from error
+        raise unwrap_error(error) from error
 
 
 def released(run: Run) -> Outcome:
@@ -478,9 +480,9 @@ def released(run: Run) -> Outcome:
         try:
             run.driver.run(job_of(run))
         except BaseException as error:
-            ended = failed(run, error)
+            ended = finalize_failed(run, error)
             if ended is error:
                 raise
             raise ended from error
-        settled(run)
+        finalize_release(run)
         return outcome_of(run, was_released_before=False)

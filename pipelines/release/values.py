@@ -21,7 +21,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.draw_guard import Unchanged
-    from tracecloak.pipelines.budget.registry import Books
+    from tracecloak.pipelines.budget.registry import ReleaseRegistry
     from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.runners.driver import Driver
@@ -72,7 +72,7 @@ class Run:
     files: tuple[InputFile, ...]
     input_fingerprint: str
     unchanged: Unchanged
-    books: Books
+    books: ReleaseRegistry
     dead_letter: DeadLetter
     concerns: tuple[Concern, ...] = ()
     key: KeyReference | None = None
@@ -188,7 +188,7 @@ class Concern:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ConcernEntry:
     """A concern, and which releases ask for it.
 
     Attributes:
@@ -201,13 +201,15 @@ class Asked:
     place: str
 
 
-CONCERNS: dict[str, Asked] = {
-    "usable": Asked("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
-    "query": Asked("query", "tracecloak.pipelines.release.querying:QueryConcern"),
-    "table": Asked("tables", "tracecloak.pipelines.release.querying:TableConcern"),
-    "window": Asked("window", "tracecloak.pipelines.release.window:WindowConcern"),
-    "sketch": Asked("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"),
-    "signature": Asked("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
+CONCERNS: dict[str, ConcernEntry] = {
+    "usable": ConcernEntry("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
+    "query": ConcernEntry("query", "tracecloak.pipelines.release.querying:QueryConcern"),
+    "table": ConcernEntry("tables", "tracecloak.pipelines.release.querying:TableConcern"),
+    "window": ConcernEntry("window", "tracecloak.pipelines.release.window:WindowConcern"),
+    "sketch": ConcernEntry(
+        "cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"
+    ),
+    "signature": ConcernEntry("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
 }
 
 
@@ -310,7 +312,7 @@ def reservation_of(
 
 _LOG = logging.getLogger("tracecloak")
 # In these states a run would begin a release, and pay for it.
-BEGINS = ("new", "reserved", "given up", "key lost")
+STARTING_STATES = ("new", "reserved", "given up", "key lost")
 
 
 class UsableConcern(Concern):
@@ -325,7 +327,7 @@ class UsableConcern(Concern):
         Raises:
             UnusableRelease: Nobody could use it, and `even_if_unusable` is not set.
         """
-        if run.books.look().state not in BEGINS:
+        if run.books.look().state not in STARTING_STATES:
             return
         verdict = unusable(run.config)
         if verdict is None:
@@ -354,7 +356,7 @@ def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
     from tracecloak.pipelines.planning.findings import FirstLook  # loaded on use
 
     unread = ""
-    if run.books.look().state in BEGINS:
+    if run.books.look().state in STARTING_STATES:
         unread = FirstLook.at(run.config, run.source).unread
     if not unread or confirm(f"{unread}. Release it all the same?"):
         return

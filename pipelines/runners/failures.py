@@ -79,7 +79,7 @@ def section_of(error: BaseException) -> str:
     return error.section if isinstance(error, TracecloakError) else TracecloakError.section
 
 
-def told_error(error: Exception) -> TracecloakError:
+def unwrap_error(error: Exception) -> TracecloakError:
     """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
     ours = own_error(error)
     if ours is None and is_out_of_memory(error):

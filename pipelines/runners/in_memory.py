@@ -20,7 +20,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
     TraceBatch,
@@ -427,14 +427,14 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
 
 def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
     """Yields the files of a source in their order, large ones in pieces that are read at once."""
-    from tracecloak.transforms.batch.read import look, pieces_by, places
+    from tracecloak.transforms.batch.read import look, pieces_from_looks, places
 
     source = job.source
     each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
     max_bytes = min(max(each_bytes, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES)
     for file in source.files:
         looks = workers.each(partial(look, source, file), places(source, file, max_bytes))
-        yield from pieces_by(source, file, list(looks))
+        yield from pieces_from_looks(source, file, list(looks))
 
 
 @dataclass(frozen=True)
@@ -457,7 +457,7 @@ class _Read:
 def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
     rejects: list[pa.RecordBatch] = []
     lacking: list[Any] = []
-    tally = TallyOfFile(file.rank)
+    tally = FileTally(file.rank)
     for batch, rejected in job.source.read(file, tally, lacking):
         events.add(batch)
         rejects.extend([rejected] if rejected.num_rows else [])

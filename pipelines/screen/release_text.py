@@ -36,7 +36,7 @@ def planned(config: ReleaseConfig, source: EventSource | None = None, goal: str 
     return plan_of(config, source, f"Costs {cost_text(config)}; {_left(config)}.", goal)
 
 
-def left_text(ledger: Ledger, account: str) -> str:
+def remaining_text(ledger: Ledger, account: str) -> str:
     """Returns what an account has left, for somebody who is about to take some of it."""
     try:
         balance = ledger.balance(account)
@@ -51,7 +51,7 @@ def _left(config: ReleaseConfig) -> str:
         return "nothing was spent before, as there is no ledger yet"
     try:
         ledger = open_ledger(config.model_copy(update={"new_ledger": False}), store)
-        return left_text(ledger, config.account)
+        return remaining_text(ledger, config.account)
     except TracecloakError as error:
         return f"what is left is not known, as {error}"
 

@@ -255,7 +255,7 @@ class _LogHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
 
-class NothingOfData(logging.Filter):
+class OperatorLinesFilter(logging.Filter):
     """Holds back records that are for the operator alone.
 
     In a command that keeps them in no folder, such as one that releases nothing, it says once that
@@ -339,7 +339,7 @@ def showing_progress(
         else:
             handler = _handler_of(stream)
         if not _is_of_operator(stream, form):
-            handler.addFilter(NothingOfData())
+            handler.addFilter(OperatorLinesFilter())
         stack.callback(handler.close)
         stack.enter_context(_shown(handler, with_runner))
         is_answered = form != "json" and stream.isatty() and sys.stdin.isatty()

@@ -33,7 +33,7 @@ from tracecloak.pipelines.configuration.flags import (
     read_vocabulary,
     standing,
 )
-from tracecloak.pipelines.configuration.shared_keys import PayingConfig
+from tracecloak.pipelines.configuration.shared_keys import AccountConfig
 from tracecloak.pipelines.runners.flags import LOCAL, is_local
 from tracecloak.pipelines.stream.message_keys import (
     LIST_OR_TEXT,
@@ -114,7 +114,7 @@ IN_DIGEST = (
 """Fields that change what is published. Others say where it goes, who pays, and what runs it."""
 
 
-class StreamConfig(OperatorConfig, PayingConfig, MessageKeys):
+class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     """Everything that a stream depends on, and where it goes. Its JSON goes to the output, too."""
 
     release_id: Name

@@ -23,9 +23,9 @@ from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.steps import StepProduct
-from tracecloak.pipelines.budget.draw_guard import Gate, gate_of
+from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.registry import ledger_says
+from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
@@ -36,7 +36,7 @@ from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.flags import LOCAL, is_durable
 from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch, goes_on_with
+from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch, resumed_config
 from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
 from tracecloak.schemas.calendar.local_time import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
@@ -204,11 +204,11 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     with store.alone(*config.place):
-        config = goes_on_with(config, store, clock)
+        config = resumed_config(config, store, clock)
         keys = _paid(config, store, ledger)
         of_key = *config.place, keys[0].resolve().fingerprint
         private = store.operator_folder(*config.place)
-        epoch = epoch_of(config, keys, gate_of(store, of_key, ledger.url), private)
+        epoch = epoch_of(config, keys, draw_guard_of(store, of_key, ledger.url), private)
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
         for line in explained(config, epoch.product):
@@ -227,7 +227,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
 
 
 def epoch_of(
-    config: StreamConfig, keys: tuple[KeyReference, KeyReference], gate: Gate, private: str
+    config: StreamConfig, keys: tuple[KeyReference, KeyReference], gate: DrawGuard, private: str
 ) -> Epoch:
     """Returns an epoch that was paid for; makes and writes nothing.
 
@@ -425,10 +425,10 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
             which it remembers identities; or another version of its product began it.
     """
     output, both = config.place
-    config = goes_on_with(config, store)
+    config = resumed_config(config, store)
     product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
     entries = ledger.of_release(output, both)
-    if ledger_says(entries, output, both, None) == "withdrawn":
+    if ledger_state(entries, output, both, None) == "withdrawn":
         raise UsageError(
             f"release_id {both!r} in {output} was withdrawn, and is not released again; begin "
             "another epoch, which is another spend"
@@ -482,10 +482,10 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
     if check_goes_on(config, store, ledger):
         return None
     output, name = config.place
-    config = goes_on_with(config, store)
+    config = resumed_config(config, store)
     key = store.own_key(store.reserved(output, name))
     identities = store.own_key(store.reserved(output, of_identities(config)))
-    gate = Gate(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
+    gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
     return epoch_of(config, (key, identities), gate, store.operator_folder(output, name))
 
 

@@ -20,13 +20,13 @@ from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.services import (
-    answered,
     check_kafka,
     check_registry,
     is_begun,
     source_names,
     step_sinks,
     subscription_of,
+    wait_for_answer,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -35,10 +35,10 @@ from tracecloak.transforms.stream.local_stream import (
     LocalState,
     LocalStream,
     Sink,
-    older_than_decided,
+    outdated_state_error,
 )
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 from tracecloak.transforms.stream.topic_sinks import RejectSink, add_up
 
 _LOG = logging.getLogger("tracecloak")
@@ -59,12 +59,12 @@ def run_local(config: StreamConfig) -> StreamOutcome:
     Raises:
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
-    standing = Standing()
+    standing = StreamStatus()
     noted = end_noted(open_store(config), *config.place)
-    with noted as note_begin, stopping() as stop, watched(config, standing, stop):
+    with noted as note_begin, stop_on_signal() as stop, watched(config, standing, stop):
         check_no_workers(config)
         is_new = not is_begun(config)
-        connected = answered(
+        connected = wait_for_answer(
             lambda: (_source_of(config, is_new), step_sinks(config)), stop, standing
         )
         if connected is None:
@@ -103,7 +103,7 @@ def run_epoch(
     sinks: Sequence[Sink],
     stop: threading.Event,
     clock: Callable[[], float] = time.time,
-    standing: Standing | None = None,
+    standing: StreamStatus | None = None,
 ) -> None:
     """Runs an epoch that is paid for, from where its state is on the disk.
 
@@ -119,7 +119,7 @@ def run_epoch(
     Raises:
         TracecloakError: It cannot go on.
     """
-    config, standing = epoch.config, standing or Standing()
+    config, standing = epoch.config, standing or StreamStatus()
     key, identities = (reference.resolve() for reference in epoch.keys)
     stream = RunningStream(
         epoch.product, config.rule, config.name, key, identities, config.by_individual, config.cap
@@ -134,7 +134,7 @@ def run_epoch(
             grown = stream.grown(state_file.state, before)
             state_file = store.grow(state_file, grown, config.vocabulary)
         kept, digest_key = state_file, key.derive(DIGEST_PURPOSE)
-        source = answered(lambda: opening(kept.positions, digest_key), stop, standing)
+        source = wait_for_answer(lambda: opening(kept.positions, digest_key), stop, standing)
         if source is None:
             return
         loop = LocalStream(
@@ -180,19 +180,19 @@ def opened_state(
     if not store.exists:
         is_over = epoch.last_published == epoch.product.horizon - 1
         if decided is not None and not is_over:
-            raise older_than_decided(str(epoch.state_path), decided, None)
+            raise outdated_state_error(str(epoch.state_path), decided, None)
         if stream is None or is_over:
             yield store, None
             return
         store.create(stream.begin(), source)
     with store.opened(source, is_read_only=ledger is not None) as kept:
         if decided is not None and decided >= kept.state.next_step:
-            raise older_than_decided(str(epoch.state_path), decided, kept.state.next_step)
+            raise outdated_state_error(str(epoch.state_path), decided, kept.state.next_step)
         yield store, kept
 
 
 @contextlib.contextmanager
-def stopping(
+def stop_on_signal(
     said: str = "stopping; the same command goes on from here, and spends nothing twice",
 ) -> Iterator[threading.Event]:
     """Gives an event that is set at the first signal to end; the second signal ends at once.
@@ -225,7 +225,7 @@ def stopping(
 
 
 def watched(
-    config: StreamConfig, standing: Standing, stop: threading.Event
+    config: StreamConfig, standing: StreamStatus, stop: threading.Event
 ) -> contextlib.AbstractContextManager[None]:
     """Returns what tells the operator how the stream stands, if anybody asks for it."""
     if not config.is_watched:

@@ -19,7 +19,7 @@ from typing import Any
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.count_steps import CountSteps
-from tracecloak.pipelines.budget.draw_guard import Gate
+from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.claims_and_steps import note_step
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -45,7 +45,7 @@ from tracecloak.transforms.stream.step_files import KeptSteps
 # Another horizon is another epoch, since what was published promises this one.
 
 
-def goes_on_with(
+def resumed_config(
     config: StreamConfig, store: KeyStore, clock: Callable[[], float] = time.time
 ) -> StreamConfig:
     """Returns the configuration with which an epoch begins or goes on. Nothing is written.
@@ -156,7 +156,7 @@ class NotedSteps:
         gate: Of the epoch; by it workers on this machine find the ledger.
     """
 
-    gate: Gate
+    gate: DrawGuard
 
     def send(self, released: Step) -> None:
         """Notes that a step is decided, first in the ledger; a step that is noted stays as it is.

@@ -26,7 +26,7 @@ from tracecloak.schemas.errors import UsageError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from tracecloak.pipelines.stream.operator_side import Told
+    from tracecloak.pipelines.stream.operator_side import HealthReport
 
 MAX_SECONDS = 10.0
 """How long a connection may take from its beginning to its end, however little it sends at once."""
@@ -167,7 +167,7 @@ class Port(socketserver.ThreadingTCPServer):
 def serving(
     address: str,
     port: int,
-    told: Callable[[], Told],
+    told: Callable[[], HealthReport],
     registry: CollectorRegistry,
     names: Iterable[str] = (),
 ) -> Port:

@@ -42,10 +42,10 @@ from tracecloak.pipelines.outcomes.metrics import (
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
-from tracecloak.pipelines.stream.stuck import ending_if_stuck, meanwhile
+from tracecloak.pipelines.stream.stuck import background_task, stop_if_stuck
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # --- Health: whether a stream is alive and ready, and its metrics, of one moment. -----------------
 # Alive is a stream whose loop goes round. Ready is one that reaches its source, its ledger and
@@ -66,7 +66,7 @@ _US = 1_000_000
 
 
 @dataclass(frozen=True)
-class Told:
+class HealthReport:
     """What is told of a stream at one moment; none of it is a number of the data.
 
     Attributes:
@@ -113,7 +113,7 @@ class Health:
     """
 
     config: StreamConfig
-    standing: Standing
+    standing: StreamStatus
     state_path: Path | None = None
     account: Mapping[str, Value] = field(default_factory=dict)
     ledger_away: str | None = None
@@ -127,7 +127,7 @@ class Health:
         """Keeps what is computed once."""
         self._rule = self.config.rule
 
-    def told(self) -> Told:
+    def told(self) -> HealthReport:
         """Returns how the stream stands now."""
         now, step = self.now(), self.standing.step
         is_alive = self.ended is None and (
@@ -135,7 +135,7 @@ class Health:
         )
         at = datetime.datetime.fromtimestamp(int(now), datetime.UTC).isoformat()
         n_due = None if step is None else self._n_due(step, now)
-        return Told(is_alive, tuple(self._reasons(is_alive, step, now)), step, n_due, at)
+        return HealthReport(is_alive, tuple(self._reasons(is_alive, step, now)), step, n_due, at)
 
     def readings(self) -> Readings:
         """Returns the metrics of now; `outcomes.metric_table` says whom each is for."""
@@ -212,7 +212,7 @@ _JOIN_SECONDS = 5.0
 
 @contextlib.contextmanager
 def operator_side(
-    config: StreamConfig, standing: Standing, stop: threading.Event
+    config: StreamConfig, standing: StreamStatus, stop: threading.Event
 ) -> Iterator[None]:
     """Tells what the configuration asks for while the block runs, and how it ended.
 
@@ -232,8 +232,8 @@ def operator_side(
     health = Health(config, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
     writes = {
-        _FILE_SECONDS: _one_after_the_other(lambda: _write_health(health)),
-        _METRICS_SECONDS: _one_after_the_other(lambda: _write_metrics(health)),
+        _FILE_SECONDS: _locked_calls(lambda: _write_health(health)),
+        _METRICS_SECONDS: _locked_calls(lambda: _write_metrics(health)),
     }
 
     def ended(exit_code: int) -> None:
@@ -268,7 +268,7 @@ def operator_side(
             with (
                 contextlib.nullcontext()
                 if config.stuck_after is None
-                else ending_if_stuck(config, standing, stop, last_words)
+                else stop_if_stuck(config, standing, stop, last_words)
             ):
                 yield
             exit_code = 0
@@ -280,7 +280,7 @@ def operator_side(
 
 
 @contextlib.contextmanager
-def following(epoch: Epoch, standing: Standing) -> Iterator[None]:
+def following(epoch: Epoch, standing: StreamStatus) -> Iterator[None]:
     """Says which step a job of Beam is at while the block runs, by the files of its steps.
 
     The launching process sees no message of the job, and so nothing of its source.
@@ -384,7 +384,7 @@ def _write_metrics(health: Health) -> None:
         note_metrics(health.config.metrics, health.readings(), health.config.metrics_for)
 
 
-def _one_after_the_other(write: Callable[[], None]) -> Callable[[], None]:
+def _locked_calls(write: Callable[[], None]) -> Callable[[], None]:
     """Returns a function that several threads may call: what is written last is the newest."""
     lock = threading.Lock()
 
@@ -405,5 +405,5 @@ def _every(seconds: float, do: Callable[[], None]) -> Iterator[None]:
             if is_over.wait(seconds):
                 return
 
-    with meanwhile(again, _JOIN_SECONDS):
+    with background_task(again, _JOIN_SECONDS):
         yield

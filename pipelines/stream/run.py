@@ -31,26 +31,26 @@ from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
-from tracecloak.pipelines.stream.local_run import run_local, stopping, watched
+from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
 from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.services import (
     READ_BY,
     RUNNERS,
-    answered,
     check_kafka,
     check_registry,
     is_begun,
     step_sinks,
+    wait_for_answer,
 )
 from tracecloak.pipelines.stream.stuck import noting
 from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.assemble import EVENTS, REJECTS, AssembleCases, DecodeMessages
-from tracecloak.transforms.stream.local_stream import older_than_decided
+from tracecloak.transforms.stream.local_stream import outdated_state_error
 from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 from tracecloak.transforms.stream.topic_sinks import RejectSink, SendSteps, WriteRejects
 
 # ---
@@ -185,7 +185,7 @@ def run_stream(
     options = stream_options(config.runner, [*_of_job(config, beam_arguments), *beam_arguments])
     if messages is None:
         require_reads(config)
-    standing = Standing()
+    standing = StreamStatus()
     with watched(config, standing, threading.Event()):
         return _run_on_beam(config, options, messages, sinks, standing)
 
@@ -195,14 +195,14 @@ def _run_on_beam(
     options: PipelineOptions,
     messages: Source | None,
     sinks: Sequence[beam.PTransform],
-    standing: Standing,
+    standing: StreamStatus,
 ) -> StreamOutcome:
     """Waits for the services, pays, and runs the pipeline; see `run_stream`."""
     is_new = messages is None and not is_begun(config)
     if messages is None:
         require_update(config, options, is_new)
-    with stopping() as stop:
-        connected = answered(
+    with stop_on_signal() as stop:
+        connected = wait_for_answer(
             lambda: (messages or source_of(config, is_new), step_sinks(config)),
             stop,
             standing,
@@ -461,12 +461,12 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
     steps, decided = epoch.steps, epoch.last_decided(ledger)
     last_kept = steps.last()
     if decided is not None and (last_kept is None or last_kept < decided):
-        raise older_than_decided(
+        raise outdated_state_error(
             steps.folder, decided, None if last_kept is None else last_kept + 1
         )
 
 
-def _following(epoch: Epoch, standing: Standing) -> AbstractContextManager[None]:
+def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[None]:
     """Returns a context that says which step the job is at, if anybody asks for it."""
     if not epoch.config.is_watched:
         return nullcontext()
@@ -506,7 +506,7 @@ def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> bool:
 
     job = threading.Thread(target=wait, daemon=True)
     job.start()
-    with stopping("stopping") as stop:
+    with stop_on_signal("stopping") as stop:
         while job.is_alive() and not (stop.is_set() or is_ended.is_set()):
             job.join(_LOOK_SECONDS)
         if is_left := job.is_alive():

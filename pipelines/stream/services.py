@@ -13,13 +13,13 @@ from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.operator_log import operator_log
-from tracecloak.transforms.stream.stream_status import NowAndThen
+from tracecloak.transforms.stream.stream_status import RateLimiter
 
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_clock import KafkaClock
     from tracecloak.transforms.services.kafka_topic import KafkaTopic
     from tracecloak.transforms.stream.local_stream import Sink
-    from tracecloak.transforms.stream.stream_status import Standing
+    from tracecloak.transforms.stream.stream_status import StreamStatus
 
 
 # --- What each runner gives the promise of a stream, and what it does not, for the manifest. ------
@@ -98,7 +98,9 @@ _AGAIN_SECONDS = 5.0
 Answer = TypeVar("Answer")
 
 
-def answered(ask: Callable[[], Answer], stop: threading.Event, standing: Standing) -> Answer | None:
+def wait_for_answer(
+    ask: Callable[[], Answer], stop: threading.Event, standing: StreamStatus
+) -> Answer | None:
     """Asks until there is an answer, and says once a minute that it waits.
 
     Args:
@@ -109,7 +111,7 @@ def answered(ask: Callable[[], Answer], stop: threading.Event, standing: Standin
     Returns:
         The answer; None: `stop` was set before there was one.
     """
-    said = NowAndThen()
+    said = RateLimiter()
     while not stop.is_set():
         try:
             answer = ask()

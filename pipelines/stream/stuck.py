@@ -34,14 +34,14 @@ from tracecloak.schemas.calendar.local_time import duration_text
 from tracecloak.schemas.errors import SourceChanged, StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import make_private_folder, write_anew
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 _LOG = logging.getLogger("tracecloak")
 _NOTE_SECONDS = 60.0
 
 
 @contextlib.contextmanager
-def meanwhile(
+def background_task(
     do: Callable[[threading.Event], None], join_seconds: float | None = None
 ) -> Iterator[None]:
     """Runs a function while the block runs.
@@ -61,7 +61,7 @@ def meanwhile(
 
 
 @contextlib.contextmanager
-def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Iterator[None]:
+def noting(epoch: Epoch, is_ended: threading.Event, standing: StreamStatus) -> Iterator[None]:
     """Calls `note_kept` once a minute during the block, and at its end; and ends the epoch.
 
     If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
@@ -106,7 +106,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
 
     _compare(epoch, standing)
     try:
-        with meanwhile(again):
+        with background_task(again):
             yield
     finally:
         was_spent = False  # what follows may have to be read under the key
@@ -115,7 +115,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: Standing) -> Itera
         raise changed[0]
 
 
-def _compare(epoch: Epoch, standing: Standing) -> None:
+def _compare(epoch: Epoch, standing: StreamStatus) -> None:
     """Compares topics with what is kept of them, or keeps it; and looks how they are set."""
     topics = [topic for one in epoch.config.sources if (topic := one.input_kafka) is not None]
     if not topics:
@@ -265,7 +265,7 @@ class Overdue:
     """
 
     config: StreamConfig
-    standing: Standing
+    standing: StreamStatus
     step: int
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -298,9 +298,9 @@ class Overdue:
 
 
 @contextlib.contextmanager
-def ending_if_stuck(
+def stop_if_stuck(
     config: StreamConfig,
-    standing: Standing,
+    standing: StreamStatus,
     stop: threading.Event,
     last_words: Callable[[TracecloakError], None],
     end: Callable[[int], None] = os._exit,
@@ -337,7 +337,7 @@ def ending_if_stuck(
             _within(_WRITE_SECONDS, lambda: last_words(errors[-1]))
             end(errors[-1].exit_code)
 
-    with meanwhile(watch):
+    with background_task(watch):
         yield
     if errors:
         raise errors[-1]

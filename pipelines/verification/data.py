@@ -16,7 +16,7 @@ from tracecloak.pipelines.verification.folder import (
     ReceivedFolder,
     Unsure,
     Wrong,
-    shown,
+    quote_names,
 )
 from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.parquet_bounds import MAX_ROWS, BoundedParquet
@@ -293,7 +293,7 @@ class Contents:
         """Makes sure that the Parquet and the JSON file of a product have the same rows."""
         product = self.products[name]
         if product is None:
-            raise Unsure(f"This installation cannot read {shown([f'{name}.json'])} back.")
+            raise Unsure(f"This installation cannot read {quote_names([f'{name}.json'])} back.")
         expected, first = product.to_table(), 0
         with self.received.folder.reading(f"{name}.parquet") as stream:
             file = _table(self.received, f"{name}.parquet", stream)
@@ -303,9 +303,7 @@ class Contents:
                 is_same = is_same and rows.to_pylist() == like_it.to_pylist()
                 first += rows.num_rows
         if not is_same:
-            raise Wrong(
-                f"{shown([f'{name}.json'])} says something else than {shown([f'{name}.parquet'])}."
-            )
+            raise Wrong(f"{quote_names([f'{name}.json', f'{name}.parquet'])} do not agree.")
 
     def _check_graph_of_log(self) -> None:
         expected = log_graph_json(self.counted.graph, self.vocabulary)
@@ -421,7 +419,9 @@ def check_steps(received: Received) -> str:
 def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
     path = next((forms[ending] for ending in _ENDINGS if ending in forms), None)
     if path is None:
-        raise Wrong(f"{shown(forms.values())}: the step has no JSON file, which is written last.")
+        raise Wrong(
+            f"{quote_names(forms.values())}: the step has no JSON file, which is written last."
+        )
     body = received.folder.json(path)
     stream, params = received.body["stream"], received.body["params"]
     name, _, epoch = received.body["release_id"].partition("@")
@@ -438,9 +438,9 @@ def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
     }
     for key, value in expected.items():
         if not isinstance(body, dict) or body.get(key) != value:
-            raise Wrong(f"{shown([path])}: {key} is not as {MANIFEST_NAME} has it.")
+            raise Wrong(f"{quote_names([path])}: {key} is not as {MANIFEST_NAME} has it.")
     if expected["n_steps_left"] < 0:
-        raise Wrong(f"{shown([path])}: the epoch has no step of this number.")
+        raise Wrong(f"{quote_names([path])}: the epoch has no step of this number.")
     if ".json" in forms:
         _check_table(received, path, forms.get(".parquet"))
         return
@@ -461,9 +461,11 @@ def _check_table(received: Received, path: str, table_path: str | None) -> None:
         else:
             release = StepRelease.from_json(data)
     except UsageError:
-        raise Wrong(f"{shown([path])} is no release of a step.") from None
+        raise Wrong(f"{quote_names([path])} is no release of a step.") from None
     if release.to_json() != data or not _follows(release):
-        raise Wrong(f"{shown([path])}: its intervals or figures do not follow from its counts.")
+        raise Wrong(
+            f"{quote_names([path])}: its intervals or figures do not follow from its counts."
+        )
     if table_path is None:
         return
     expected = release.to_rows().to_pylist()
@@ -471,7 +473,7 @@ def _check_table(received: Received, path: str, table_path: str | None) -> None:
         file = BoundedParquet(stream, len(expected))
         rows = [row for batch in file.batches() for row in batch.to_pylist()]
     if rows != expected:
-        raise Wrong(f"{shown([table_path])} says something else than {shown([path])}.")
+        raise Wrong(f"{quote_names([table_path])} says something else than {quote_names([path])}.")
 
 
 def _follows(release: StepRelease | StepIndicators) -> bool:

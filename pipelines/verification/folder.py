@@ -75,7 +75,7 @@ class NotApplicable(Exception):  # noqa: N818 - likewise
     """There is nothing to check; the text says why."""
 
 
-def shown(names: Iterable[str]) -> str:
+def quote_names(names: Iterable[str]) -> str:
     """Returns names for a sentence: the first few, without characters that steer a terminal."""
     listed = list(names)
     text = ", ".join(_printable(name) for name in listed[:_SHOWN_NAMES])
@@ -219,8 +219,10 @@ class ReceivedFolder:
         """
         n_bytes = self.sizes.get(name)
         if n_bytes is None:
-            raise Wrong(f"{shown([name])} is not there, or is no plain file.")
-        unlike = Wrong(f"{shown([name])} is not as {MANIFEST_NAME} lists it (size or SHA-256).")
+            raise Wrong(f"{quote_names([name])} is not there, or is no plain file.")
+        unlike = Wrong(
+            f"{quote_names([name])} is not as {MANIFEST_NAME} lists it (size or SHA-256)."
+        )
         if name in self._outputs and self._outputs[name][1] != n_bytes:
             raise unlike
         stream = open_plain(_join(self.path, name))
@@ -254,7 +256,7 @@ class ReceivedFolder:
                 if isinstance(error, (Wrong, Unsure)) or is_of_machine(error):
                     raise
                 kind = type(error).__name__
-                raise Wrong(f"{shown([name])} cannot be read ({kind}).") from None
+                raise Wrong(f"{quote_names([name])} cannot be read ({kind}).") from None
 
     def unlike(self, names: Sequence[str]) -> Iterator[str]:
         """Yields the files that have not the size and the digest that the manifest lists."""
@@ -275,8 +277,8 @@ class ReceivedFolder:
             return self.manifest
         if self.sizes.get(name, 0) > limit:
             if limit == _LARGEST_TEXT:
-                raise Unsure(f"Not checked: {shown([name])} has more than {limit >> 20} MiB.")
-            raise Wrong(f"{shown([name])}: {_too_long(limit)}")
+                raise Unsure(f"Not checked: {quote_names([name])} has more than {limit >> 20} MiB.")
+            raise Wrong(f"{quote_names([name])}: {_too_long(limit)}")
         return _read(self.open(name), limit)
 
     def text(self, name: str) -> str:
@@ -288,7 +290,7 @@ class ReceivedFolder:
         try:
             return self.read(name).decode()
         except UnicodeDecodeError:
-            raise Wrong(f"{shown([name])} is no text in UTF-8.") from None
+            raise Wrong(f"{quote_names([name])} is no text in UTF-8.") from None
 
     def beside(self, folder: str, name: str) -> bytes | None:
         """Returns what a file of a folder beside this one holds; None: it is not there.
@@ -306,7 +308,7 @@ class ReceivedFolder:
 
     def json(self, name: str) -> Any:
         """Returns what a JSON file says, see `strict_json`."""
-        return strict_json(self.read(name), shown([name]))
+        return strict_json(self.read(name), quote_names([name]))
 
 
 def strict_json(data: bytes, name: str = "JSON") -> Any:
@@ -336,7 +338,7 @@ def open_plain(path: str) -> BinaryIO:
     """
     if not is_on_this_machine(path):
         return open_raw(path)
-    name = shown([os.path.basename(path)])
+    name = quote_names([os.path.basename(path)])
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         number = os.open(path, flags)
@@ -409,7 +411,7 @@ class _DigestedFile(io.RawIOBase):
             self._stream.seek(number * _BLOCK_BYTES)
             block = _read_fully(self._stream, _BLOCK_BYTES)
             if hashlib.sha256(block).digest() != self._blocks[number]:
-                raise Wrong(f"{shown([self._name])} was changed while it was read.")
+                raise Wrong(f"{quote_names([self._name])} was changed while it was read.")
             self._number, self._block = number, block
         part = self._block[begin : begin + len(buffer)]
         buffer[: len(part)] = part

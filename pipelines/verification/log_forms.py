@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, shown
+from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, quote_names
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.events.events import (
@@ -66,7 +66,7 @@ class LogForm:
     @property
     def name(self) -> str:
         """What sentences call it."""
-        return shown(self.paths)
+        return quote_names(self.paths)
 
     def schema(self) -> pa.Schema | None:
         """Returns the columns of its Parquet; None: its files declare no types.
@@ -83,7 +83,9 @@ class LogForm:
         first = schemas[0]
         for path, schema in zip(self.paths, schemas, strict=True):
             if not schema.equals(first):
-                raise Wrong(f"{shown([path])} has other columns than {shown(self.paths[:1])}.")
+                raise Wrong(
+                    f"{quote_names([path])} has other columns than {quote_names(self.paths[:1])}."
+                )
         expected = released_schema({} if TIMESTAMP in first.names else {EVENT_INDEX: pa.int64()})
         leading = [(field.name, field.type) for field in list(first)[: len(expected)]]
         if leading != [(field.name, field.type) for field in expected]:
@@ -126,10 +128,12 @@ class LogForm:
             for rows in batches:
                 n_left -= rows.num_rows
                 if n_left < 0:
-                    raise Wrong(f"{shown([path])} has more events than came_out allows.")
+                    raise Wrong(f"{quote_names([path])} has more events than came_out allows.")
                 rows.validate(full=True)
                 if any(rows.column(name).null_count for name in schema.names[:3]):
-                    raise Wrong(f"{shown([path])} has an event without case, activity or time.")
+                    raise Wrong(
+                        f"{quote_names([path])} has an event without case, activity or time."
+                    )
                 yield rows
 
     def _parquet(self, stream: BinaryIO) -> BoundedParquet:
@@ -156,7 +160,7 @@ def _text_rows(
     for batch in reader.read(source, wanted, required, _TEXT_ROWS):
         text.n_left = _TEXT_ROWS * _EVENT_BYTES + _SLACK_BYTES
         if len(batch.malformed):
-            raise Wrong(f"{shown([path])} has records that cannot be read.")
+            raise Wrong(f"{quote_names([path])} has records that cannot be read.")
         there = dict(zip(batch.columns.schema.names, batch.columns.columns, strict=True))
         columns = []
         for field in schema:
@@ -166,7 +170,7 @@ def _text_rows(
             if has_apostrophes and field.type == pa.string():
                 written, values = values, without_apostrophes(values)
                 if not with_apostrophes(values).equals(written):
-                    raise Wrong(f"{shown([path])} has a formula without an apostrophe.")
+                    raise Wrong(f"{quote_names([path])} has a formula without an apostrophe.")
             columns.append(values)
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -224,7 +228,7 @@ def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordB
             held, n_bytes = [rows.slice(end)], 0
         n_bytes += held[-1].nbytes
         if len(held) > 1 and n_bytes > _CASE_BYTES:
-            raise Unsure(f"{shown([name])} has a case of more than {_CASE_BYTES >> 20} MiB.")
+            raise Unsure(f"{quote_names([name])} has a case of more than {_CASE_BYTES >> 20} MiB.")
     if held:
         rows = _joined(*held)
         _check_order(rows, case_offsets(rows), last, name)
@@ -242,7 +246,9 @@ def _check_order(
     in_turn = (starts[:-1] < starts[1:]) | ((starts[:-1] == starts[1:]) & ascends)
     first = (int(starts[0]), ids[0].as_py())
     if not in_turn.all() or (last is not None and not last < first):
-        raise Wrong(f"{shown([name])}: the cases are not in the order of a release, or come twice.")
+        raise Wrong(
+            f"{quote_names([name])}: the cases are not in the order of a release, or come twice."
+        )
     return int(starts[-1]), ids[n - 1].as_py()
 
 

@@ -20,7 +20,7 @@ from tracecloak.pipelines.verification.folder import (
     NotApplicable,
     Unsure,
     Wrong,
-    shown,
+    quote_names,
     strict_json,
 )
 from tracecloak.pipelines.verification.received import Received
@@ -222,9 +222,9 @@ def _check_parquet(received: Received, path: str) -> None:
     except (Wrong, Unsure):
         body = None
     if not isinstance(body, dict) or not set(_SAID) <= set(body):
-        raise Wrong(f"{shown([path])} carries no promise.")
+        raise Wrong(f"{quote_names([path])} carries no promise.")
     if not _is_part_of(body, received.body):
-        raise Wrong(f"{shown([path])} carries another promise than {MANIFEST_NAME}.")
+        raise Wrong(f"{quote_names([path])} carries another promise than {MANIFEST_NAME}.")
 
 
 def _is_part_of(said: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
@@ -248,7 +248,7 @@ def _check_xes(received: Received, path: str) -> None:
     expected = {a.key: a.value for a in release_attributes(received.body)}
     more = [key for key in values if key.startswith("tracecloak:") and key not in expected]
     if more and received.is_by_this_version:
-        raise Wrong(f"{shown([path])} says more than {MANIFEST_NAME}: {shown(more)}.")
+        raise Wrong(f"{quote_names([path])} says more than {MANIFEST_NAME}: {quote_names(more)}.")
     for key, stated in expected.items():
         value = values.get(key)
         if isinstance(stated, float):
@@ -256,7 +256,9 @@ def _check_xes(received: Received, path: str) -> None:
         else:
             same = value == sanitise(str(stated))
         if not same:
-            raise Wrong(f"{shown([path])} says something else than {MANIFEST_NAME} under {key}.")
+            raise Wrong(
+                f"{quote_names([path])} says something else than {MANIFEST_NAME} under {key}."
+            )
 
 
 def _number(text: str) -> float | None:

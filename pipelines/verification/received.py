@@ -19,7 +19,7 @@ from tracecloak.pipelines.verification.folder import (
     ReceivedFolder,
     Unsure,
     Wrong,
-    shown,
+    quote_names,
 )
 from tracecloak.schemas.plugins import NotOfferedError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, TOOL_VERSION, ReleaseManifest
@@ -50,7 +50,7 @@ class Received:
         """
         body = folder.json(MANIFEST_NAME)
         faults = [
-            f"{shown([error.json_path])} ({error.validator})"
+            f"{quote_names([error.json_path])} ({error.validator})"
             for error in islice(_validator().iter_errors(body), _SHOWN_PLACES)
         ]
         if faults:
@@ -100,7 +100,7 @@ class Received:
         strange = [path for path in paths if not _is_plain(path)]
         if strange:
             raise Wrong(
-                f"{MANIFEST_NAME} lists paths that lie outside the folder: {shown(strange)}."
+                f"{MANIFEST_NAME} lists paths that lie outside the folder: {quote_names(strange)}."
             )
         if len(set(paths)) < len(paths):
             raise Wrong(f"{MANIFEST_NAME} lists a file twice.")
@@ -108,10 +108,12 @@ class Received:
             raise Wrong(f"{MANIFEST_NAME} lists no {STATEMENT_NAME}, which every release has.")
         missing = [path for path in paths if path not in self.folder.sizes]
         if missing:
-            raise Wrong(f"Not there, or no plain file: {shown(missing)}.")
+            raise Wrong(f"Not there, or no plain file: {quote_names(missing)}.")
         changed = list(self.folder.unlike(paths))
         if changed:
-            raise Wrong(f"Not as {MANIFEST_NAME} lists it (size or SHA-256): {shown(changed)}.")
+            raise Wrong(
+                f"Not as {MANIFEST_NAME} lists it (size or SHA-256): {quote_names(changed)}."
+            )
         return (
             f"All {len(paths):,} files that {MANIFEST_NAME} lists are there, as they were released."
         )
@@ -168,7 +170,7 @@ class Received:
     @property
     def version(self) -> str:
         """The version of tracecloak that the manifest names, for a sentence."""
-        return shown([self.body["tool"]["version"]])
+        return quote_names([self.body["tool"]["version"]])
 
     def method_and_params(self) -> tuple[Any, Any]:
         """Returns the method and its parameters.
@@ -186,7 +188,7 @@ class Received:
                 f"The method {name} was removed from tracecloak: its promise cannot be computed."
             )
         if name not in METHODS:
-            raise Unsure(f"This installation does not know the method {shown([name])}.")
+            raise Unsure(f"This installation does not know the method {quote_names([name])}.")
         method = method_named(name)
         if method.version != self.body["method_version"]:
             raise self._of_another_version(name, self.body["method_version"], method.version)
@@ -218,8 +220,8 @@ class Received:
         Which one a version of tracecloak has is not known: a method can be another distribution's.
         """
         return Unsure(
-            f"The release is by version {stated} of {shown([name])}, and this installation has "
-            f"version {here}, whose defaults or noise are others."
+            f"The release is by version {stated} of {quote_names([name])}, this installation is of "
+            f"version {here}, whose defaults or noise differ."
         )
 
     def steps(self) -> Iterator[tuple[int, dict[str, str]]]:

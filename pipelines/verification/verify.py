@@ -15,7 +15,7 @@ from tracecloak.pipelines.verification.folder import (
     Unsure,
     Wrong,
     is_of_machine,
-    shown,
+    quote_names,
 )
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
@@ -90,7 +90,9 @@ def _shared_text(folder: ReceivedFolder, page: bytes) -> str:
         if there is None:
             missing.append(name)
         elif not is_what_it_says(name, there):
-            raise Unsure(f"{shown([name])} beside the release is not what its name says: remove it")
+            raise Unsure(
+                f"{quote_names([name])} beside the release is not what its name says: remove it"
+            )
     text = f"It runs tracecloak's own scripts alone, some in {STATIC_NAME} beside the release"
     if missing:
         return f"{text}, where {', '.join(missing)} is missing: without it the page draws nothing."
@@ -143,15 +145,15 @@ def check_pictures(contents: Contents) -> str:
         # A format or a product can be of another distribution, which is not here.
         open_names = {"log", *(name for name, of in contents.products.items() if of is None)}
         if lost := [path for path in strange if path.partition(".")[0] not in open_names]:
-            raise Wrong(f"No release has such a file, do not open it: {shown(lost)}.")
+            raise Wrong(f"No release has such a file, do not open it: {quote_names(lost)}.")
         if unlike:
             raise Wrong(
-                f"Not what follows from the data, do not open it in a browser: {shown(unlike)}."
+                f"Other than the data gives, do not open it in a browser: {quote_names(unlike)}."
             )
     if strange or unlike:
         raise Unsure(
             f"Not known to this installation, do not open it in a browser: "
-            f"{shown([*strange, *unlike])}. {MANIFEST_NAME} says that tracecloak "
+            f"{quote_names([*strange, *unlike])}. {MANIFEST_NAME} says that tracecloak "
             f"{received.version} made it."
         )
     return (
@@ -393,7 +395,7 @@ def check_leftovers(received: Received) -> str:
         known.update(path for _, forms in received.steps() for path in forms.values())
     others = sorted([*(path for path in sizes if path not in known), *odd])
     if others:
-        raise Wrong(f"No part of the release: {shown(others)}. Ask who sent it.")
+        raise Wrong(f"No part of the release: {quote_names(others)}. Ask who sent it.")
     return "The folder holds nothing else."
 
 

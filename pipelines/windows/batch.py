@@ -24,7 +24,7 @@ from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.outcomes.lineage import LineageRun, events_sent, now_us
 from tracecloak.pipelines.release.opening import opened
-from tracecloak.pipelines.release.run import released, told_apart
+from tracecloak.pipelines.release.run import redact_foreign_errors, released
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key, known_scope, moment
 from tracecloak.pipelines.runners.driver import driver_of
@@ -448,7 +448,7 @@ def _ended(
     code, reason = 0, ""
     try:
         with _watched(config, lineage) as noted:
-            with told_apart():
+            with redact_foreign_errors():
                 driver = driver_of(config.runner, beam_arguments)
                 outcome = released(opened(config, driver, listed=listed))
             noted(outcome.folder.final)

@@ -40,7 +40,7 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
-from tracecloak.schemas.events.tally import REJECT_REASONS, TallyOfFile
+from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -234,7 +234,7 @@ class ColumnMapping:
         read = [SourceColumn(part, columns.column(part)) for part in parts]
         return joined_times(name, read) if len(parts) > 1 else read[0]
 
-    def can_pass(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
+    def may_match(self, known: Mapping[str, str | None], xes_names: bool) -> bool:
         """Returns whether a file can hold records that the filters let pass.
 
         Args:
@@ -375,7 +375,7 @@ class ResolvedColumns:
         records: np.ndarray,
         malformed: np.ndarray,
         file_rank: int,
-        tally: TallyOfFile | None = None,
+        tally: FileTally | None = None,
         span_us: tuple[int, int] | None = None,
         fractional: Mapping[str, np.ndarray] | None = None,
         malformed_as: str = reasons.NO_RECORD,
@@ -411,7 +411,7 @@ class ResolvedColumns:
             if (joined := self.mapping.time_column(columns, name)) is not None:
                 read[name] = joined
         n, of = columns.num_rows, np.asarray(records, np.int64)
-        counted = TallyOfFile(file_rank) if tally is None else tally
+        counted = FileTally(file_rank) if tally is None else tally
         stamps = read.get(self.names[TIMESTAMP])
         hours = np.zeros(n, np.int8)
         time, times = _time_of(stamps, n, self.mapping, None if tally is None else hours), None
@@ -592,7 +592,7 @@ def _dates_between(smallest: str | None, largest: str | None) -> tuple[int, int]
 
 
 def _count_rejects(
-    tally: TallyOfFile, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
+    tally: FileTally, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
 ) -> None:
     """Counts rejects by reason; a missing time counts apart from a text that is no time."""
     for code, name in enumerate(REJECT_REASONS):
@@ -616,7 +616,7 @@ def _rejects(file_rank: int, records: np.ndarray, codes: Sequence[int]) -> pa.Re
     )
 
 
-def _count_keys(tally: TallyOfFile, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
+def _count_keys(tally: FileTally, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:
     """Counts the case ids that are whole numbers, and those with nothing behind their point.
 
     A table that was written with empty cells has 5.0 where another has 5.

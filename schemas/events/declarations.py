@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pydantic
 from pydantic import Field
 
-from tracecloak.schemas import texts as bounded_json
 from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.texts import bounded_json
 
 # --- What is declared of attributes: all their values, or bounds, before any value is read. -------
 

@@ -17,7 +17,7 @@ _SHORTEST_MISSPELT = 5
 _MAX_NAMES = 2000
 
 
-def without_form(name: str) -> str:
+def normalized_id(name: str) -> str:
     """Returns an id without case, blanks and forms of letters; it keeps its signs.
 
     One of blanks alone stays as it is.
@@ -31,7 +31,7 @@ def plain(name: str) -> str:
 
     A name of signs alone stays as it is.
     """
-    folded = without_form(name)
+    folded = normalized_id(name)
     return _SIGNS.sub("", folded) or folded
 
 

@@ -241,7 +241,7 @@ class Finding:
         return self.what in _LOST
 
 
-class TallyOfFile:
+class FileTally:
     """Adds up the tally of one file while it is read.
 
     Args:

@@ -47,7 +47,7 @@ STEP_FIELDS = tuple(StepFacts.__annotations__)
 """What stands beside the cells, in the order of a message's keys."""
 
 
-def with_facts(table: pa.Table, step: object) -> pa.Table:
+def with_step_columns(table: pa.Table, step: object) -> pa.Table:
     """Returns a table of a step behind its `STEP_FIELDS`, which all rows have in common."""
     columns = {
         name: pa.array(
@@ -238,7 +238,7 @@ class StepRelease(Step):
         Columns low, high (int64), kind, grade (string) and usable (bool) are there where limits
         are.
         """
-        return with_facts(self._of_cells(), self)
+        return with_step_columns(self._of_cells(), self)
 
     def _of_cells(self) -> pa.Table:
         """What is said of each cell."""
@@ -273,7 +273,7 @@ class StepIndicators(Step):
 
     def to_rows(self) -> pa.Table:
         """Returns a row for each number, with what they have in common as columns."""
-        return with_facts(self.indicators.to_table(), self)
+        return with_step_columns(self.indicators.to_table(), self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -56,7 +56,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Demand:
+class PatternCriteria:
     """What a pattern must meet to be taken up.
 
     Attributes:
@@ -107,7 +107,7 @@ class Level:
 
 
 def grow(
-    rows: Rows, demand: Demand, max_length: int | None, max_positions: int | None = None
+    rows: Rows, demand: PatternCriteria, max_length: int | None, max_positions: int | None = None
 ) -> Iterator[Level]:
     """Yields the levels of the patterns that occur, from length 1 to where none is taken up.
 
@@ -160,11 +160,11 @@ class _Search:
     """`previous`: int64[n_positions], where an item stood before in the same row, or -1."""
 
     rows: Rows
-    demand: Demand
+    demand: PatternCriteria
     previous: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows, demand: Demand) -> _Search:
+    def of(cls, rows: Rows, demand: PatternCriteria) -> _Search:
         row = np.repeat(np.arange(len(rows.counts)), np.diff(rows.offsets))
         # Positions ascend within an item, and so do their rows.
         order = stable_order(rows.items, rows.n_items - 1)

@@ -181,7 +181,7 @@ class VariantFlows:
         values = clipped_counts(self.counts, self.squares[self.rows], clip_units, units)
         return self._added(values, cells, units)
 
-    def whole_sums(self, cells: FlowCells) -> np.ndarray:
+    def unclipped_sums(self, cells: FlowCells) -> np.ndarray:
         """Returns int64[n_possible], sums over the cases of their vectors, in occurrences."""
         return self._added(self.counts, cells, 1)
 

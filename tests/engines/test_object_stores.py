@@ -89,7 +89,7 @@ def test_what_was_replaced_since_the_listing_is_not_read(
     assert match_files([f"{place}/a/b.csv"]) == match_files([f"{place}/a/*.csv"]) == [file]
     assert (file.n_bytes, file.digest) == (99, str(FileSystems.checksum(file.path)))
     assert open_source(file).read() == b"x" * 99
-    monkeypatch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
+    monkeypatch.setattr(stores, "_of_process", stores._Cache(1 << 20))
     put("a/b.csv", b"y" * 99)
     with pytest.raises(RetryLater, match="replaced or deleted"):
         open_source(file).read()

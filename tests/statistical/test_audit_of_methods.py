@@ -26,7 +26,7 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
-from tracecloak.examination.attack.neighbours import Pair, made_up_pairs
+from tracecloak.examination.attack.neighbours import Pair, synthetic_pairs
 from tracecloak.examination.attack.releases import Releases, Watch
 from tracecloak.examination.attack.run import PairFinding, audit_pair
 from tracecloak.examination.attack.views import before_publication
@@ -37,7 +37,7 @@ def keys(number: int = 0) -> Iterator[ReleaseKey]:
 
 
 def pair_of(method: Anonymizer, params: Any, told: str) -> Pair:
-    (found,) = [pair for pair in made_up_pairs(method, params) if told in pair.what]
+    (found,) = [pair for pair in synthetic_pairs(method, params) if told in pair.what]
     return found
 
 
@@ -98,7 +98,7 @@ def test_no_bound_exceeds_the_claim(name: str) -> None:
     shown = before_publication(method)
     told = TELLING[2:] if name in SLOW_RELEASES else TELLING
     confidence = 1 - 1e-6 / (len(TELLING) * len(RIGOROUS_EXAMPLES))
-    pairs = [pair for pair in made_up_pairs(method, params) if any(t in pair.what for t in told)]
+    pairs = [pair for pair in synthetic_pairs(method, params) if any(t in pair.what for t in told)]
     assert len(pairs) >= len(told)
     for i, pair in enumerate(pairs):
         found = audit_pair(pair, shown, params, guarantee.delta, 150, confidence, keys=keys(i))

@@ -13,7 +13,7 @@ from tracecloak.pipelines.stream.epoch import StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.stream.local_stream import Sink
-from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.stream.sources import MessageBatch
 
 S = 1_000_000
 _END_US = 1 << 60
@@ -60,26 +60,26 @@ class Script:
     def positions(self) -> Mapping[str, Any]:
         return {"place": self._place}
 
-    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+    def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
         if self._place == self._until and self._stop is not None:
             self._stop.set()
-            return Pulled()
+            return MessageBatch()
         if self._place in self._away:
             self._away.remove(self._place)
             raise RetryLater("the script is away")
         if self._place >= len(self._happenings):
             self._watermark_us = _END_US
-            return Pulled()
+            return MessageBatch()
         happening = self._happenings[self._place]
         self._place += 1
         if isinstance(happening, float | int):
             self._watermark_us = int(happening * S)
-            return Pulled()
+            return MessageBatch()
         stamped = [one.message() if isinstance(one, Sent) else one for one in happening]
         stamps = [one.timestamp.micros for one in stamped]
-        return Pulled([one.value for one in stamped], stamps, self._place)
+        return MessageBatch([one.value for one in stamped], stamps, self._place)
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         if pulled.receipt is not None:
             self.let_go_of.append(pulled.receipt)
 

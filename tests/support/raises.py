@@ -87,13 +87,13 @@ def noting(source: bytes, file: str, path: str) -> CodeType:
     tree = ast.parse(source, file)
     keys = {statement: key for key, statement in raises_of(tree, path)}
 
-    class Noting(ast.NodeTransformer):
+    class MeasureRecorder(ast.NodeTransformer):
         def visit_Raise(self, node: ast.Raise) -> list[ast.stmt]:
             called = ast.Name("__reached__", ast.Load())
             note = ast.Expr(ast.Call(called, [ast.Constant(keys[node])], []))
             return [ast.fix_missing_locations(ast.copy_location(note, node)), node]
 
-    return compile(Noting().visit(tree), file, "exec", dont_inherit=True)
+    return compile(MeasureRecorder().visit(tree), file, "exec", dont_inherit=True)
 
 
 def hook(folder: Path) -> None:

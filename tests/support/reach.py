@@ -120,10 +120,10 @@ class _Service:
         self._is_read = False
 
     def pull(self, max_messages: int, timeout_seconds: float) -> Any:
-        from tracecloak.transforms.stream.sources import Pulled
+        from tracecloak.transforms.stream.sources import MessageBatch
 
         if self._is_read:
-            return Pulled()
+            return MessageBatch()
         self._is_read = True
         sent = [("c1", "A", 1), ("c2", "A", 1), ("c1", "B", 2), ("c1", "D", 3)]
         bodies = [
@@ -131,7 +131,7 @@ class _Service:
             for i, (case, name, second) in enumerate(sent)
         ]
         messages = [_Message(json.dumps(body).encode()) for body in bodies]
-        return Pulled(messages, [second * _ONE_US for _, _, second in sent], 0)
+        return MessageBatch(messages, [second * _ONE_US for _, _, second in sent], 0)
 
     def let_go(self, pulled: Any) -> None:
         pass

@@ -55,7 +55,7 @@ def s3_double() -> Iterator[S3Double]:
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
         patch.setattr(log, "propagate", False)
         patch.setattr(stores, "_asked", {})
-        patch.setattr(stores, "_of_process", stores._Remembered(128 << 20))
+        patch.setattr(stores, "_of_process", stores._Cache(128 << 20))
         server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
         server.start()
         endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"

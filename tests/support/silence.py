@@ -49,7 +49,7 @@ class Silence(Noise):
 
 
 @dataclass
-class Noting(Silence):
+class MeasureRecorder(Silence):
     """Keeps the sums that it is told of, which are exact.
 
     Attributes:

@@ -16,7 +16,7 @@ from tracecloak.pipelines.configuration.config import SourceConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.events.tally import FileTally
 from tracecloak.transforms.batch.read import pieces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
@@ -68,7 +68,7 @@ def events_of(path: Path, max_bytes: int | None = None, **mapping: Any) -> tuple
     source = EventSource(tuple(match_files([str(path)])), SourceFormat(), ColumnMapping(**mapping))
     (file,) = source.files
     parts = [file] if max_bytes is None else pieces(source, file, max_bytes)
-    tallies = [TallyOfFile(0) for _ in parts]
+    tallies = [FileTally(0) for _ in parts]
     read = [
         row
         for part, tally in zip(parts, tallies, strict=True)

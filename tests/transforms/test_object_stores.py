@@ -43,7 +43,7 @@ def lake(server: S3Double, monkeypatch: pytest.MonkeyPatch) -> S3Double:
     """An empty bucket, of which nothing is remembered."""
     for found in server.client.list_objects_v2(Bucket="lake").get("Contents", ()):
         server.client.delete_object(Bucket="lake", Key=found["Key"])
-    monkeypatch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
+    monkeypatch.setattr(stores, "_of_process", stores._Cache(1 << 20))
     server.requests.clear()
     return server
 
@@ -246,7 +246,7 @@ def test_it_reads_as_a_file_of_the_same_bytes_in_pieces_that_are_got_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stores, "read_version", read)
-        patch.setattr(stores, "_of_process", stores._Remembered(1 << 20))
+        patch.setattr(stores, "_of_process", stores._Cache(1 << 20))
         sizes = {"_WHOLE_BYTES": 100, "_END_BYTES": 16, "_BLOCK_BYTES": 64}
         for name, size in sizes.items():
             patch.setattr(stores, name, size)
@@ -263,7 +263,7 @@ def test_it_reads_as_a_file_of_the_same_bytes_in_pieces_that_are_got_once(
 def test_what_is_remembered_has_a_bound_and_the_last_used_stays(
     puts: list[tuple[int, int]],
 ) -> None:
-    remembered = stores._Remembered(100)
+    remembered = stores._Cache(100)
     for key, n in puts:
         remembered.put(key, bytes([key]) * n)
         assert remembered.get(key) == bytes([key]) * n

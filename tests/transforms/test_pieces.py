@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.read import ReadFiles, check_pieces
 from tracecloak.transforms.batch.read import pieces as pieces_of
 from tracecloak.transforms.formats import csv
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.pieces import DividedReader, Lacks
+from tracecloak.transforms.formats.pieces import DividedReader, MissingColumns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
@@ -160,12 +160,12 @@ def test_a_source_gives_the_same_in_pieces(tmp_path: Path, max_bytes: int) -> No
     source = _source(tmp_path)
     n_pieces = []
     for file in source.files:
-        whole, tally = list(source.read(file, one := TallyOfFile(file.rank))), one.result()
+        whole, tally = list(source.read(file, one := FileTally(file.rank))), one.result()
         pieces = pieces_of(source, file, max_bytes)
         n_pieces.append(len(pieces))
         tallies, lacking, read = [], [], []
         for piece in pieces:
-            of_piece = TallyOfFile(file.rank)
+            of_piece = FileTally(file.rank)
             read += list(source.read(piece, of_piece, lacking))
             tallies.append(of_piece.result())
         check_pieces(source, lacking)
@@ -182,7 +182,7 @@ def test_a_source_gives_the_same_in_pieces(tmp_path: Path, max_bytes: int) -> No
 def test_the_pipeline_reads_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write_logs(tmp_path)
     source = _source(tmp_path)
-    tallies = [TallyOfFile(file.rank) for file in source.files]
+    tallies = [FileTally(file.rank) for file in source.files]
     read = [p for f, t in zip(source.files, tallies, strict=True) for p in source.read(f, t)]
     monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 500)
     with beam.Pipeline("FnApiRunner") as pipeline:
@@ -211,7 +211,7 @@ def test_a_column_that_no_piece_has_is_missed_once(
     (file,) = source.files
 
     def in_pieces() -> None:
-        lacking: list[tuple[SourceFile, Lacks]] = []
+        lacking: list[tuple[SourceFile, MissingColumns]] = []
         for piece in pieces_of(source, file, 20):
             list(source.read(piece, None, lacking))
         check_pieces(source, reversed(lacking))

@@ -169,9 +169,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a staging area on another file system": (
         lambda: ReleaseFolder("gs://bucket/out", "a", "area").prepare(), UsageError,
         "is on another file system than the output"),
-    "Delta without its library": (lambda: anew("delta_append", "deltalake"), UsageError,
+    "Delta without its library": (lambda: anew("delta", "deltalake"), UsageError,
         "the extra delta"),
-    "Iceberg without its library": (lambda: anew("iceberg_append", "pyiceberg.catalog"),
+    "Iceberg without its library": (lambda: anew("iceberg", "pyiceberg.catalog"),
         UsageError, "the extra iceberg"),
     "a table that cannot be written": (lambda: tables.address_of("delta:/t@3").append, UsageError,
         "has no version"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
-from tracecloak.anonymizers.contract.in_memory import Draws, Unkept
+from tracecloak.anonymizers.contract.in_memory import Draws, ImmediateDecisions
 from tracecloak.anonymizers.contract.method import Decision, Params
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
@@ -58,7 +58,7 @@ BATCH_BYTES = 2 << 20
 _MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
 
 
-class Gate(Protocol):
+class DrawGuard(Protocol):
     """A gate that a release passes before it draws noise, and asks before it appears."""
 
     def __call__(self) -> None:
@@ -86,7 +86,7 @@ class KeptDraws:
 
     folder: str
     key: KeyReference
-    before: Gate | None = None
+    before: DrawGuard | None = None
 
     def once(
         self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
@@ -272,7 +272,7 @@ class ReleaseSpec:
     release_id: str
     key: KeyReference
     noise_digest: str
-    draws: Draws = field(default_factory=Unkept)
+    draws: Draws = field(default_factory=ImmediateDecisions)
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None
     signer: SigningReference | None = None

@@ -12,10 +12,10 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.schemas.events.tally import ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
 from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
-from tracecloak.transforms.formats.pieces import Lacks, check_size
+from tracecloak.transforms.formats.pieces import MissingColumns, check_size
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import EventSource, named
@@ -40,7 +40,7 @@ def pieces(source: EventSource, file: SourceFile, max_bytes: int) -> list[Source
         RetryLater: It was changed since it was listed.
     """
     looks = [look(source, file, place) for place in places(source, file, max_bytes)]
-    return pieces_by(source, file, looks)
+    return pieces_from_looks(source, file, looks)
 
 
 def places(source: EventSource, file: SourceFile, max_bytes: int) -> list[Any]:
@@ -58,14 +58,16 @@ def look(source: EventSource, file: SourceFile, place: Any) -> Any:
         return divider.look(stream, place)
 
 
-def pieces_by(source: EventSource, file: SourceFile, looks: Sequence[Any]) -> list[SourceFile]:
+def pieces_from_looks(
+    source: EventSource, file: SourceFile, looks: Sequence[Any]
+) -> list[SourceFile]:
     """Returns the pieces of a file by the looks at all of its `places`, in their order."""
     divider = source.divider(file) if looks else None
     divided = [] if divider is None else divider.pieces(looks)
     return [replace(file, piece=one) for one in divided] if len(divided) > 1 else [file]
 
 
-def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Lacks]]) -> None:
+def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, MissingColumns]]) -> None:
     """Makes sure that no file lacks a required column, once all of its pieces are read.
 
     Args:
@@ -75,7 +77,7 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Lacks]
     Raises:
         InputSchemaError: One does, and reading does not go on; else there is a warning.
     """
-    by_rank: dict[int, list[tuple[SourceFile, Lacks]]] = {}
+    by_rank: dict[int, list[tuple[SourceFile, MissingColumns]]] = {}
     for file, lacks in lacking:
         by_rank.setdefault(file.rank, []).append((file, lacks))
     for _, of_file in sorted(by_rank.items()):
@@ -83,7 +85,7 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Lacks]
         if len(of_file) < file.piece.n_pieces:  # the others have all columns
             continue
         of_file.sort(key=lambda one: one[0].piece.begin)
-        error = Lacks.merge([lacks for _, lacks in of_file]).error()
+        error = MissingColumns.merge([lacks for _, lacks in of_file]).error()
         if error is not None and source.format.goes_on:
             _OPERATOR.warning("%s", error)
         elif error is not None:
@@ -192,7 +194,7 @@ def _pieces(
     of_file: tuple[int, Iterable[_Place]], source: EventSource
 ) -> Iterator[tuple[SourceFile, ...]]:
     looks = sorted(of_file[1], key=lambda one: one[1])
-    for piece in pieces_by(source, looks[0][0], [look for _, _, look in looks]):
+    for piece in pieces_from_looks(source, looks[0][0], [look for _, _, look in looks]):
         yield (piece,)
 
 
@@ -200,7 +202,7 @@ def _check_pieces(
     once: None,
     source: EventSource,
     operator_folder: str | None,
-    lacking: Iterable[tuple[SourceFile, Lacks]],
+    lacking: Iterable[tuple[SourceFile, MissingColumns]],
 ) -> Iterator[ReadTally]:
     with kept_on_worker(operator_folder):
         check_pieces(source, lacking)
@@ -235,8 +237,8 @@ class _ReadFiles(beam.DoFn):
         small: list[pa.RecordBatch] = []
         n_rows = 0
         for file in files:
-            tally = TallyOfFile(file.rank)
-            lacking: list[tuple[SourceFile, Lacks]] = []
+            tally = FileTally(file.rank)
+            lacking: list[tuple[SourceFile, MissingColumns]] = []
             for events, rejects in self._source.read(file, tally, lacking):
                 if events.num_rows:
                     small.append(events)

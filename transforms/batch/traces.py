@@ -56,14 +56,14 @@ _IN_USE: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 def cut(value: Any) -> Iterator[Chunk]:
     """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
     message = pack(encode(value))
-    give_back()
+    release_memory()
     name = uuid.uuid4().bytes
     firsts = range(0, len(message), CHUNK_BYTES)
     for number, first in enumerate(firsts):
         yield name, number, len(firsts), message[first : first + CHUNK_BYTES]
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Returns to the system what Arrow keeps of memory that it took for a large value."""
     pa.default_memory_pool().release_unused()
 

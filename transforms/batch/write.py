@@ -24,7 +24,13 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch.job import Target
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, give_back, only
+from tracecloak.transforms.batch.traces import (
+    Chunk,
+    CountBatches,
+    MergeStatistics,
+    only,
+    release_memory,
+)
 from tracecloak.transforms.publish.products import products_of_log
 from tracecloak.transforms.publish.release_files import (
     write_dfg,
@@ -216,7 +222,7 @@ def _split(released: TraceBatch, n_parts: int) -> Iterable[tuple[int, bytes]]:
 
 def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile:
     number, encoded = part
-    give_back()
+    release_memory()
     batches = [decode(unpack(cases)) for cases in encoded if cases != _NO_CASES]
     return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 

@@ -41,7 +41,7 @@ from tracecloak.transforms.formats.base import (
     TypedReader,
     declared_at,
     paths_of,
-    sound_rows,
+    valid_rows,
 )
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -398,7 +398,7 @@ def _columns(
 
 def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
-    return sound_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
+    return valid_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
 
 
 def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:

@@ -168,7 +168,7 @@ class Writer(Protocol):
         ...
 
 
-def sound_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
+def valid_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
     """bool[n]: which rows are sound, found by halving, so that few wrong ones are found fast.
 
     Args:

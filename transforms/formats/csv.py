@@ -32,7 +32,7 @@ from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.registry import SourceFormat, unpacked
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.formats.pieces import Divider, Lacks
+    from tracecloak.transforms.formats.pieces import Divider, MissingColumns
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -183,7 +183,7 @@ class CsvReader:
         wanted: Sequence[str],
         required: Collection[str],
         batch_rows: int,
-        tell: Callable[[Lacks], None],
+        tell: Callable[[MissingColumns], None],
     ) -> Iterator[RawBatch]:
         """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
         if names is None:
@@ -216,7 +216,7 @@ class CsvReader:
     def _begun(self, stream: BinaryIO) -> tuple[CsvReader, Iterator[bytes]]:
         """Returns the reader with the file's delimiter, and the text from the header line on."""
         chunks = _utf8(stream, self.encoding, self.goes_on)
-        sep, chunks = _behind_title(chunks, self.skip_lines)
+        sep, chunks = _after_title(chunks, self.skip_lines)
         reader = replace(self, delimiter=self.delimiter or sep or ",")
         return reader, _plain(chunks, reader)
 
@@ -287,7 +287,7 @@ def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
             yield data
 
 
-def _behind_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Iterator[bytes]]:
+def _after_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Iterator[bytes]]:
     """Returns the delimiter that a line `sep=` names behind some lines, and the text behind it."""
     lines = re.compile(rb"(?:[^\r\n]*+(?>\r\n|[\r\n])){%d}" % n_lines)
     text = b""
@@ -532,7 +532,7 @@ def _blocks(
             size = len(pending) + BLOCK_BYTES
         elif parser.goes_on:
             yield parser.nothing()
-            pending = _behind_record(pending, chunks, parser)
+            pending = _after_record(pending, chunks, parser)
         elif is_long:
             raise InputSchemaError(
                 f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote "
@@ -571,7 +571,7 @@ def _last_end(data: bytes, parser: _Parser) -> int:
     return int(ends[n_fitting - 1]) if n_fitting else 0
 
 
-def _behind_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> bytes:
+def _after_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> bytes:
     """Passes over the record that `pending` begins with; returns what was read behind it."""
     from tracecloak.transforms.formats.pieces import QuotedScanner
 

@@ -42,7 +42,7 @@ from tracecloak.transforms.formats.base import (
 )
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
-from tracecloak.transforms.formats.pieces import Divider, Lacks, LineScanner, TextDivider
+from tracecloak.transforms.formats.pieces import Divider, LineScanner, MissingColumns, TextDivider
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -107,11 +107,11 @@ class JsonLinesReader:
         A wanted column that has no value in a batch is left out of it unless it is required. A file
         without any line has no records, and lacks no column.
         """
-        lacks: list[Lacks] = []
+        lacks: list[MissingColumns] = []
         objects = _ObjectsAsLines(stream)
         lines = cast(BinaryIO, objects) if self.is_document else stream
         yield from self.read_piece(lines, None, wanted, required, batch_rows, lacks.append)
-        error = Lacks.merge(lacks).error()
+        error = MissingColumns.merge(lacks).error()
         if objects.is_open:
             error = InputSchemaError(
                 "the JSON is damaged or cut off: it ends within an object or array"
@@ -136,14 +136,14 @@ class JsonLinesReader:
         wanted: Sequence[str],
         required: Collection[str],
         batch_rows: int,
-        tell: Callable[[Lacks], None],
+        tell: Callable[[MissingColumns], None],
     ) -> Iterator[RawBatch]:
         """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
         lines = _Lines(wanted, required, self.order)
         for block in _blocks(text, batch_rows):
             yield from lines.batches(block)
         if lines.unseen:
-            tell(Lacks(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
+            tell(MissingColumns(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
 
 
 class _ObjectsAsLines:

@@ -22,9 +22,9 @@ from tracecloak.transforms.formats.base import (
     TypedReader,
     declared_at,
     paths_of,
-    sound_rows,
+    valid_rows,
 )
-from tracecloak.transforms.formats.pieces import Divider, Lacks, Piece
+from tracecloak.transforms.formats.pieces import Divider, MissingColumns, Piece
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # --- Parquet of released rows; equal rows give equal bytes. ---------------------------------------
@@ -307,7 +307,7 @@ class RowGroups:
         """Returns the pieces."""
         return looks[0]
 
-    def of_piece(self, piece: Piece, tell: Callable[[Lacks], None]) -> Reader:
+    def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece."""
         return self.reader_of(piece)
 
@@ -411,7 +411,7 @@ def _decoded(columns: pa.RecordBatch) -> pa.RecordBatch:
 def _sound(columns: pa.RecordBatch) -> np.ndarray:
     """bool[n]: the rows of which all values are what their types allow."""
     decoded = _decoded(columns)
-    return sound_rows(len(decoded), lambda a, b: decoded.slice(a, b - a).validate(full=True))
+    return valid_rows(len(decoded), lambda a, b: decoded.slice(a, b - a).validate(full=True))
 
 
 def require_plain(field: pa.Field) -> None:

@@ -54,7 +54,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Lacks:
+class MissingColumns:
     """Which required columns no record has, of a file or a piece of which only records tell them.
 
     Attributes:
@@ -68,7 +68,7 @@ class Lacks:
     has_records: bool
 
     @classmethod
-    def merge(cls, pieces: Sequence[Lacks]) -> Lacks:
+    def merge(cls, pieces: Sequence[MissingColumns]) -> MissingColumns:
         """Returns what a file lacks by all of its pieces, in their order."""
         with_records = [piece for piece in pieces if piece.has_records]
         columns = [piece.columns for piece in with_records]
@@ -120,7 +120,7 @@ class Divider(Protocol):
         """
         ...
 
-    def of_piece(self, piece: Piece, tell: Callable[[Lacks], None]) -> Reader:
+    def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece of a file, whose bytes it is given as a whole.
 
         Records have their numbers in the file. Where only records tell the columns, `tell` is
@@ -211,7 +211,7 @@ class TextReader(Reader, Protocol):
         wanted: Sequence[str],
         required: Collection[str],
         batch_rows: int,
-        tell: Callable[[Lacks], None],
+        tell: Callable[[MissingColumns], None],
     ) -> Iterator[RawBatch]:
         """Yields the records of a part of a file, as `read` does of a file.
 
@@ -295,7 +295,7 @@ class TextDivider:
             for (begin, first), end in zip(begins, ends, strict=True)
         ]
 
-    def of_piece(self, piece: Piece, tell: Callable[[Lacks], None]) -> Reader:
+    def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece of a file."""
         return _PieceReader(self.reader, piece, tell)
 
@@ -304,7 +304,7 @@ class TextDivider:
 class _PieceReader:
     inner: TextReader
     piece: Piece
-    tell: Callable[[Lacks], None]
+    tell: Callable[[MissingColumns], None]
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         return self.inner.column_names(stream)

@@ -348,7 +348,7 @@ class _Readers:
         if self._unknown_until.get(frame, 0.0) > time.monotonic():
             raise UnreadError(UNKNOWN_SCHEMA)
         make = _READERS[self._kind]
-        asking = _Asking(self._registry, self._client, self._kind)
+        asking = _RegistryClient(self._registry, self._client, self._kind)
         try:
             return make(asking, asking.schema_of(frame))
         except NotThereError:
@@ -368,7 +368,7 @@ def _readers(kind: Kind, registry: SchemaRegistry) -> _Readers:
     return _Readers(kind, registry)
 
 
-class _Asking:
+class _RegistryClient:
     """A registry as a deserialiser of one schema sees it: that schema, and what it refers to.
 
     Schemas of Avro come rewritten (`transforms.formats.registry_messages`).
@@ -457,13 +457,13 @@ class _Asking:
 _SETTINGS = {"subject.name.strategy": lambda *_, **__: None}
 
 
-def _avro_reader(asking: _Asking, schema: Any) -> Reader:
+def _avro_reader(asking: _RegistryClient, schema: Any) -> Reader:
     reader: Reader = confluent_registry(".avro").AvroDeserializer(asking, schema, conf=_SETTINGS)
     asking.avro.judge()
     return reader
 
 
-def _json_reader(asking: _Asking, schema: Any) -> Reader:
+def _json_reader(asking: _RegistryClient, schema: Any) -> Reader:
     """Returns a reader that also makes sure that a message is of its schema.
 
     The deserialiser's own check would fetch what a schema refers to from anywhere. This one knows
@@ -500,7 +500,7 @@ def _json_reader(asking: _Asking, schema: Any) -> Reader:
     return body
 
 
-def _protobuf_reader(asking: _Asking, schema: Any) -> Reader:
+def _protobuf_reader(asking: _RegistryClient, schema: Any) -> Reader:
     """Returns a reader of the messages of a file of Protobuf, each by the index in its frame."""
     library = importlib.import_module("google.protobuf.message_factory")
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
@@ -542,7 +542,9 @@ def _zigzag(stream: io.BytesIO) -> int:
     raise ValueError("a number is too long")
 
 
-def _with_references(asking: _Asking, schema: Any, name: str, pool: Any, added: set[str]) -> Any:
+def _with_references(
+    asking: _RegistryClient, schema: Any, name: str, pool: Any, added: set[str]
+) -> Any:
     """Adds a file, behind all that it refers to, to a pool; returns the file."""
     library = importlib.import_module("google.protobuf.descriptor_pb2")
     own = library.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
@@ -587,7 +589,7 @@ def _value(message: Any, field: Any, seen: Iterator[int]) -> Any:
     return _fields(value, seen) if kind else value
 
 
-_READERS: dict[Kind, Callable[[_Asking, Any], Reader]] = {
+_READERS: dict[Kind, Callable[[_RegistryClient, Any], Reader]] = {
     "avro": _avro_reader,
     "json": _json_reader,
     "protobuf": _protobuf_reader,

@@ -114,7 +114,7 @@ _CODE_UNITS = (  # of text in UTF-16 and UTF-32, with a mark or as it is of ASCI
 )
 
 
-def words_on(file: SourceFile, read_as: str = "", encoding: str = "utf-8") -> str:
+def describe_file(file: SourceFile, read_as: str = "", encoding: str = "utf-8") -> str:
     """Returns what a file is and what to do, if it is known and not what it was read as; else "".
 
     Args:

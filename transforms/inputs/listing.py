@@ -30,7 +30,7 @@ def bucket_and_name(path: str) -> tuple[str, str]:
     return bucket, name
 
 
-def is_passed_over(path: str, folder: str, pattern: str) -> bool:
+def is_skipped(path: str, folder: str, pattern: str) -> bool:
     """Whether a name below the folder is hidden, and the rest of the pattern says no such name."""
     hidden = _HIDDEN.search(path[len(folder) :]) is not None
     return hidden and _HIDDEN.search(pattern[len(folder) :]) is None
@@ -70,7 +70,7 @@ class Listing:
 
     def note(self, path: str) -> None:
         """Takes in the path of a file, or of a folder with a slash at its end."""
-        table = table_told_by(path)
+        table = table_of_marker(path)
         if table is not None:
             self.tables.append(table)
 
@@ -115,7 +115,7 @@ class Table:
     kind: str
 
 
-def table_told_by(path: str) -> Table | None:
+def table_of_marker(path: str) -> Table | None:
     """Returns the table that the path of a listed file, or of a folder with a slash, belongs to."""
     match = _MARKER.search(path)
     if match is None:
@@ -132,7 +132,7 @@ def patterns_of_markers(folder: str) -> Iterator[str]:
     yield f"{folder}/metadata/*.metadata.json*"
 
 
-def folders_above(root: str) -> Iterator[str]:
+def parent_folders(root: str) -> Iterator[str]:
     """Yields the folders above an input in which a table of it may begin, the nearest first.
 
     These are two, not counting partitions: of `lake/claims/day=2026-11-22` they are `lake/claims`,
@@ -151,7 +151,7 @@ def folders_above(root: str) -> Iterator[str]:
         yield root
 
 
-def refuse_tables(
+def check_no_table(
     pattern: str, root: str, paths: Iterable[str], listed: Iterable[Table], around: Iterable[Table]
 ) -> None:
     """Makes sure that no files of a table are read as if they were its rows.

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import without_numbers
 from tracecloak.schemas.events.source_column import column_of_kinds, text_of
-from tracecloak.schemas.events.tally import NO_SCALAR, TallyOfFile
+from tracecloak.schemas.events.tally import NO_SCALAR, FileTally
 
 EPOCH = datetime.datetime(1970, 1, 1)
 # Floating-point numbers, which are read by their width.
@@ -53,7 +53,7 @@ class RowReader:
     others: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_unknown_names(cls, mapping: ColumnMapping) -> RowReader:
+    def for_unnamed_columns(cls, mapping: ColumnMapping) -> RowReader:
         """Returns a reader of rows each of which has names of its own, such as dicts.
 
         Where the mapping leaves the default, a row may have our name or that of XES.
@@ -62,7 +62,7 @@ class RowReader:
         default = {name: xes for name, xes in XES_NAMES.items() if getattr(mapping, name) is None}
         return cls(resolved, default)
 
-    def read(self, rows: Sequence[Row], tally: TallyOfFile) -> tuple[pa.RecordBatch, list[str]]:
+    def read(self, rows: Sequence[Row], tally: FileTally) -> tuple[pa.RecordBatch, list[str]]:
         """Returns the canonical events of rows, and the reason of each row that is malformed.
 
         Args:

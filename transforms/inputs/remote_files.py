@@ -13,20 +13,20 @@ from tracecloak.transforms.inputs.listing import (
     Listing,
     Table,
     first_wildcard,
-    is_passed_over,
+    is_skipped,
     patterns_of_markers,
-    table_told_by,
+    table_of_marker,
 )
 from tracecloak.transforms.inputs.stores import has_versions, is_passing, listed_by_store, told
 
 _LOG = logging.getLogger("tracecloak")
 
 
-def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
+def remote_tables(pattern: str, folders: Sequence[str]) -> dict[str, Table | None]:
     """Asks for one file of each kind of marker: above an input can lie a whole lake."""
     marks = [mark for folder in folders for mark in patterns_of_markers(folder)]
     try:
-        paths = [path for path, _ in matching_elsewhere(pattern, marks, 1)]
+        paths = [path for path, _ in match_remote_files(pattern, marks, 1)]
     except UsageError:
         # Who may read an input need not be allowed to list what is around it.
         _LOG.warning(
@@ -35,11 +35,11 @@ def tables_elsewhere(pattern: str, folders: Sequence[str]) -> dict[str, Table | 
             pattern,
         )
         paths = []
-    tables = {table.folder: table for table in map(table_told_by, paths) if table is not None}
+    tables = {table.folder: table for table in map(table_of_marker, paths) if table is not None}
     return {folder: tables.get(folder) for folder in folders}
 
 
-def listed_elsewhere(pattern: str) -> Listing:
+def list_remote_files(pattern: str) -> Listing:
     """Lists what Beam would for a pattern, by one question of its store.
 
     What is left out by the pattern, or hidden, is looked at, too: it can tell of a table.
@@ -47,7 +47,7 @@ def listed_elsewhere(pattern: str) -> Listing:
     require_file_system("log", pattern)
     first = first_wildcard(pattern)
     if first is None and not pattern.endswith("/"):
-        file = dict(matching_elsewhere(pattern, [pattern]))
+        file = dict(match_remote_files(pattern, [pattern]))
         if file:
             return Listing(pattern.rpartition("/")[0], file, is_root_seen=False)
     folder = (pattern if first is None else pattern[:first].rpartition("/")[0]).rstrip("/")
@@ -57,15 +57,15 @@ def listed_elsewhere(pattern: str) -> Listing:
     listed = whole if first is None else f"{pattern[:first]}**"
     test = _expression_of_beam(pattern, whole)
     listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
-    for path, one in matching_elsewhere(pattern, [listed]):
+    for path, one in match_remote_files(pattern, [listed]):
         listing.note(path)
         is_file = test.match(path) and not path.endswith("/")
-        if is_file and not is_passed_over(path, folder, whole):
+        if is_file and not is_skipped(path, folder, whole):
             listing.files[path] = one
     return listing
 
 
-def matching_elsewhere(
+def match_remote_files(
     pattern: str, patterns: Sequence[str], limit: int | None = None
 ) -> Iterator[tuple[str, Listed]]:
     """Yields the files that match one of `patterns`, up to a limit of each.

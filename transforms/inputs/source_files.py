@@ -29,11 +29,11 @@ from tracecloak.transforms.inputs.listing import (
     Listed,
     Listing,
     Table,
+    check_no_table,
     first_wildcard,
-    folders_above,
-    is_passed_over,
-    refuse_tables,
-    table_told_by,
+    is_skipped,
+    parent_folders,
+    table_of_marker,
 )
 
 # --- Which files of a data lake can hold events of a span of time, by their paths; opens none. ----
@@ -292,9 +292,9 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             )
         listing = _listed(pattern)
         if not listing.files and not (may_be_none and _may_be_empty(pattern)):
-            raise NoSuchFile(f"No such file: {_nothing_at(pattern, may_be_none)}")
+            raise NoSuchFile(f"No such file: {_no_match_message(pattern, may_be_none)}")
         around = _tables_around(pattern, listing, looked_into)
-        refuse_tables(pattern, listing.root, listing.files, listing.tables, around)
+        check_no_table(pattern, listing.root, listing.files, listing.tables, around)
         listed.update(listing.files)
     return [
         SourceFile(i, path, one.n_bytes, partitions_of(path), one.digest, version=one.version)
@@ -302,7 +302,7 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     ]
 
 
-def _nothing_at(pattern: str, may_be_none: bool) -> str:
+def _no_match_message(pattern: str, may_be_none: bool) -> str:
     if first_wildcard(pattern) is not None:
         return f"log {pattern!r} matches no file; correct the glob or its folder"
     if os.path.isdir(pattern):
@@ -331,17 +331,17 @@ def _may_be_empty(pattern: str) -> bool:
         # In a pattern such as *.csv the folder is that at work; before /*.csv it is the root.
         return os.path.isdir(folder or ("/" if pattern.startswith("/") else os.curdir))
     # There, folders are but the beginnings of names: one is there if anything is in it.
-    from tracecloak.transforms.inputs.remote_files import matching_elsewhere
+    from tracecloak.transforms.inputs.remote_files import match_remote_files
 
-    return any(matching_elsewhere(pattern, [f"{folder.rstrip('/')}/**"], 1))
+    return any(match_remote_files(pattern, [f"{folder.rstrip('/')}/**"], 1))
 
 
 def _listed(pattern: str) -> Listing:
     if is_on_this_machine(pattern):
         return _listed_here(pattern)
-    from tracecloak.transforms.inputs.remote_files import listed_elsewhere
+    from tracecloak.transforms.inputs.remote_files import list_remote_files
 
-    return listed_elsewhere(pattern)
+    return list_remote_files(pattern)
 
 
 def _listed_here(pattern: str) -> Listing:
@@ -375,7 +375,7 @@ def _listed_here(pattern: str) -> Listing:
             if (
                 test.fullmatch(path)
                 and os.path.isfile(path)
-                and not is_passed_over(path, folder, pattern)
+                and not is_skipped(path, folder, pattern)
             ):
                 listing.files[path] = Listed(os.path.getsize(path))
     return listing
@@ -411,14 +411,14 @@ def _tables_around(
     root = listing.root
     if is_here:  # of links and of `..` the folder that they lead to
         root = os.path.realpath(root or ("/" if pattern.startswith("/") else os.curdir))
-    folders = [*([] if listing.is_root_seen else [root]), *folders_above(root)]
+    folders = [*([] if listing.is_root_seen else [root]), *parent_folders(root)]
     new = [folder for folder in folders if folder not in looked_into]
     if is_here:
         looked_into.update(_tables_here(new))
     elif new:
-        from tracecloak.transforms.inputs.remote_files import tables_elsewhere
+        from tracecloak.transforms.inputs.remote_files import remote_tables
 
-        looked_into.update(tables_elsewhere(pattern, new))
+        looked_into.update(remote_tables(pattern, new))
     return [table for folder in folders if (table := looked_into[folder]) is not None]
 
 
@@ -428,7 +428,7 @@ def _tables_here(folders: Sequence[str]) -> dict[str, Table | None]:
         marks = [f"{folder}/{name}/" for name in FOLDERS if os.path.isdir(f"{folder}/{name}")]
         with contextlib.suppress(OSError):  # it is not there, or not for this user to see
             marks += [f"{folder}/metadata/{name}" for name in os.listdir(f"{folder}/metadata")]
-        tables[folder] = next(filter(None, map(table_told_by, marks)), None)
+        tables[folder] = next(filter(None, map(table_of_marker, marks)), None)
     return tables
 
 

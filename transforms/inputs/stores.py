@@ -185,7 +185,7 @@ _REMEMBERED_BYTES = 128 << 20
 Piece = tuple[int, int]
 
 
-class _Remembered:
+class _Cache:
     """Pieces of objects, of which those go first that were not asked for longest."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -210,7 +210,7 @@ class _Remembered:
                 self._n_bytes -= len(self._pieces.popitem(last=False)[1])
 
 
-_of_process = _Remembered(_REMEMBERED_BYTES)
+_of_process = _Cache(_REMEMBERED_BYTES)
 
 
 class _ObjectReader(io.RawIOBase):
@@ -219,7 +219,7 @@ class _ObjectReader(io.RawIOBase):
         self._version = version
         self._n_bytes = n_bytes
         self._place = 0
-        self._blocks = _Remembered(_N_BLOCKS * _BLOCK_BYTES)
+        self._blocks = _Cache(_N_BLOCKS * _BLOCK_BYTES)
 
     def readable(self) -> bool:
         return True

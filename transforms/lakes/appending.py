@@ -1,4 +1,4 @@
-"""Rows of a release appended to a Delta or Iceberg table, once."""
+"""A finished release, or a step of a stream, on its way into a table."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tracecloak.schemas.errors import (
-    InputSchemaError,
-    RetryLater,
-    TracecloakError,
-    UsageError,
-    missing_extra,
-)
-from tracecloak.transforms.lakes.iceberg import opened_catalog
-
-# --- A finished release, or a step of a stream, on its way into a table. --------------------------
-
+from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 
 COMMIT_PROPERTY = "tracecloak.release"
 """The property of the commit that has the release's name."""
@@ -91,133 +81,3 @@ def plain(schema: pa.Schema) -> pa.Schema:
     """Returns a schema as a table has it: dictionaries are written out, and metadata is left."""
     is_coded = pa.types.is_dictionary
     return pa.schema([(f.name, f.type.value_type if is_coded(f.type) else f.type) for f in schema])
-
-
-# --- Appends a release to a table of Delta, once: one commit with an application transaction. -----
-# The log of a table keeps the last transaction of every application, in its checkpoints, too
-# (Delta's
-# protocol, "Transaction Identifiers"), so a release is found there however old its commit is. A
-# commit of somebody else in between makes ours fail, and the log is looked at again.
-
-
-try:
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-    from deltalake.exceptions import CommitFailedError, SchemaMismatchError, TableNotFoundError
-except ImportError:
-    raise missing_extra("a table of Delta", "deltalake", "delta") from None
-
-
-def append(place: str, release: AppendedRelease) -> bool:
-    """Appends a release to the table in a folder, which is made where there is none; see `Append`.
-
-    Raises:
-        TracecloakError: See `appended`.
-    """
-    commit = CommitProperties(
-        custom_metadata={COMMIT_PROPERTY: release.release_id},
-        max_commit_retries=0,  # a commit that is tried again would not look whether it is there
-        app_transactions=[Transaction(release.key, release.number)],
-    )
-
-    def attempt() -> bool:
-        try:
-            table = DeltaTable(place)
-        except TableNotFoundError:
-            table = None
-        if table is not None:
-            if (table.transaction_version(release.key) or 0) >= release.number:
-                return False
-            if not _fits(table, release):
-                raise SchemaMismatchError
-        write_deltalake(
-            place if table is None else table,
-            release.rows(),
-            mode="append",
-            commit_properties=commit,
-        )
-        return True
-
-    return appended(f"delta:{place}", attempt, (CommitFailedError,), (SchemaMismatchError,))
-
-
-def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
-    """Returns whether a table has the columns of a release, by name and type: none is cast."""
-    theirs, ours = pa.schema(table.schema()), release.rows().schema
-    return {f.name: _kind(f.type) for f in theirs} == {f.name: _kind(f.type) for f in ours}
-
-
-def _kind(of: pa.DataType) -> str:
-    if pa.types.is_list(of) or pa.types.is_large_list(of):
-        return f"list of {_kind(of.value_type)}"
-    is_text = pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of)
-    return "text" if is_text else str(of)
-
-
-# ---
-# Appends a release to a table of Iceberg, once: one commit that sets a property of the table, too.
-# Snapshots expire and properties of a table stay, so a release is found by its property however old
-# its snapshot is. Both are set by one commit, which fails if somebody else committed in between.
-
-
-try:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.exceptions import (
-        CommitFailedException,
-        CommitStateUnknownException,
-        NoSuchTableError,
-        TableAlreadyExistsError,
-    )
-    from pyiceberg.table import Table, TableProperties
-except ImportError:
-    raise missing_extra("a table of Iceberg", "pyiceberg", "iceberg") from None
-
-
-def iceberg_append_append(place: str, release: AppendedRelease) -> bool:
-    """Appends a release to a table, which is made where there is none; see `Append`.
-
-    The library takes all rows at once, so memory holds the released log.
-
-    Raises:
-        UsageError: pyiceberg knows no such catalogue.
-        TracecloakError: See `appended`.
-    """
-    catalog, name = opened_catalog(place)
-
-    def attempt() -> bool:
-        table = _table(catalog, name, release)
-        there = table.properties.get(release.key, "0")
-        # Earlier versions appended no parts, and wrote a word for the number.
-        if there == "appended" or int(there) >= release.number:
-            return False
-        with table.transaction() as transaction:
-            transaction.set_properties({release.key: str(release.number)})
-            transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
-        return True
-
-    faster = (CommitFailedException, CommitStateUnknownException)
-    with catalog:
-        return appended(f"iceberg:{place}", attempt, faster, (ValueError,))
-
-
-def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
-    """Returns the table, whose commits are tried once alone; makes it where there is none."""
-    try:
-        table = catalog.load_table(name)
-    except NoSuchTableError:
-        namespace = name.rpartition(".")[0]
-        try:
-            catalog.create_namespace_if_not_exists(namespace)
-        except Exception:
-            # Another process may have been faster, which a catalogue in SQL calls an error of its
-            # database.
-            if not catalog.namespace_exists(namespace):
-                raise
-        try:
-            table = catalog.create_table(name, release.rows().schema)
-        except TableAlreadyExistsError:  # another process was faster
-            table = catalog.load_table(name)
-    # The library tries a commit again that somebody else was faster with, and would not look
-    # whether that was this release. What is set here is set in this process alone.
-    once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
-    table.metadata = table.metadata.model_copy(update={"properties": once})
-    return table

@@ -1,15 +1,9 @@
-"""Tables of Delta Lake: the files of one version, by the library deltalake.
-
-The library reads the log of the table, and says which files a version has, which of their records
-are deleted (deletion vectors) and what its columns are called in them (column mapping). The files
-themselves are read like any other Parquet.
-"""
+"""Delta tables: the files of a version, and a release appended once."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -17,11 +11,27 @@ import pyarrow as pa
 from tracecloak.schemas.errors import InputSchemaError, missing_extra
 from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
 from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+try:
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake.exceptions import (
+        CommitFailedError,
+        DeltaError,
+        SchemaMismatchError,
+        TableNotFoundError,
+    )
+except ImportError:
+    raise missing_extra("a table of Delta", "deltalake", "delta") from None
+
+
+# --- Tables of Delta Lake: the files of one version, by the library deltalake. --------------------
+# The library reads the log of the table, and says which files a version has, which of their records
+# are deleted (deletion vectors) and what its columns are called in them (column mapping). The files
+# themselves are read like any other Parquet.
+
 
 # What a table may ask of its readers. `v2Checkpoint` and `vacuumProtocolCheck` are the library's
 # affair, and a stamp without a zone is one of Parquet.
@@ -57,11 +67,6 @@ def snapshot(place: str, version: int | None) -> Snapshot:
 
 
 def _table(place: str, version: int | None) -> DeltaTable:
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-    except ImportError:
-        raise missing_extra("a table of Delta", "deltalake", "delta") from None
     # The texts of its errors can have values of partitions.
     try:
         table = DeltaTable(place)
@@ -154,8 +159,6 @@ def _deleted(table: DeltaTable, place: str) -> dict[str, bytes]:
     """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
-    from deltalake.exceptions import DeltaError
-
     try:
         batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
     except (DeltaError, pa.ArrowException, OSError):  # the library's, or its stream's
@@ -185,3 +188,56 @@ def _columns(table: DeltaTable, partitioned_by: Sequence[str]) -> Iterator[SeenC
             yield SeenColumn(name, kind, (str(about[f"{_MAPPING}physicalName"]),))
         else:
             yield SeenColumn(name, kind, field_id=int(about[f"{_MAPPING}id"]))
+
+
+# --- Appends a release to a table of Delta, once: one commit with an application transaction. -----
+# The log of a table keeps the last transaction of every application, in its checkpoints, too
+# (Delta's
+# protocol, "Transaction Identifiers"), so a release is found there however old its commit is. A
+# commit of somebody else in between makes ours fail, and the log is looked at again.
+
+
+def append(place: str, release: AppendedRelease) -> bool:
+    """Appends a release to the table in a folder, which is made where there is none; see `Append`.
+
+    Raises:
+        TracecloakError: See `appended`.
+    """
+    commit = CommitProperties(
+        custom_metadata={COMMIT_PROPERTY: release.release_id},
+        max_commit_retries=0,  # a commit that is tried again would not look whether it is there
+        app_transactions=[Transaction(release.key, release.number)],
+    )
+
+    def attempt() -> bool:
+        try:
+            table = DeltaTable(place)
+        except TableNotFoundError:
+            table = None
+        if table is not None:
+            if (table.transaction_version(release.key) or 0) >= release.number:
+                return False
+            if not _fits(table, release):
+                raise SchemaMismatchError
+        write_deltalake(
+            place if table is None else table,
+            release.rows(),
+            mode="append",
+            commit_properties=commit,
+        )
+        return True
+
+    return appended(f"delta:{place}", attempt, (CommitFailedError,), (SchemaMismatchError,))
+
+
+def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
+    """Returns whether a table has the columns of a release, by name and type: none is cast."""
+    theirs, ours = pa.schema(table.schema()), release.rows().schema
+    return {f.name: _kind(f.type) for f in theirs} == {f.name: _kind(f.type) for f in ours}
+
+
+def _kind(of: pa.DataType) -> str:
+    if pa.types.is_list(of) or pa.types.is_large_list(of):
+        return f"list of {_kind(of.value_type)}"
+    is_text = pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of)
+    return "text" if is_text else str(of)

@@ -1,14 +1,8 @@
-"""Tables of Iceberg: the files of one snapshot, by the library pyiceberg.
-
-The library asks the catalogue, and says which files a snapshot has and which files list deleted
-records for each. Columns are found by the ids of their fields, as the table's columns may be called
-otherwise in older files. The files themselves are read like any other Parquet.
-"""
+"""Iceberg tables: the files of a version, and a release appended once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
@@ -19,14 +13,32 @@ import pyarrow.parquet as pq
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
+from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
 from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchTableError,
+        TableAlreadyExistsError,
+    )
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import FileScanTask, Table, TableProperties
+except ImportError:
+    raise missing_extra("a table of Iceberg", "pyiceberg", "iceberg") from None
+
+
+# --- Tables of Iceberg: the files of one snapshot, by the library pyiceberg. ----------------------
+# The library asks the catalogue, and says which files a snapshot has and which files list deleted
+# records for each. Columns are found by the ids of their fields, as the table's columns may be
+# called
+# otherwise in older files. The files themselves are read like any other Parquet.
+
 
 _MEND = (
     "have the engine that keeps the table rewrite its files, as Spark does with rewrite_data_files"
@@ -45,7 +57,7 @@ def snapshot(place: str, version: int | None) -> Snapshot:
         version: The number of the snapshot; None: the table's current one.
 
     Raises:
-        UsageError: pyiceberg is not installed, or knows no such catalogue.
+        UsageError: pyiceberg finds no such catalogue.
         VersionGoneError: The snapshot, or what lists its files, is not there any more.
         InputSchemaError: There is no such table, or it has what is not honoured.
     """
@@ -70,12 +82,8 @@ def opened_catalog(place: str) -> tuple[Catalog, str]:
     """Returns the catalogue of a table, and what the table is called there.
 
     Raises:
-        UsageError: pyiceberg is not installed, or knows no such catalogue.
+        UsageError: pyiceberg finds no such catalogue.
     """
-    try:
-        from pyiceberg.catalog import load_catalog
-    except ImportError:
-        raise missing_extra("a table of Iceberg", "pyiceberg", "iceberg") from None
     name, _, table = place.partition(".")
     if not name or "." not in table.strip("."):
         raise UsageError(
@@ -105,8 +113,6 @@ def opened_table(place: str, version: int | None = None) -> Table:
         InputSchemaError: There is no such table.
     """
     catalog, name = opened_catalog(place)
-    from pyiceberg.exceptions import NoSuchTableError
-
     try:
         with catalog:
             return catalog.load_table(name)
@@ -171,8 +177,6 @@ def _check_file(file: DataFile, place: str) -> None:
 
 
 def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
     mapping = table.name_mapping()
     names = {} if mapping is None else {f.field_id: tuple(f.names) for f in mapping.root}
     types = schema_to_pyarrow(schema, include_field_ids=False)
@@ -192,8 +196,6 @@ def _partitions(table: Table, task: FileScanTask, schema: Schema) -> dict[str, s
     A column that a table is partitioned by as it is has one value in a file. Of one that the table
     derives from another, such as the day of a stamp, the name is that of the partition's field.
     """
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
     values: dict[str, str | None] = {}
     for place, field in enumerate(table.specs()[task.file.spec_id].fields):
         kind, value = field.transform, task.file.partition[place]
@@ -252,3 +254,60 @@ def _places(table: Table, deletes: DataFile, path: str) -> np.ndarray:
     if not ours:  # a list that is said to be of this file, and is not
         raise ValueError("no deletion vector")
     return np.concatenate(ours).astype(np.int64)
+
+
+# ---
+# Appends a release to a table of Iceberg, once: one commit that sets a property of the table, too.
+# Snapshots expire and properties of a table stay, so a release is found by its property however old
+# its snapshot is. Both are set by one commit, which fails if somebody else committed in between.
+
+
+def append(place: str, release: AppendedRelease) -> bool:
+    """Appends a release to a table, which is made where there is none; see `Append`.
+
+    The library takes all rows at once, so memory holds the released log.
+
+    Raises:
+        UsageError: pyiceberg knows no such catalogue.
+        TracecloakError: See `appended`.
+    """
+    catalog, name = opened_catalog(place)
+
+    def attempt() -> bool:
+        table = _table(catalog, name, release)
+        there = table.properties.get(release.key, "0")
+        # Earlier versions appended no parts, and wrote a word for the number.
+        if there == "appended" or int(there) >= release.number:
+            return False
+        with table.transaction() as transaction:
+            transaction.set_properties({release.key: str(release.number)})
+            transaction.append(release.rows().read_all(), {COMMIT_PROPERTY: release.release_id})
+        return True
+
+    faster = (CommitFailedException, CommitStateUnknownException)
+    with catalog:
+        return appended(f"iceberg:{place}", attempt, faster, (ValueError,))
+
+
+def _table(catalog: Catalog, name: str, release: AppendedRelease) -> Table:
+    """Returns the table, whose commits are tried once alone; makes it where there is none."""
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        namespace = name.rpartition(".")[0]
+        try:
+            catalog.create_namespace_if_not_exists(namespace)
+        except Exception:
+            # Another process may have been faster, which a catalogue in SQL calls an error of its
+            # database.
+            if not catalog.namespace_exists(namespace):
+                raise
+        try:
+            table = catalog.create_table(name, release.rows().schema)
+        except TableAlreadyExistsError:  # another process was faster
+            table = catalog.load_table(name)
+    # The library tries a commit again that somebody else was faster with, and would not look
+    # whether that was this release. What is set here is set in this process alone.
+    once = {**table.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": once})
+    return table

@@ -70,12 +70,12 @@ TABLES: Plugins[TableKind] = Plugins(
     {
         "delta": TableKind(
             "tracecloak.transforms.lakes.delta:snapshot",
-            "tracecloak.transforms.lakes.appending:append",
+            "tracecloak.transforms.lakes.delta:append",
             is_folder=True,
         ),
         "iceberg": TableKind(
             "tracecloak.transforms.lakes.iceberg:snapshot",
-            "tracecloak.transforms.lakes.appending:iceberg_append_append",
+            "tracecloak.transforms.lakes.iceberg:append",
         ),
     },
     make=_checked,
@@ -150,12 +150,12 @@ def _that_are_there(files: Sequence[SourceFile], table: str) -> Iterator[SourceF
     elsewhere = [file.path for file in files if not is_on_this_machine(file.path)]
     listed: dict[str, Listed] = {}
     if elsewhere:
-        from tracecloak.transforms.inputs.remote_files import matching_elsewhere
+        from tracecloak.transforms.inputs.remote_files import match_remote_files
 
         require_file_system("log", elsewhere[0])  # a table lies on one, as a rule
         scheme, names = elsewhere[0].partition("://")[0], [p.partition("://")[2] for p in elsewhere]
         folder = os.path.commonpath([os.path.dirname(name) for name in names])
-        listed = dict(matching_elsewhere(table, [f"{scheme}://{folder}/**"]))
+        listed = dict(match_remote_files(table, [f"{scheme}://{folder}/**"]))
     for file in files:
         if is_on_this_machine(file.path):
             yield from [file] if os.path.exists(file.path) else []

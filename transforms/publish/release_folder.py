@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tracecloak.schemas import texts
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
-from tracecloak.schemas.texts import n_values
+from tracecloak.schemas.texts import bounded_json, n_values
 from tracecloak.transforms.files import (
     absolute,
     are_on_one,
@@ -145,7 +144,7 @@ def _has_manifest(folder: str) -> bool:
             return False
         data = manifest.read_bytes()
         is_short = n_values(data) <= _MOST_VALUES
-        return is_short and bool(texts(data)["tool"]["name"] == "tracecloak")
+        return is_short and bool(bounded_json(data)["tool"]["name"] == "tracecloak")
     except (OSError, ValueError, TypeError, KeyError):
         return False
 

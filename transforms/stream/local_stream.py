@@ -43,8 +43,12 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.open_cases import CaseEvents, ClosedKeys, OpenCases
 from tracecloak.transforms.files import make_private_folder, sync_folder
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.stream.sources import Pulled, Source
-from tracecloak.transforms.stream.stream_status import NowAndThen, Standing, warn_of_times_ahead
+from tracecloak.transforms.stream.sources import MessageBatch, Source
+from tracecloak.transforms.stream.stream_status import (
+    RateLimiter,
+    StreamStatus,
+    warn_of_times_ahead,
+)
 
 # --- LocalState: the state of a stream on one machine, in a file that survives the process. -------
 # The file is an SQLite database in its write-ahead mode, and every commit is on the disk before it
@@ -352,7 +356,7 @@ _LAST = (1 << 63) - 1
 _CLOSED = "closed/"
 
 
-def older_than_decided(path: str, decided: int, next_step: int | None) -> TracecloakError:
+def outdated_state_error(path: str, decided: int, next_step: int | None) -> TracecloakError:
     """Returns the error for a state that does not know of a step that was decided.
 
     Args:
@@ -436,16 +440,16 @@ class LocalStream:
     reject: Callable[[pa.RecordBatch], object]
     release_delay_us: int
     clock: Callable[[], float]
-    standing: Standing
+    standing: StreamStatus
 
     def __post_init__(self) -> None:
         """Begins with nothing read and nothing to publish."""
         self._behind_us = max(self.release_delay_us, _LEAST_BEHIND_US)
-        self._away, self._late, self._behind = NowAndThen(), NowAndThen(), NowAndThen()
+        self._away, self._late, self._behind = RateLimiter(), RateLimiter(), RateLimiter()
         self._state: StreamState
         self._positions: dict[str, Any] = {}
         self._unsent: deque[DecidedStep] = deque()
-        self._pulled: Pulled | None = None
+        self._pulled: MessageBatch | None = None
         # For the first unsent step: how many sinks have it, and when the next one is asked again.
         self._n_sinks_done = 0
         self._send_again = -math.inf

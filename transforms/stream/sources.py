@@ -45,7 +45,7 @@ from tracecloak.transforms.services.pubsub_service import (
     short_retention,
     stamp_us,
 )
-from tracecloak.transforms.stream.stream_status import NowAndThen
+from tracecloak.transforms.stream.stream_status import RateLimiter
 
 # --- The sources of a stream on one machine: their common form. -----------------------------------
 
@@ -55,7 +55,7 @@ DIGEST_PURPOSE = b"last message read"
 
 
 @dataclass(frozen=True)
-class Pulled:
+class MessageBatch:
     """Messages that were read together.
 
     Attributes:
@@ -95,11 +95,11 @@ class Source(Protocol):
         """How far this machine's clock is ahead of the service's; None: it was not asked yet."""
         ...
 
-    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+    def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
         """Returns what has come, at most so many; none where nothing came in time."""
         ...
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         """Notes that messages are kept durably, so that the service need not send them again."""
         ...
 
@@ -152,7 +152,7 @@ class SeveralSources:
         """That of the first: they have one clock."""
         return next(iter(self._sources.values())).clock_offset_us
 
-    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+    def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
         """See `Source`; waits for each in turn until one has something."""
         sources = list(self._sources.values())
         for _ in sources:
@@ -160,9 +160,9 @@ class SeveralSources:
             pulled = sources[place].pull(max_messages, timeout_seconds / len(sources))
             if pulled.messages:
                 return replace(pulled, place=place)
-        return Pulled()
+        return MessageBatch()
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         """See `Source`."""
         list(self._sources.values())[pulled.place].let_go(pulled)
 
@@ -265,7 +265,7 @@ class KafkaSource:
             )
         self._reader = PartitionReader(topic, group, known, key)
         self._reader.add(now.bounds.keys() - known.places.keys())
-        self._due, self._said = NowAndThen(), NowAndThen()
+        self._due, self._said = RateLimiter(), RateLimiter()
         self._problems: list[str] = []
         self._stuck: dict[int, tuple[int, float]] = {}
 
@@ -279,12 +279,12 @@ class KafkaSource:
         """See `Source`."""
         return self._clock.offset_us
 
-    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+    def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
         """See `Source`."""
         messages = self._reader.poll(max_messages, timeout_seconds)
-        return Pulled(messages, messages.published_us)
+        return MessageBatch(messages, messages.published_us)
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         """Notes the positions on the brokers; nothing here depends on it."""
         if pulled.messages:
             self._reader.commit(self._reader.positions)
@@ -393,7 +393,7 @@ class PubSubSource:
         self._seconds = seconds
         self._known = dict(positions or {})
         self._is_begun = is_begun
-        self._look_again = NowAndThen(_LOOK_SECONDS, seconds)
+        self._look_again = RateLimiter(_LOOK_SECONDS, seconds)
         try:
             with asking(self._name, self._is_begun):
                 found = self._subscription(None if is_begun else topic)
@@ -419,7 +419,7 @@ class PubSubSource:
         """See `Source`."""
         return self._clock.offset_us
 
-    def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+    def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
         """See `Source`; several pulls one after the other, until one brings nothing."""
         messages: list[Any] = []
         publish: list[int] = []
@@ -442,9 +442,9 @@ class PubSubSource:
             receipt += [one.ack_id for one in received]
             if not received:
                 break
-        return Pulled(messages, publish, receipt)
+        return MessageBatch(messages, publish, receipt)
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         """Acknowledges the messages."""
         with asking(self._name, self._is_begun):
             for at in range(0, len(pulled.receipt or ()), _MOST_PULLED):

@@ -14,7 +14,7 @@ import numpy as np
 # --- NowAndThen: something that stays true for hours is logged once a minute at most. -------------
 
 
-class NowAndThen:
+class RateLimiter:
     """Says whether it is time to log something again."""
 
     def __init__(
@@ -40,7 +40,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # A difference below the grain of a message service's clock is rounding, and causes no warning.
 _GRAIN_US = 1_000
 # There is one for the process, as a runner may have made many stages that ask it.
-_WARNING = NowAndThen()
+_WARNING = RateLimiter()
 
 
 def warn_of_times_ahead(ahead_us: np.ndarray) -> None:
@@ -62,7 +62,7 @@ def warn_of_times_ahead(ahead_us: np.ndarray) -> None:
 
 
 @dataclass
-class Standing:
+class StreamStatus:
     """Written by the thread of the loop, and read by others at any moment.
 
     Attributes:

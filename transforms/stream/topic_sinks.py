@@ -30,7 +30,7 @@ from tracecloak.transforms.lakes.tables import Address
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
 from tracecloak.transforms.services.pubsub_service import pubsub
-from tracecloak.transforms.stream.stream_status import NowAndThen
+from tracecloak.transforms.stream.stream_status import RateLimiter
 
 # ---
 # What the operator learns of messages that cannot be read: how many an hour, and the last places.
@@ -65,7 +65,7 @@ class RejectSink:
             topic: See `topic_sinks.LineSink`; None: none gets the places.
         """
         self.folder = folder
-        self._adding = NowAndThen()
+        self._adding = RateLimiter()
         self._lines = None
         if topic is not None:
             self._lines = LineSink(topic)

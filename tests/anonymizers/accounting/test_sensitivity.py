@@ -175,7 +175,9 @@ def fitting(traces: TraceBatch) -> Cells:
 
 def flows_and_cases(traces: TraceBatch) -> Cells:
     cells = FlowCells.without_positions(3, 3)
-    return numbered(VariantFlows.of(VariantHistogram.from_traces(traces), cells).whole_sums(cells))
+    return numbered(
+        VariantFlows.of(VariantHistogram.from_traces(traces), cells).unclipped_sums(cells)
+    )
 
 
 def clipped_flows_and_cases(clip_squared: int, units: int) -> Kernel:

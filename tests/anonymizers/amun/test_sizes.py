@@ -11,7 +11,11 @@ from tests.support.keys import release_key
 from tests.support.paper_log import traces_of
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.amun.case_moves import Foretold, draw_gains_and_losses, foretell
+from tracecloak.anonymizers.amun.case_moves import (
+    SizeForecast,
+    draw_gains_and_losses,
+    forecast_size,
+)
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import offsets_of
@@ -59,7 +63,7 @@ def test_a_log_of_many_activities_is_said_to_grow_as_it_then_does(
     bound of `cost_in_cases`, a mean number of copies for each transition.
     """
     params = AmunParams(guessing_advantage=0.2, mode=mode, profile=profile)
-    told = foretell(long_tail(), params)
+    told = forecast_size(long_tail(), params)
     assert low < told.growth < high
     assert told.n_cases == N_CASES and told.mean < told.most < 1.15 * told.mean
     for number in range(3):
@@ -83,8 +87,8 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
 
 def test_the_sentence_says_no_number_of_the_log() -> None:
     """It is written to logs and is an error's, and the number of cases is exact."""
-    assert Foretold(1_143, 34_612.2, 34_911.9).sentence == (
+    assert SizeForecast(1_143, 34_612.2, 34_911.9).sentence == (
         "A release would have about 30.3 times the cases of the log; 19 of 20 releases have at "
         "most 30.5 times as many."
     )
-    assert "about 1.4 times the cases" in Foretold(5, 6.99, 8).sentence
+    assert "about 1.4 times the cases" in SizeForecast(5, 6.99, 8).sentence

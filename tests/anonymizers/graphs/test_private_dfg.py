@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, trace_batch
 from tests.support.rounds import run_rounds
-from tests.support.silence import Noting
+from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import continuous_deviation, total
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
@@ -100,7 +100,7 @@ class Silent(PrivateDfg):
     ) -> dict[str, np.ndarray]:
         """What the edges' round counts and decides, on the bounded traces, by block."""
         [bounded] = bound([traces], self, params, randomness())
-        counters, noting = self.requires("edges", params), Noting()
+        counters, noting = self.requires("edges", params), MeasureRecorder()
         statistics = {
             name: counter.kind.merge([counter.count(bounded, decisions, randomness())])
             for name, counter in counters.items()

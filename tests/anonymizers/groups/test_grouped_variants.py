@@ -15,7 +15,7 @@ import pytest
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
-from tests.support.silence import Noting as Telling
+from tests.support.silence import MeasureRecorder as Telling
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import method_named

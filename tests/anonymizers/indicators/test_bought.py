@@ -19,8 +19,8 @@ from tracecloak.anonymizers.indicators.figures import (
     GroupsDecision,
     count_labels,
     count_times,
-    labelled_by,
-    unfolded,
+    relabel_by,
+    unfold_decisions,
 )
 from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.rigorous.bought import NAME_UNITS
@@ -46,7 +46,7 @@ def labels_of(case: Case, by: str) -> set[str]:
 def test_labels_of_cases_are_those_of_one_case_at_a_time(
     cases: list[Case], is_plain: bool, by: str
 ) -> None:
-    labelled = labelled_by(log_of(cases, is_plain=is_plain), by)
+    labelled = relabel_by(log_of(cases, is_plain=is_plain), by)
     names = labelled.vocabulary.names.to_pylist()
     assert names == sorted(set(names), key=str.encode)
     for i, case in enumerate(cases):
@@ -73,7 +73,7 @@ def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
 
 def test_a_pair_is_its_names_in_json_and_adds_nothing_where_there_is_none() -> None:
     traces = log_of([Case((Event("A", 0), Event('B"', 1))), Case((Event("C", 0),))])
-    assert labelled_by(traces, "pair").vocabulary.names.to_pylist() == ['["A", "B\\""]', OTHER]
+    assert relabel_by(traces, "pair").vocabulary.names.to_pylist() == ['["A", "B\\""]', OTHER]
     decision = GroupsDecision(pa.array(['["A", "B\\""]']), is_pair=True)
     assert decision.steps == [("A", 'B"')]
     assert GroupsDecision(pa.array(["x", "y"]), is_pair=False).steps == ["x", "y"]
@@ -87,7 +87,7 @@ def test_times_are_counted_by_their_bins(cases: list[Case]) -> None:
     numbers = (
         lambda case: case.throughput_us, lambda c: c.wait_us("A", "B"), lambda c: c.work_us("B"),
     )  # fmt: skip
-    for indicator, number in zip(params.of_bought_times, numbers, strict=True):
+    for indicator, number in zip(params.selected_times, numbers, strict=True):
         counted = (
             Counted(CellSums, count_times, (indicator,))
             .count(log_of(cases), {}, randomness())
@@ -104,7 +104,9 @@ def bought(cases: list[Case], *indicators: str, number: int = 0, **others: Any) 
     params = METHOD.Params(
         **{"epsilon": "20", "delta": "1e-5", **others, "indicators": list(indicators)}
     )
-    return unfolded(run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions)
+    return unfold_decisions(
+        run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions
+    )
 
 
 MANY = [

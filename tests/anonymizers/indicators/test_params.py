@@ -119,10 +119,10 @@ def test_steps_are_declared_or_those_of_the_vocabulary_or_bought() -> None:
     steps = [params.steps_of(indicator) for indicator in params.indicators]
     assert steps == [None, ("A", "B", "C"), None, ("R1", "R2"), ("B",)]
     assert [params.n_steps_of(i) for i in params.indicators] == [7, 3, 10, 2, 1]
-    assert params.bought_groups == {"activity": 7, "pair": 10}
+    assert params.selected_groups == {"activity": 7, "pair": 10}
     public = asked(rework, vocabulary=("B", "A"))
     assert public.steps_of(public.indicators[0]) == ("B", "A")
-    assert public.bought_groups == {}
+    assert public.selected_groups == {}
 
 
 def test_attributes_are_declared_with_all_that_is_asked_of_them() -> None:

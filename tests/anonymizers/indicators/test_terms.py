@@ -212,7 +212,7 @@ BOUGHT = IndicatorParams(
 def bought(names: dict[str, list[str]]) -> Known:
     decided = {
         f"groups by {by}": GroupsDecision(pa.array(names.get(by, []), pa.string()), by == "pair")
-        for by in BOUGHT.bought_groups
+        for by in BOUGHT.selected_groups
     }
     return Known(BOUGHT, decided)
 

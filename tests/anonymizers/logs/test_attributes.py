@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tests.support.silence import Noting
+from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
@@ -228,7 +228,7 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_p
     log = [[("A", "v")], [("B", None)], [("A", "v"), ("B", "v")]]
     counted = cells_of_cases(traces_of(log, OF_CASE), OF_CASE, NO_CLASSES)
     for noise in (laplace, gaussian):
-        noting = Noting()
+        noting = MeasureRecorder()
         decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
         [(purpose, sums, told)] = noting.told
         assert (purpose, told) == ("attribute/case:x", noise)

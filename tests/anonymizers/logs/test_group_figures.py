@@ -11,7 +11,7 @@ from tests.support.generators import answer_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.logs.log_figures import groups_of_log
-from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.grouped_variants import GroupedVariants
@@ -79,7 +79,7 @@ def test_intervals_hold_what_the_original_has() -> None:
     generator_of = GroupedVariants(Grouping({name: name[0] for name in names}))
     n_right = n = 0
     for number in range(8):
-        noting = Noting()
+        noting = MeasureRecorder()
         where = Domain(vocabulary, 6, 1)
         made = answer_of(
             generator_of, exact, where, Fraction(2), Fraction(1, 10**6),

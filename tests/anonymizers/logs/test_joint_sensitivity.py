@@ -19,7 +19,7 @@ import pytest
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.rounds import run_rounds
-from tests.support.silence import Noting
+from tests.support.silence import MeasureRecorder
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.contract.in_memory import bound
@@ -119,7 +119,7 @@ def units_of(max_cases: int) -> Iterator[list[Case]]:
 
 
 @dataclass
-class Fixed(Noting):
+class Fixed(MeasureRecorder):
     """Chooses alike whatever the log, as neighbours are compared after equal choices."""
 
     def select(

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.logs.log_figures import (
     of_clipped,
     time_figures,
 )
-from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
@@ -202,7 +202,7 @@ def made_up_log() -> dict[Variant, int]:
 
 @cache
 def released(key: int, epsilon: int) -> _Made:
-    log, noting = made_up_log(), Noting()
+    log, noting = made_up_log(), MeasureRecorder()
     listened = randomness(key).with_noise(noting)
     where = Domain(VOCABULARY, 12, 1)
     budget = Fraction(epsilon), Fraction(1, 10**6)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from tests.support.keys import randomness
-from tracecloak.anonymizers.noise.sums import Noting, note
+from tracecloak.anonymizers.noise.sums import MeasureRecorder, note
 from tracecloak.schemas.published.figures import Measure
 
 
 def test_what_is_noted_comes_out_in_its_order() -> None:
-    noting = Noting()
+    noting = MeasureRecorder()
     listened = randomness().with_noise(noting)
     note(listened, "cases", lambda: [("sizes",)], np.array([3.5]), 2.0)
     note(listened, "arc", lambda: [("A", "B"), ("B", "A")], np.array([1.0, -2.0]), 1.5)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.silence import Noting
+from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
@@ -26,7 +26,7 @@ def cells_of(counts: np.ndarray, units: int) -> ClippedCells:
 def test_whole_counts_are_brought_onto_the_lattice_of_the_noise(units: int) -> None:
     counts = np.array([3, 0, 7, 0, 1])
     noise = SumNoise((5 * units, 1), units, False)
-    noting = Noting()
+    noting = MeasureRecorder()
     keyed = randomness().with_noise(noting)
     found = noisy_counts(cells_of(counts, 1), 5, noise, "cells", keyed, is_whole=True)
     [(purpose, sums, told)] = noting.told

@@ -19,11 +19,11 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
 from tracecloak.anonymizers.logs import params as log_params
 from tracecloak.anonymizers.logs.params import Kind, PrivateLogParams
-from tracecloak.anonymizers.logs.private_log import PrivateLog, unfolded
+from tracecloak.anonymizers.logs.private_log import PrivateLog, unfold_decisions
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import Noting, SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise, noisy_sums
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -86,7 +86,7 @@ def test_a_part_that_is_registered_is_seen_everywhere(
     assert "long" in method.requires("log", params)
     recording = Recording()
     run = run_rounds([trace_batch(LOG)], method, params, release_key(), noise=recording)
-    assert unfolded(run.decisions)["toy"] == pytest.approx(300, abs=20)
+    assert unfold_decisions(run.decisions)["toy"] == pytest.approx(300, abs=20)
     drawn = {d.scale for d in recording.drawn if d.purpose == "toy"}
     assert drawn == {Fraction(*noise.scale)}
     doubled = PrivateLogParams(**example, budget_split={"toys": "0.2"})
@@ -187,7 +187,7 @@ def told_by_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def noted(noise: SumNoise, stream: CellStream) -> np.ndarray:
         drawn = draw(noise, stream)
         recording = stream.noise
-        if isinstance(recording, Noting):
+        if isinstance(recording, MeasureRecorder):
             recording = recording.inner
         if isinstance(recording, Recording):
             recording.drawn[-1] = replace(recording.drawn[-1], sensitivity=noise.sensitivity)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE
 from tests.support.timed_logs import decided_on, timing_from, variants_of
-from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.times.case_spans import PairTimesDecision, SpansDecision, spans_at
 from tracecloak.anonymizers.times.fitted_times import (
     LARGEST_LOG,
@@ -268,7 +268,7 @@ def test_the_share_that_the_clip_keeps_is_that_of_the_made_cases():
     cases += [("CB", i * HOUR, [72 * HOUR]) for i in range(300)]
     known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
     known["pair times"] = replace(known["pair times"], clip=24 * 3600)
-    noting = Noting()
+    noting = MeasureRecorder()
     fitted(known, WORDS, randomness(3).with_noise(noting))
     kept = {row.of: (row.value, row.deviation) for row in noting.measures.rows(TIME_KEPT)}
     assert kept.keys() == {("A", "B"), ("B", "A"), ("C", "B"), ()}

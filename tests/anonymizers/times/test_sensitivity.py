@@ -20,7 +20,7 @@ import pytest
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, trace_batch
 from tests.support.rounds import Recording
-from tests.support.silence import Noting
+from tests.support.silence import MeasureRecorder
 from tests.support.timed_logs import variants_of
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
@@ -117,9 +117,9 @@ class Statistic:
         is_count = len(self.attained) == 3
         return [own, SumNoise((9000, 1), UNITS, False)] if is_count else [own]
 
-    def sums(self, log: Log, noise: SumNoise) -> tuple[np.ndarray, Noting]:
+    def sums(self, log: Log, noise: SumNoise) -> tuple[np.ndarray, MeasureRecorder]:
         """The exact sums as noise is added to them, in what is stated."""
-        noting = Noting()
+        noting = MeasureRecorder()
         counted = self.counter.count(public(log), self.decisions, randomness())
         self.decide(counted, noise, randomness().with_noise(noting))
         factor = noise.units // self.units

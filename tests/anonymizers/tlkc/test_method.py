@@ -39,7 +39,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
-    Demand,
+    PatternCriteria,
     codes_of_words,
     times_of_words,
 )
@@ -106,7 +106,9 @@ def test_minimal_violations_are_those_of_the_definition(
     traces = traces_with(log)
     cases = known(traces, given_)
     labels = labels_of(cases, given_.sensitive_attributes)
-    found = minimal_violations(cases, labels, given_.knowledge_kind, Demand(*demand), length)
+    found = minimal_violations(
+        cases, labels, given_.knowledge_kind, PatternCriteria(*demand), length
+    )
     expected = naive(traces, kind, perspective, length, [DISEASE]).minimal(*demand)
     assert pieces(found, traces, given_) == expected
     assert found.n == len(expected)

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     CaseTable,
-    Demand,
+    PatternCriteria,
     codes_of_words,
     times_of_words,
 )
@@ -88,7 +88,7 @@ class Mined:
         self.cases = known(traces, given)
         labels = method.labels_of(self.cases, given.sensitive_attributes)
         self.violating = method.minimal_violations(
-            self.cases, labels, "relative", Demand(2, HALF), 2
+            self.cases, labels, "relative", PatternCriteria(2, HALF), 2
         )
         self.frequent = method.maximal_frequent(self.cases, "relative", Fraction(1, 4))
         self.shares = method.cases_with(self.cases, self.violating.elements)

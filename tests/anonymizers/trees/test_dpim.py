@@ -276,13 +276,13 @@ def test_equal_keys_give_equal_trees_and_rounds_have_noise_of_their_own() -> Non
     assert found[4] == mined(PAPER, params, number=4).text and len(set(found)) > 2
     values: list[np.ndarray] = []
 
-    class Noting(Noise):
+    class MeasureRecorder(Noise):
         def laplace(self, *given: Any) -> np.ndarray:
             values.append(super().laplace(*given))
             return values[-1]
 
     method = Recording()
-    method.noise = Noting()
+    method.noise = MeasureRecorder()
 
     never = params_of("3", fitness_threshold="1", stop_probability="0.01", size_bounds=(2, 2))
     mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, method)

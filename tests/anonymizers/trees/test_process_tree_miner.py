@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
-from tests.support.silence import Noting, Silence
+from tests.support.silence import MeasureRecorder, Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
@@ -165,7 +165,7 @@ def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_cove
     noises = (params.pairs_noise(3), params.fitness_noise)
 
     def sums(counts: dict[Variant, int], tree: Any) -> list[np.ndarray]:
-        variants, noting = histogram(counts, names), Noting()
+        variants, noting = histogram(counts, names), MeasureRecorder()
         keyed = randomness().with_noise(noting)
         noisy_relation(variants, len(names), 3, params, keyed)
         noisy_fitness(tree, names, variants, params, keyed)

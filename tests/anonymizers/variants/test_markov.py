@@ -88,7 +88,7 @@ def test_sums_are_those_of_the_cases_one_by_one(
         for key, value in naive_vector(variant, cells).items():
             expected[key] += n * value
     flows = VariantFlows.of(counted(counts), cells)
-    sums = flows.whole_sums(cells)
+    sums = flows.unclipped_sums(cells)
     assert dict(zip(cells.possible.tolist(), sums.tolist(), strict=True)) == {
         key: expected[key] for key in cells.possible.tolist()
     }
@@ -115,7 +115,7 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
         assert square <= clip**2 + units**2
         reached = max(reached, square)
         plain = PURE.cells_of(domain())
-        whole = VariantFlows.of(counted({variant: 1}), plain).whole_sums(plain)
+        whole = VariantFlows.of(counted({variant: 1}), plain).unclipped_sums(plain)
         assert whole.sum() == len(variant) + 2 <= 5 + 2
     if units > 1:
         longest = max(sum(n**2 for n in naive_vector(v, cells).values()) for v in all_variants(5))
@@ -172,7 +172,7 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
     cells = cells_of(domain())
     noise = SumNoise((1, 10**9), 1, False)
-    sums = VariantFlows.of(counted(counts), cells).whole_sums(cells)
+    sums = VariantFlows.of(counted(counts), cells).unclipped_sums(cells)
     chain = chain_of(sums, cells, noise)
     assert chain is not None
     codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))
@@ -188,7 +188,7 @@ def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
     counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
     cells = PURE.cells_of(domain())
     assert cells.n_possible == len(cells.possible) == 1 + 4 + 4 * 5  # OTHER is an activity
-    sums = VariantFlows.of(counted(counts), cells).whole_sums(cells)
+    sums = VariantFlows.of(counted(counts), cells).unclipped_sums(cells)
     chain = chain_of(sums, cells, SumNoise((1, 10**9), 1, True))
     assert chain is not None
     codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))

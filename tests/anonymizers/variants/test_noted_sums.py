@@ -13,7 +13,7 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tests.support.silence import Silence
 from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.sums import Noting
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -26,7 +26,7 @@ LOG: dict[Variant, int] = {("A", "B"): 500, ("A", "C", "B"): 200, ("A", "B", "B"
 
 
 def noted(noise: Noise, epsilon: int = 2) -> tuple[ReleasedVariants, ReleasedMeasures]:
-    noting = Noting(noise)
+    noting = MeasureRecorder(noise)
     exact = histogram(LOG, VOCABULARY.names.to_pylist())
     listened = randomness(1).with_noise(noting)
     where = Domain(VOCABULARY, 5, 1)

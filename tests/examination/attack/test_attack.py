@@ -33,8 +33,8 @@ from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.examination.attack.neighbours import (
     all_pairs_walk,
     canaries,
-    made_up_pairs,
-    own_pairs,
+    pairs_of_log,
+    synthetic_pairs,
     with_cases,
 )
 from tracecloak.examination.attack.releases import Releases, Watch, changed_cells
@@ -245,7 +245,7 @@ def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: in
     """Against the plain loop that counts every round anew, under the same keys."""
     method = before_publication(METHODS[name])
     params = method.Params(**examples_of(method)[k])
-    pairs = made_up_pairs(method, params)[2:]
+    pairs = synthetic_pairs(method, params)[2:]
     assert pairs
     for pair in pairs[:n_pairs]:
         log, watch = pair.with_unit, Watch(pair.variants)
@@ -327,7 +327,7 @@ def test_made_up_logs_lie_in_the_public_range_and_have_what_is_declared() -> Non
     method, params = small_timed(working_hours="8-18", last_date="2020-01-03")
     time = params.log_time.working_time({})
     units = {}
-    for pair in made_up_pairs(method, params):
+    for pair in synthetic_pairs(method, params):
         more = pair.with_unit
         assert np.array_equal(time.at_us(time.elapsed_us(more.times)), more.times)
         assert (np.diff(more.times)[~more.is_first[1:]] >= 0).all()
@@ -356,7 +356,7 @@ def test_made_up_logs_lie_in_the_public_range_and_have_what_is_declared() -> Non
 
 def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     method, params = small_timed(vocabulary=("A", "B"))
-    (pair,) = [p for p in made_up_pairs(method, params) if "values that nobody else" in p.what]
+    (pair,) = [p for p in synthetic_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
     cells = changed_cells(*both, before_publication(method), params, keys())
     # A, B: one case, one day and hour, one time over all, whose number of bins follows from the
@@ -438,7 +438,7 @@ def test_the_logs_of_a_pair_differ_in_one_unit(name: str, k: int) -> None:
     method = METHODS[name]
     params = method.Params(**examples_of(method)[k])
     m = method.bounds(params).max_cases_per_individual
-    pairs = made_up_pairs(method, params)
+    pairs = synthetic_pairs(method, params)
     is_with_times = method.log == "transformed" and has_times(method.operations_of(params))
     n_of_times = 4 if is_with_times or is_timed(params) else 0
     n_of_values = 2 if method.attributes(params) else 0
@@ -470,7 +470,7 @@ def test_the_own_log_gains_and_loses_a_whole_individual() -> None:
     params = method.Params(epsilon="1", max_cases_per_individual=2)
     whose = {"c1": "anna", "c2": "anna", "c3": "bert", "c4": "carl", "c5": "bert"}
     log = trace_batch({"c1": "A B", "c2": "B", "c3": "A", "c4": "A", "c5": "A"}, individuals=whose)
-    gained, lost = own_pairs(log, method, params)
+    gained, lost = pairs_of_log(log, method, params)
     assert gained.without_unit is log
     assert Counter(gained.with_unit.individuals.to_pylist())["the unit"] == 2
     assert lost.with_unit is log
@@ -537,7 +537,7 @@ def test_a_tree_tells_of_a_lone_case_by_the_steps_that_it_allows(
     cases = itertools.chain(*([variant] * n for variant, n in PAPER.items()))
     log = trace_batch({f"c{i}": " ".join(variant) for i, variant in enumerate(cases)})
     params = method.Params(epsilon="1", vocabulary=tuple("DHMRS"), n_sizes=2)
-    (lost,) = (p for p in own_pairs(log, method, params) if p.with_unit is log)
+    (lost,) = (p for p in pairs_of_log(log, method, params) if p.with_unit is log)
     found = audit_pair(lost, method, params, 0.0, 100, 1 - 1e-6, keys=keys())
     assert found.is_reached
     assert (found.epsilon > 1) == is_told

@@ -22,7 +22,7 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 from tests.examination.doctor.test_what_is_shown import _tree
 from tests.support.kafka_double import TopicDouble
 from tests.support.stream_runs import stream_config
-from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
+from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.budget.unfinished import withdraw
@@ -112,7 +112,7 @@ def ends(config: StreamConfig) -> tuple[int, str]:
 
 
 def lines_of(ward: Ward, is_private: bool = True) -> list[Line]:
-    return list(looked_at(Setting(ward.config, is_private=is_private)))
+    return list(run_checks(Setting(ward.config, is_private=is_private)))
 
 
 # --- The drills -----------------------------------------------------------------------------------

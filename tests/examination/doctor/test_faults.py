@@ -25,7 +25,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.rights import as_ordinary_user
 from tests.support.small_disk import small_disk
 from tracecloak.examination.doctor import places, setting
-from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
+from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -81,7 +81,7 @@ class House:
 
     def lines(self, *of_beam: str, **others: Any) -> list[Line]:
         config = load(str(self.path), {})
-        return list(looked_at(Setting(config, of_beam, **others)))
+        return list(run_checks(Setting(config, of_beam, **others)))
 
 
 @pytest.fixture
@@ -382,7 +382,7 @@ def test_a_check_that_hangs_stops_no_other(house: House) -> None:
         yield
 
     setting = Setting(load(str(house.path), {}))
-    lines = list(looked_at(setting, {"one": hangs, "other": fails}, 0.05))
+    lines = list(run_checks(setting, {"one": hangs, "other": fails}, 0.05))
     is_over.set()
     assert [(line.check, line.exit_code) for line in lines] == [
         ("one", 0),

@@ -16,9 +16,9 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.releasing import as_typed
 from tests.support.stream_runs import stream_config, stream_keys
-from tracecloak.examination.doctor.run import Line, exit_code_of, looked_at
+from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
 from tracecloak.examination.doctor.setting import Setting
-from tracecloak.examination.doctor.sources import look_at_messages
+from tracecloak.examination.doctor.sources import check_messages
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.transforms.services import kafka_reader
 
@@ -44,7 +44,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> TopicDouble:
 def sampled(folder: Path, n: int = 1_000, **changes: Any) -> list[Line]:
     config = stream_config(folder, **{**KAFKA, **changes})
     setting = Setting(config, n_sampled=n, now=lambda: START + 900_000)
-    return list(looked_at(setting, {"messages": look_at_messages}))
+    return list(run_checks(setting, {"messages": check_messages}))
 
 
 def fill(topic: TopicDouble, factor: float = 1, n: int = 40) -> None:
@@ -157,6 +157,6 @@ def test_each_of_several_topics_is_read_by_its_own_mapping(
     path = tmp_path / "stream.yaml"
     path.write_text(yaml.safe_dump({**keys, "inputs": [one, two]}))
     setting = Setting(load_stream(str(path), {}), n_sampled=100, now=lambda: START + 900_000)
-    lines = list(looked_at(setting, {"messages": look_at_messages}))
+    lines = list(run_checks(setting, {"messages": check_messages}))
     assert lines[0].text.startswith("events: 80 messages of 2 partitions: 80 (100.0 %)")
     assert lines[-1].status == "failure" and "set it to ms" in lines[-1].text

@@ -15,7 +15,7 @@ from tests.support.local_streams import run_script
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tests.support.stream_runs import in_time, random_messages, stream_config
-from tracecloak.examination.doctor.run import Line, looked_at
+from tracecloak.examination.doctor.run import Line, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -41,7 +41,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 def lines(config: StreamConfig) -> list[Line]:
     """All lines but of a stream that nothing ends, which is most of these, and of its last run."""
     left_out = "nothing ends", "last run"
-    lines = looked_at(Setting(config))
+    lines = run_checks(Setting(config))
     return [line for line in lines if not any(text in line.text for text in left_out)]
 
 
@@ -150,7 +150,7 @@ def test_a_stream_that_nothing_would_end_is_told(
     config = stream_config(
         tmp_path, input_subscription=service.subscription, stuck_after=stuck_after
     )
-    on_call = [line for line in looked_at(Setting(config)) if "set stuck_after" in line.text]
+    on_call = [line for line in run_checks(Setting(config)) if "set stuck_after" in line.text]
     assert [line.status for line in on_call] == ["warning"] * n_warnings
 
 

@@ -35,7 +35,7 @@ from tracecloak.examination.experiments.run import (
     release_of,
     run,
 )
-from tracecloak.examination.experiments.table import THE_LOG, quartiles_shown, values_of
+from tracecloak.examination.experiments.table import THE_LOG, format_quartiles, values_of
 from tracecloak.schemas.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -179,7 +179,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert "90 cases, 327 events, 5 variants, 4 activities" in page
     for number in range(2, 11):
         assert f"Figure {number}: " in page
-    shown = quartiles_shown(values_of(rows, "normal_share", arm="SaPa", level="4"))
+    shown = format_quartiles(values_of(rows, "normal_share", arm="SaPa", level="4"))
     section = page.split("<h3>Figure 8")[1].split("<h3>")[0]
     assert re.search(rf"<td>SaPa</td><td>{re.escape(shown)}</td>", section)
     images = drawn_in(page, out)

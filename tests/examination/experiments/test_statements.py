@@ -25,7 +25,7 @@ from tracecloak.examination.experiments.table import (
     Figures,
     Statement,
     counted,
-    stated,
+    judge_statement,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
@@ -43,7 +43,9 @@ NOTHING_PRINTED = [{"arm": arm, "level": ""} for arm in (THE_LOG, THE_PAPER)]
 
 def of(spec: dict[str, Any], rows: list[dict[str, Any]], at: str = "1") -> Statement:
     table = Figures([*NOTHING_PRINTED, *rows], at.split(","), {"errors": ["error"]})
-    return stated({"source": "s", "text": "t", "figure": "x", **spec}, table, {"kinds": "ab"})
+    return judge_statement(
+        {"source": "s", "text": "t", "figure": "x", **spec}, table, {"kinds": "ab"}
+    )
 
 
 def test_a_statement_is_confirmed_deviates_or_is_undecided() -> None:

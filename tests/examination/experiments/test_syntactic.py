@@ -23,7 +23,7 @@ from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.examination.experiments.paper import Log, Paper, Released, figures_of
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
 from tracecloak.examination.experiments.small_papers import top_shares
-from tracecloak.examination.experiments.table import THE_LOG, shown, values_of
+from tracecloak.examination.experiments.table import THE_LOG, format_figure, values_of
 from tracecloak.examination.experiments.tlkc import declaration
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -256,11 +256,11 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     assert left < 4
     section = page.split("<h3>Figures 5 and 7")[1].split("<h3>")[0]
     left_table = section.split("<th>different activities that are left</th>")[1]
-    assert re.search(rf"<td>TLKC, set</td><td>{shown(left)}<", left_table)
+    assert re.search(rf"<td>TLKC, set</td><td>{format_figure(left)}<", left_table)
     [value] = values_of(rows, "resource_data_utility", arm="TLKC-EXT, set, resources",
                         level="hours/3/4/0.4")  # fmt: skip
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
-    assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{shown(value)}<", section)
+    assert re.search(rf"<td>TLKC-EXT, set, resources</td><td>{format_figure(value)}<", section)
     images = drawn_in(page, out)
     assert len(set(images)) == len(images) == 14
     assert pq.read_table(out / TABLE).num_rows == len(rows)
@@ -316,7 +316,7 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     section = page.split("<h3>Figure 2: advanced behavioural appropriateness, t = 0.5")[1]
     medians = [np.median(values_of(rows, "appropriateness", arm=arm, level=k)) for k in ("2", "4")]
     row = re.search(rf"<td>{re.escape(arm)}</td><td>([^< ]+)[^<]*</td><td>([^< ]+)", section)
-    assert row is not None and list(row.groups()) == [shown(float(m)) for m in medians]
+    assert row is not None and list(row.groups()) == [format_figure(float(m)) for m in medians]
     # Its two distances from itself are not known where no embedding is asked for.
     table_3 = page.split("<h3>Table 3")[1].split("</table>")[0]
     assert "<td>-</td><td>-</td><td>" in table_3

@@ -66,7 +66,9 @@ class Hospital:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ReleaseFolder, "commit", fail)
-            patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+            patch.setattr(
+                "tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False
+            )
             assert self.release(name, key, *flags) == 6
 
     def ledger(self, action: str, *flags: object, key: str | None = None) -> int:

@@ -20,7 +20,7 @@ from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "the disk broke")
@@ -233,7 +233,7 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     ledger = opened()
     ledger.reserve(reservation(0))
     with monkeypatch.context() as patch:
-        patch.setattr(Past, "add", _interrupted_at_new)
+        patch.setattr(LedgerSnapshot, "add", _interrupted_at_new)
         with pytest.raises(KeyboardInterrupt):
             ledger.reserve(reservation(1))
     assert len(ledger.entries()) == 2
@@ -340,6 +340,6 @@ def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def _interrupted_at_new(_: Past, new: Sequence[Entry]) -> None:
+def _interrupted_at_new(_: LedgerSnapshot, new: Sequence[Entry]) -> None:
     if new:
         raise KeyboardInterrupt

@@ -23,7 +23,7 @@ from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in, w
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted
 
 OFFICER = ("the officer", "the disk broke")
@@ -71,7 +71,7 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
         steps += [(a, of) for a in way if window is not None or a != "claim"]
     entries = chained(*steps)
     ends = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=3)))
-    with contextlib.closing(Past(None)) as past:
+    with contextlib.closing(LedgerSnapshot(None)) as past:
         for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
             assert past.problems(entries[begin:end]) == []
             past.add(entries[begin:end])
@@ -111,7 +111,7 @@ def test_a_release_reads_only_what_is_new(world: World, monkeypatch: pytest.Monk
         "read_entries",
         lambda connection, first=1: since.append(first) or read(connection, first),
     )
-    monkeypatch.setattr(Past, "entries", None)
+    monkeypatch.setattr(LedgerSnapshot, "entries", None)
     ledger = world.opened()
     ledger.check_remembered()
     ledger.reserve(reservation(4))

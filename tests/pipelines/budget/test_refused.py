@@ -20,7 +20,7 @@ from tracecloak.pipelines.ledger.caps import both_bounds
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.noted_cases import erase
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.pipelines.ledger.snapshot import Past
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.ledger.unit_book import BookError
 from tracecloak.schemas.errors import UsageError
 
@@ -48,7 +48,7 @@ def damaged_decision(folder: Path) -> None:
 
 def damaged_copy(folder: Path) -> None:
     (folder / "copy.db").write_text("no database\n" * 100)
-    Past(folder / "copy.db")
+    LedgerSnapshot(folder / "copy.db")
 
 
 def not_read_back(folder: Path) -> None:

@@ -24,20 +24,20 @@ from tests.support.releasing import (
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.registry import (
     TABLE,
-    FolderShows,
-    LedgerSays,
+    FolderState,
+    LedgerState,
     State,
-    ledger_says,
+    ledger_state,
     state_of,
 )
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.ledger.entries import Action, Entry, Reservation
 
-LEDGER, FOLDER, KEY = get_args(LedgerSays), get_args(FolderShows), get_args(KeyState)
+LEDGER, FOLDER, KEY = get_args(LedgerState), get_args(FolderState), get_args(KeyState)
 EVERY = list(itertools.product(LEDGER, FOLDER, KEY))
 
 
-def naive(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
+def naive(ledger: LedgerState, folder: FolderState, key: KeyState) -> State:
     """The same by questions in place of rows."""
     if ledger == "withdrawn":
         return "withdrawn"
@@ -48,7 +48,7 @@ def naive(ledger: LedgerSays, folder: FolderShows, key: KeyState) -> State:
     if ledger == "another ledger" and key != "none":
         return "another ledger"
     if key == "there":
-        by_ledger: dict[LedgerSays, State] = {
+        by_ledger: dict[LedgerState, State] = {
             "given up": "given up", "drawn": "drawn", "committed": "drawn",
         }  # fmt: skip
         return by_ledger.get(ledger, "reserved")
@@ -86,7 +86,7 @@ def test_the_documents_print_the_table() -> None:
     ],
 )  # fmt: skip
 def test_what_the_ledger_says_under_one_key_is_what_was_drawn(
-    actions: str, says: LedgerSays
+    actions: str, says: LedgerState
 ) -> None:
     """Charges of one key are parted by commas; catches noise that a later charge hides."""
     entries: list[Entry] = []
@@ -98,8 +98,8 @@ def test_what_the_ledger_says_under_one_key_is_what_was_drawn(
         for action in of_charge.split():
             last = entries[-1] if entries else None
             entries.append(Entry.after(last, cast(Action, action), columns))
-    assert ledger_says(entries, "/out", "r", "k") == says
-    assert ledger_says(entries, "/out", "r", "another") in ("nothing", "withdrawn")
+    assert ledger_state(entries, "/out", "r", "k") == says
+    assert ledger_state(entries, "/out", "r", "another") in ("nothing", "withdrawn")
 
 
 # --- What the next run does ---------------------------------------------------------------------
@@ -129,7 +129,7 @@ class World:
             "parquet",
         )  # fmt: skip
 
-    def say(self, ledger: LedgerSays, folder: FolderShows, key: KeyState) -> None:
+    def say(self, ledger: LedgerState, folder: FolderState, key: KeyState) -> None:
         self._ledger_says(ledger)
         if folder == "nothing":
             shutil.rmtree(self.place)
@@ -145,10 +145,10 @@ class World:
         if ledger == "another ledger":
             self.store.note_ledger(str(self.out), "r", "sqlite:////elsewhere/ledger.db")
 
-    def _ledger_says(self, ledger: LedgerSays) -> None:
+    def _ledger_says(self, ledger: LedgerState) -> None:
         fresh = begun_anew(self.keys)
         of_key = self.reserved.of_key
-        ways: dict[LedgerSays, tuple[Callable[[], object], ...]] = {
+        ways: dict[LedgerState, tuple[Callable[[], object], ...]] = {
             "drawn": (lambda: fresh.draw(*of_key),),
             "committed": (lambda: fresh.commit(*of_key),),
             "given back": (lambda: fresh.void(*of_key),),
@@ -194,7 +194,7 @@ BY_DAY = [
 ]  # fmt: skip
 
 
-def next_of(ledger: LedgerSays, state: State) -> tuple[int, list[str], bool]:
+def next_of(ledger: LedgerState, state: State) -> tuple[int, list[str], bool]:
     if state == "visible":
         # A ledger that never knew of it cannot note it, which leaves the key for who names it.
         return (7, [], True) if ledger in ("nothing", "another ledger") else (
@@ -218,7 +218,7 @@ def next_of(ledger: LedgerSays, state: State) -> tuple[int, list[str], bool]:
     ],
 )
 def test_the_next_run_does_what_the_table_says(
-    tmp_path: Path, said: tuple[LedgerSays, FolderShows, KeyState]
+    tmp_path: Path, said: tuple[LedgerState, FolderState, KeyState]
 ) -> None:
     world = World(tmp_path)
     world.say(*said)

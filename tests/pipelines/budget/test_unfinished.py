@@ -39,7 +39,7 @@ def cut_off(tmp_path: Path, name: str, owner: type = ReleaseFolder, step: str = 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         assert release(tmp_path, name) == 6
 
 

@@ -22,14 +22,14 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
 from tracecloak.pipelines.budget import opening as opening_module
-from tracecloak.pipelines.budget.draw_guard import Gate
-from tracecloak.pipelines.budget.registry import Books, Standing
+from tracecloak.pipelines.budget.draw_guard import DrawGuard
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger import caps, officers_ledger
 from tracecloak.pipelines.ledger.balance import charges_of
-from tracecloak.pipelines.ledger.cache import LedgerMemory
+from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -154,7 +154,7 @@ def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_:
 
 def no_note_of_the_draw(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "draw", nothing)
-    patch.setattr(Gate, "check_open", nothing)
+    patch.setattr(DrawGuard, "check_open", nothing)
 
 
 def a_refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
     patch.setattr(opening, "_going_on", lambda run, _: run)
     patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
-    patch.setattr(Gate, "check_open", nothing)
+    patch.setattr(DrawGuard, "check_open", nothing)
 
 
 def a_refund_for_what_is_given_up(patch: pytest.MonkeyPatch) -> None:
@@ -202,16 +202,16 @@ def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_refund_where_the_books_are_not_finished(patch: pytest.MonkeyPatch) -> None:
-    finish = Books.finish
+    finish = ReleaseRegistry.finish
 
-    def freeing(books: Books, key_fingerprint: str) -> None:
+    def freeing(books: ReleaseRegistry, key_fingerprint: str) -> None:
         try:
             finish(books, key_fingerprint)
         except BaseException:
             free(books.ledger, books.folder.output, books.folder.release_id, key_fingerprint)
             raise
 
-    patch.setattr(Books, "finish", freeing)
+    patch.setattr(ReleaseRegistry, "finish", freeing)
 
 
 def no_look_for_a_finished_release(patch: pytest.MonkeyPatch) -> None:
@@ -219,13 +219,13 @@ def no_look_for_a_finished_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_look_at_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
-    look = Books.look
+    look = ReleaseRegistry.look
 
-    def forgetful(books: Books) -> Standing:
+    def forgetful(books: ReleaseRegistry) -> ReleaseState:
         standing = look(books)
-        return Standing("new", None) if standing.state == "withdrawn" else standing
+        return ReleaseState("new", None) if standing.state == "withdrawn" else standing
 
-    patch.setattr(Books, "look", forgetful)
+    patch.setattr(ReleaseRegistry, "look", forgetful)
     patch.setattr(caps, "check_not_withdrawn", nothing)
 
 
@@ -291,7 +291,7 @@ def data_sets_of_anybody(patch: pytest.MonkeyPatch) -> None:
 
 def no_look_at_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Ledger, "check_remembered", nothing)
-    patch.setattr(LedgerMemory, "head", nothing)
+    patch.setattr(LedgerCache, "head", nothing)
 
 
 def no_look_at_the_chain(patch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ def a_beginning_that_empties(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_ledgers_without_caps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LedgerMemory, "knows_others_with_caps", lambda _: False)
+    patch.setattr(LedgerCache, "knows_others_with_caps", lambda _: False)
 
 
 Breaks = Callable[[pytest.MonkeyPatch], None]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
 from tests.support.ledgers import account, reservation
-from tracecloak.pipelines.budget.draw_guard import gate_of
-from tracecloak.pipelines.budget.registry import ledger_says
+from tracecloak.pipelines.budget.draw_guard import draw_guard_of
+from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import claims_and_steps, reading
 from tracecloak.pipelines.ledger.balance import balance_of, spent_in, windowed
@@ -297,7 +297,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
     store = KeyStore(tmp_path / "keys")
     ledger.reserve(of_window(1, "2026-11"))
     claim(ledger, 1)
-    assert ledger_says(ledger.entries(), "/out", "r1", "k") == "reserved"
+    assert ledger_state(ledger.entries(), "/out", "r1", "k") == "reserved"
     looked = []
 
     def look(self: object) -> None:
@@ -305,14 +305,14 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
         raise RetryLater("it changed")
 
     monkeypatch.setattr("tracecloak.pipelines.budget.draw_guard.Unchanged.__call__", look)
-    gate = gate_of(store, ("/out", "r1", "k"), ledger.url, _unchanged())
+    gate = draw_guard_of(store, ("/out", "r1", "k"), ledger.url, _unchanged())
     with pytest.raises(RetryLater):
         gate()
     assert ledger.state("/out", "r1", "k") == "claim"
     monkeypatch.undo()
     gate()
     gate.check_open()
-    assert ledger_says(ledger.entries(), "/out", "r1", "k") == "drawn"
+    assert ledger_state(ledger.entries(), "/out", "r1", "k") == "drawn"
 
 
 def _unchanged() -> Any:

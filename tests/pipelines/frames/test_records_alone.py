@@ -26,7 +26,7 @@ from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.schemas.events.tally import NO_TIME, TallyOfFile
+from tracecloak.schemas.events.tally import NO_TIME, FileTally
 from tracecloak.transforms.inputs.python_rows import RowReader
 
 Record = dict[str, Any]
@@ -123,7 +123,7 @@ def found(events: pa.RecordBatch, reasons: Sequence[str]) -> Counter[str]:
 
 def of_rows(records: Sequence[Record], mapping: ColumnMapping) -> Counter[str]:
     rows = [record.get for record in records]
-    return found(*RowReader.of_unknown_names(mapping).read(rows, TallyOfFile(0)))
+    return found(*RowReader.for_unnamed_columns(mapping).read(rows, FileTally(0)))
 
 
 @settings(deadline=None)

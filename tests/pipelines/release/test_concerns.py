@@ -21,7 +21,7 @@ from tests.support.releasing import (
 from tests.support.toys.toy_concern import LotConcern
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.release.values import CONCERNS, Asked
+from tracecloak.pipelines.release.values import CONCERNS, ConcernEntry
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -41,7 +41,9 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims before the run, survives a kill, and writes one field of the manifest."""
-    monkeypatch.setitem(CONCERNS, "lot", Asked("", "tests.support.toys.toy_concern:LotConcern"))
+    monkeypatch.setitem(
+        CONCERNS, "lot", ConcernEntry("", "tests.support.toys.toy_concern:LotConcern")
+    )
     with monkeypatch.context() as patch:
 
         def killed(*_: object) -> None:
@@ -63,7 +65,9 @@ def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a key, and a receipt, of a release that the ledger was asked for nothing for."""
-    monkeypatch.setitem(CONCERNS, "lot", Asked("", "tests.support.toys.toy_concern:LotConcern"))
+    monkeypatch.setitem(
+        CONCERNS, "lot", ConcernEntry("", "tests.support.toys.toy_concern:LotConcern")
+    )
     with monkeypatch.context() as patch:
         patch.setattr(LotConcern, "reserved", failing(BudgetExhausted("no lots are left")))
         assert tracecloak(*line(tmp_path)) == 4
@@ -110,17 +114,14 @@ def check_nothing_is_left(folder: Path) -> None:
 # What a plain release loads nothing of: windows, sketches of cases, signatures, caps, withdrawing,
 # streams, the wiring of Beam, and whether somebody could use it.
 UNASKED = (
-    "pipelines.release.values", "pipelines.planning.verdict", "pipelines.planning.verdict",
-    "pipelines.planning.verdict", "pipelines.planning.plan", "pipelines.screen.release_text",
-    "pipelines.release.window", "pipelines.release.extensions", "pipelines.release.extensions",
-    "pipelines.units", "pipelines.cases", "pipelines.windows", "pipelines.stream",
-    "pipelines.ledger.caps", "pipelines.ledger.caps", "pipelines.ledger.caps",
+    "pipelines.planning.verdict", "pipelines.planning.plan", "pipelines.release.window",
+    "pipelines.release.extensions", "pipelines.ledger.noted_cases", "pipelines.ledger.unit_book",
+    "pipelines.windows", "pipelines.stream", "pipelines.ledger.caps",
     "pipelines.ledger.officers_ledger", "pipelines.ledger.claims_and_steps",
-    "pipelines.ledger.claims_and_steps", "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
-    "pipelines.keys.rewrapping", "pipelines.runners.on_beam", "transforms.batch.anonymize",
-    "transforms.batch.write", "transforms.batch.job", "transforms.stream",
-    "transforms.services", "transforms.keys.signing", "anonymizers.streams", "schemas.windows",
-    "examination",
+    "pipelines.budget.withdrawing", "pipelines.budget.unfinished", "pipelines.keys.rewrapping",
+    "pipelines.runners.on_beam", "transforms.batch.anonymize", "transforms.batch.write",
+    "transforms.batch.job", "transforms.stream", "transforms.services", "transforms.keys.signing",
+    "anonymizers.streams", "schemas.windows", "examination",
 )  # fmt: skip
 
 

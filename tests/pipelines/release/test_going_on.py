@@ -148,7 +148,7 @@ def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
 ) -> None:
     """Catches a wall where nothing was drawn: a wrong flag that is mended may be run again."""
     with monkeypatch.context() as patch:  # as a kill would leave it
-        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         folder.cut_off(step="read")
     assert folder.actions() == ["reserve"]
     folder.day("d", 40)
@@ -160,7 +160,7 @@ def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
 def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
     """As a kill would leave it: nothing is given back."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         folder.cut_off(*flags, step="read")
     assert folder.actions() == ["reserve"]
 

@@ -13,7 +13,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.plan import EPSILONS, Goal, least_epsilon
 from tracecloak.pipelines.planning.utility import Worth, ends_at
-from tracecloak.pipelines.planning.verdict import judged_at, mends_of, shortfall_at
+from tracecloak.pipelines.planning.verdict import judged_at, recommend, shortfall_at
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Yield
 
@@ -28,7 +28,7 @@ def params(**given: Any) -> Any:
 def test_what_helps_is_listed_with_its_figure_and_what_does_not_is_not() -> None:
     """A declared length changes no sum of a graph, and ten times the cases most of all."""
     given = params()
-    mends = mends_of(GRAPH, given, judged_at(GRAPH, given, 1_000))
+    mends = recommend(GRAPH, given, judged_at(GRAPH, given, 1_000))
     names = [what for what, _ in mends.helpful]
     assert names[:2] == ["10 times the cases", "epsilon 2"]
     length = "a length that is declared, as by --max_trace_length 30"

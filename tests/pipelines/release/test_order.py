@@ -31,7 +31,7 @@ from tracecloak.pipelines.frames.functions import frame_source
 from tracecloak.pipelines.planning.plan import plan_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import TallyOfFile
+from tracecloak.schemas.events.tally import FileTally
 from tracecloak.schemas.published.manifest import ORDERED_BY_NAME
 from tracecloak.transforms.inputs.python_rows import RowReader
 from tracecloak.transforms.sources import EventSource
@@ -250,7 +250,7 @@ def order_of(source: EventSource) -> list[str]:
     """The activities of the one case; no record of the source may be malformed."""
     events, rejects = [], 0
     for file in source.files:
-        for batch, rejected in source.read(file, TallyOfFile(file.rank)):
+        for batch, rejected in source.read(file, FileTally(file.rank)):
             events.append(batch)
             rejects += rejected.num_rows
     assert not rejects
@@ -278,8 +278,8 @@ def test_no_value_of_an_order_makes_a_record_malformed_or_moves_another(
             {"case_id": "c", "activity": f"{i:02}", "timestamp": "2026-01-01", "n": value}
             for i, value in given
         ]
-        reader = RowReader.of_unknown_names(mapping)
-        events, reasons = reader.read([row.get for row in fields], TallyOfFile(0))
+        reader = RowReader.for_unnamed_columns(mapping)
+        events, reasons = reader.read([row.get for row in fields], FileTally(0))
         assert not reasons
         (traces,) = group_into_traces([events])
         frame = pd.DataFrame(fields).astype(object)
@@ -317,7 +317,7 @@ def test_times_are_an_order_by_their_instants() -> None:
         assert order_of(frame_source(frame, {"order": "n"})) == expected, name
     pq.write_table(table, "log.parquet")
     assert order_of(of_files("log.parquet", order="n")) == expected
-    reader = RowReader.of_unknown_names(ColumnMapping(order="n"))
-    events, _ = reader.read([row.get for row in table.to_pylist()], TallyOfFile(0))
+    reader = RowReader.for_unnamed_columns(ColumnMapping(order="n"))
+    events, _ = reader.read([row.get for row in table.to_pylist()], FileTally(0))
     (traces,) = group_into_traces([events])
     assert [name for name, _ in read_cases(traces)["c"]] == expected

@@ -75,7 +75,7 @@ def cut_off(folder: Path, *given: object, step: str = "commit", **changes: Any) 
             raise OSError("cut off")
 
         patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         assert release(folder, *given, **changes) == 6
 
 

@@ -22,7 +22,7 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.tiers import at_night
-from tracecloak.pipelines.budget.draw_guard import Gate
+from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -205,15 +205,15 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
 
 def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places: Places) -> None:
     """Catches a run that drew, and would wait for an input that it no longer reads."""
-    once = Gate.__call__
+    once = DrawGuard.__call__
 
-    def twice(self: Gate) -> None:
+    def twice(self: DrawGuard) -> None:
         once(self)
         grown(places.log)
         once(self)  # as a second round does
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Gate, "__call__", twice)
+        patch.setattr(DrawGuard, "__call__", twice)
         assert places.release("out") == 0
     assert places.actions() == ["reserve", "draw", "commit"]
     assert places.release("out") == 2  # of another input

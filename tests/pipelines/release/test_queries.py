@@ -109,7 +109,7 @@ def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
             raise OSError("cut off")
 
         patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.registry.Books.void", lambda *_: False)
+        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         assert release(folder, **changes) == 6
 
 

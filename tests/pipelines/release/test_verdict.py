@@ -15,7 +15,7 @@ from tracecloak.pipelines.planning.utility import REGULAR, WITHIN, Worth, may_be
 from tracecloak.pipelines.planning.verdict import (
     grade_of,
     judged_at,
-    mends_of,
+    recommend,
 )
 from tracecloak.schemas.published.manifest import Yield
 
@@ -79,9 +79,9 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
     for epsilon, n_cases, n_names in sorted(sizes):
         names = tuple(f"step {i}" for i in range(n_names - 1))
         params = method.Params(epsilon=epsilon, vocabulary=names)
-        is_in_doubt = may_be_noise(method, params, n_cases)
+        needs_verdict = may_be_noise(method, params, n_cases)
         best = worth_at(method, params, n_cases, REGULAR).times(1 / WITHIN)
-        assert not is_in_doubt or grade_of(best) != "no"
+        assert not needs_verdict or grade_of(best) != "no"
 
 
 # One method of each family, with the number of cases at which an ordinary epsilon is worth it.
@@ -97,7 +97,7 @@ def test_each_family_is_worth_much_epsilon_and_not_little(method: str) -> None:
     assert judged_at(METHODS[method], params("200"), 3_000, 330).grade == "worth it"
     little = judged_at(METHODS[method], params("0.01"), 30)
     assert little.grade == "no"
-    mends = mends_of(METHODS[method], params("0.01"), little)
+    mends = recommend(METHODS[method], params("0.01"), little)
     assert mends.sentence == "Nothing that was tried would help much."
 
 

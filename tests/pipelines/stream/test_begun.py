@@ -26,7 +26,7 @@ from tests.support.stream_runs import (
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import check_goes_on
-from tracecloak.pipelines.stream.noted_steps import goes_on_with
+from tracecloak.pipelines.stream.noted_steps import resumed_config
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.stream.local_stream import LocalState
@@ -109,7 +109,7 @@ def test_a_stream_that_died_while_its_state_grew_goes_on(
         r.to_json() for r in published(whole)[1:]
     ]
     clip = first[0].model_copy(update={"vocabulary": ("A", "END")}).explicit.l2_clip
-    assert goes_on_with(config, store).l2_clip == clip
+    assert resumed_config(config, store).l2_clip == clip
     assert clip != config.explicit.l2_clip
 
 
@@ -127,11 +127,11 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     assert files_of(first) == before
     with pytest.raises(UsageError, match="runner Local alone"):
         elsewhere = config.model_copy(update={"runner": "FlinkRunner"})
-        goes_on_with(elsewhere, open_store(config), lambda: 20.0)
+        resumed_config(elsewhere, open_store(config), lambda: 20.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StreamConfig, "grown", lambda config, *_: stream_config(tmp_path, epsilon=2))
         with pytest.raises(UsageError, match="more names would need other noise"):
-            goes_on_with(config, open_store(config), lambda: 20.0)
+            resumed_config(config, open_store(config), lambda: 20.0)
     run_script(more(tmp_path, "END B C A"), script(), until=5)  # the order does not matter
     run_script(config, script(), until=6, clock=lambda: 21.0)
     with pytest.raises(UsageError, match="its vocabulary has 'New'"):

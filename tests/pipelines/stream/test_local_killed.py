@@ -29,11 +29,11 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream import noted_steps
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.local_run import run_epoch, stopping
+from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.stream import step_files
 from tracecloak.transforms.stream.local_stream import LocalState
-from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.stream.sources import MessageBatch
 
 STREAMS: dict[str, dict[str, Any]] = {
     "dfg totals": {"view": "total"},
@@ -64,7 +64,7 @@ class Acknowledged(Script):
     def positions(self) -> Mapping[str, Any]:
         return {}
 
-    def let_go(self, pulled: Pulled) -> None:
+    def let_go(self, pulled: MessageBatch) -> None:
         if pulled.receipt is not None:
             self._noted.write_text(str(pulled.receipt))
 
@@ -86,7 +86,7 @@ def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(happenings(), positions) if is_topic else Acknowledged(happenings(), folder)
 
-    with paid_epoch(config) as epoch, stopping() as stop:
+    with paid_epoch(config) as epoch, stop_on_signal() as stop:
         topic = Appending(folder / "topic")
         run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
 

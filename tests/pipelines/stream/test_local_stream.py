@@ -38,14 +38,14 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.local_run import stopping
+from tracecloak.pipelines.stream.local_run import stop_on_signal
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services import pubsub_service
 from tracecloak.transforms.stream import local_stream, sources
 from tracecloak.transforms.stream.local_stream import LocalState
-from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.stream.sources import MessageBatch
 from tracecloak.transforms.stream.topic_sinks import RejectSink
 
 
@@ -71,12 +71,12 @@ def test_positions_are_kept_where_no_message_came(
     """Catches a topic of marks that is read again from where its service has deleted them."""
     begun: list[Mapping[str, Any]] = []
 
-    class Noting(Script):
+    class MeasureRecorder(Script):
         def __init__(self, happenings: Any, positions: Mapping[str, Any], *others: Any) -> None:
             begun.append(positions)
             super().__init__(happenings, positions, *others)
 
-    monkeypatch.setattr("tests.support.local_streams.Script", Noting)
+    monkeypatch.setattr("tests.support.local_streams.Script", MeasureRecorder)
     quiet: list[Happening] = [1.0, 2.0, 3.0, 4.0]
     for until in (3, 4):
         run_script(stream_config(tmp_path), quiet, until=until)
@@ -328,7 +328,7 @@ def test_a_signal_ends_it_and_what_it_had_is_kept(
     # A shell that runs the tests in the background has them ignore interrupts.
     before = signal.signal(number, signal.default_int_handler)
     try:
-        with stopping() as stop:
+        with stop_on_signal() as stop:
             assert not stop.is_set()
             os.kill(os.getpid(), number)
             assert stop.wait(10)
@@ -355,7 +355,7 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
             opened.append(name)
             super().__init__(script(), {})
 
-        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+        def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
             if fails:
                 raise TracecloakError("cut off")
             return super().pull(max_messages, timeout_seconds)

@@ -48,7 +48,7 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.step_files import FileSink
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 EPOCH = "ward@1"
 
@@ -299,7 +299,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
             return calls[-1]
 
         monkeypatch.setattr(NotedSteps, "last", watched)
-        with noting(epoch, threading.Event(), Standing()):
+        with noting(epoch, threading.Event(), StreamStatus()):
             assert ended.wait(60)
     assert steps_noted(tmp_path / "keys") == list(range(last + 1))
 
@@ -336,7 +336,10 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
         patch.setattr(Epoch, "is_spent", property(lambda _: next(looks)))
         if by == "the noting":
             patch.setattr(stuck, "_NOTE_SECONDS", 0.01)
-            with paid_epoch(config) as epoch, noting(epoch, ended := threading.Event(), Standing()):
+            with (
+                paid_epoch(config) as epoch,
+                noting(epoch, ended := threading.Event(), StreamStatus()),
+            ):
                 assert ended.wait(60)
                 assert list((tmp_path / place).iterdir()) == []
         if by == "a stop":
@@ -376,7 +379,7 @@ def test_a_ledger_that_is_away_stops_no_workers(
 
     with paid_epoch(config) as epoch, monkeypatch.context() as patch:
         patch.setattr(NotedSteps, "last", away)
-        with noting(epoch, threading.Event(), Standing()):
+        with noting(epoch, threading.Event(), StreamStatus()):
             pass
     assert "or not sent to all: the ledger does not answer" in caplog.text
 

@@ -42,14 +42,14 @@ from tracecloak.pipelines.stream.operator_side import (
     operator_side,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # The first step of `stream_config` is due at 20 s: 10 s of its period, and 10 s of delay.
 DUE_SECONDS = 20.0
 
 
 def health_of(config: StreamConfig, now: float = 0.0, seconds: float = 0.0) -> Health:
-    standing = Standing(turned_seconds=0.0, step=0)
+    standing = StreamStatus(turned_seconds=0.0, step=0)
     return Health(config, standing, now=lambda: now, monotonic=lambda: seconds)
 
 
@@ -139,13 +139,13 @@ class Telling(Script):
 
 
 def shown(
-    folder: Path, sent: Sequence[Sent], until: int = 60, standing: Standing | None = None
+    folder: Path, sent: Sequence[Sent], until: int = 60, standing: StreamStatus | None = None
 ) -> Shown:
     """All that the default shows of a stream, turn for turn; its clock is that of the script."""
     folder.mkdir()
     config = stream_config(folder)
     seconds = [0.0]
-    standing = standing or Standing()
+    standing = standing or StreamStatus()
     health = Health(
         config, standing, now=lambda: seconds[0], monotonic=lambda: standing.turned_seconds
     )
@@ -177,7 +177,7 @@ LONG = [Sent(5 + i / 40, "another", "B", f"x.{i}") for i in range(2_000)]
 @pytest.mark.parametrize("more", [ONE_MORE, MALFORMED, LONG], ids=["case", "malformed", "long"])
 def test_neighbouring_streams_show_the_same(tmp_path: Path, more: list[Sent]) -> None:
     sent = random_messages()
-    standings = Standing(), Standing()
+    standings = StreamStatus(), StreamStatus()
     one = shown(tmp_path / "one", sent, standing=standings[0])
     other = shown(tmp_path / "other", [*sent, *more], standing=standings[1])
     assert one == other
@@ -203,7 +203,7 @@ def test_a_number_of_the_data_that_is_declared_public_is_noticed(
 
 def test_the_operator_is_told_what_is_in_the_state(tmp_path: Path) -> None:
     config = stream_config(tmp_path)
-    standing = Standing(
+    standing = StreamStatus(
         step=0,
         n_open_cases=3,
         n_messages=7,
@@ -342,7 +342,7 @@ def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None
         operator_names="ward.svc,b",
     )
     with contextlib.suppress(TracecloakError):
-        with operator_side(config, Standing(step=0), threading.Event()):
+        with operator_side(config, StreamStatus(step=0), threading.Event()):
             for host, status in (("ward.svc:9464", 200), ("c", 421)):
                 asked = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"
                 assert status_of(config.operator_port or 0, asked) == status
@@ -406,5 +406,5 @@ def test_what_cannot_be_told_is_refused_before_anything_is_paid(
     tmp_path: Path, changes: dict[str, Any], mend: str
 ) -> None:
     with pytest.raises(UsageError, match=mend):
-        with operator_side(stream_config(tmp_path, **changes), Standing(), threading.Event()):
+        with operator_side(stream_config(tmp_path, **changes), StreamStatus(), threading.Event()):
             pass

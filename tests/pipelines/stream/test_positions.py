@@ -23,12 +23,12 @@ from tracecloak.pipelines.stream import epoch as epoch_module
 from tracecloak.pipelines.stream import stuck
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.noted_steps import goes_on_with
+from tracecloak.pipelines.stream.noted_steps import resumed_config
 from tracecloak.pipelines.stream.positions import positions
 from tracecloak.schemas.errors import SourceChanged, UsageError
 from tracecloak.transforms.services.kafka_identity import Place
 from tracecloak.transforms.stream.local_stream import LocalState
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 SOURCE = "Kafka topic events"
 
@@ -71,7 +71,7 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
     assert rows["partition 0"] == ("next 1 (epoch -1); the topic has 0 to 4, stable to 4 (epoch 4)")
     more = config.model_copy(update={"vocabulary": (*config.vocabulary, "Z")})
     with monkeypatch.context() as patch:
-        patch.setattr(epoch_module, "goes_on_with", partial(goes_on_with, clock=lambda: 0.0))
+        patch.setattr(epoch_module, "resumed_config", partial(resumed_config, clock=lambda: 0.0))
         positions(more, True, None, None, None)
     assert not list(tmp_path.rglob("*.names"))  # a look makes no vocabulary grow
     with pytest.raises(UsageError, match="to_time must be a date"):
@@ -126,7 +126,7 @@ def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_
     monkeypatch.setattr(opening, "is_local", lambda _: True)  # its ledger is no database
     given = {"input_subscription": None, "input_topic": "kafka://b:1/events"}
     config = stream_config(tmp_path, **given, runner="FlinkRunner")
-    standing, is_ended = Standing(), threading.Event()
+    standing, is_ended = StreamStatus(), threading.Event()
     with paid_epoch(config) as epoch:
         with stuck.noting(epoch, is_ended, standing):
             for policy, is_away in (("compact", True), ("delete", False)):

@@ -13,11 +13,11 @@ from tests.support.stream_runs import in_time, random_messages, stream_config, t
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.stream import local_run, stuck
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.stuck import Overdue, StuckNote, check_stuck_after, ending_if_stuck
+from tracecloak.pipelines.stream.stuck import Overdue, StuckNote, check_stuck_after, stop_if_stuck
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.stream import sources
-from tracecloak.transforms.stream.sources import Pulled
-from tracecloak.transforms.stream.stream_status import Standing
+from tracecloak.transforms.stream.sources import MessageBatch
+from tracecloak.transforms.stream.stream_status import StreamStatus
 
 AFTER_SECONDS = 660.0
 DUE_SECONDS = 20.0
@@ -35,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_is_overdue_by_the_clock_that_only_goes_forward(tmp_path: Path) -> None:
     now, seconds = [0.0], [0.0]
-    standing = Standing(step=None)
+    standing = StreamStatus(step=None)
     overdue = Overdue(config_of(tmp_path), standing, 0, lambda: now[0], lambda: seconds[0])
     seconds[0] = 1e6
     assert not overdue.is_stuck()  # nothing is due
@@ -59,7 +59,7 @@ def test_a_step_is_overdue_by_the_clock_that_only_goes_forward(tmp_path: Path) -
 def test_a_backlog_that_is_read_is_not_stuck_and_one_that_is_not_is(tmp_path: Path) -> None:
     """Each turn reads on by a second of the topic, or by nothing."""
     seconds = [0.0]
-    standing = Standing(step=0)
+    standing = StreamStatus(step=0)
     overdue = Overdue(config_of(tmp_path), standing, 0, lambda: 1e6, lambda: seconds[0])
     for second in range(5):
         standing.complete_us = second * 1_000_000
@@ -99,12 +99,12 @@ def test_a_call_that_never_returns_does_not_keep_the_process(
         codes.append(code)
         is_ended.set()
 
-    standing = Standing(step=0, source_away="no broker answers")
+    standing = StreamStatus(step=0, source_away="no broker answers")
     config = config_of(tmp_path).model_copy(update={"stuck_after": 1})
     monkeypatch.setattr(stuck, "check_stuck_after", lambda config: None)
     stop = threading.Event()
     with pytest.raises(Stuck):
-        with ending_if_stuck(config, standing, stop, words.append, end):
+        with stop_if_stuck(config, standing, stop, words.append, end):
             assert is_ended.wait(20)  # the hung call
     assert stop.is_set() and codes == [10]
     assert "It waited: no broker answers" in str(words[0])
@@ -120,17 +120,17 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
     hung_at = {6}
 
     class Hanging(Script):
-        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+        def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
             if self._place in hung_at:
                 is_hung.set()
                 assert stops[-1].wait(20)
-                return Pulled()
+                return MessageBatch()
             return super().pull(max_messages, timeout_seconds)
 
     def source_of(config: StreamConfig, is_new: bool) -> Any:
         return lambda positions, _: Hanging(happenings, positions)
 
-    def watched(config: StreamConfig, standing: Standing, stop: threading.Event) -> Any:
+    def watched(config: StreamConfig, standing: StreamStatus, stop: threading.Event) -> Any:
         stops.append(stop)
         is_hung.clear()
         return real_watched(config, standing, stop)

@@ -432,8 +432,8 @@ HOSTILE = BY_DAY | AT_NIGHT
 _RUN = """
 import importlib, json, os, signal, sys
 for name in (
-    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.verification.verify",
-    "pipelines.outcomes.metrics", "examination.evaluation.evaluate", "examination.evaluation.internal",
+    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.outcomes.metrics",
+    "examination.evaluation.evaluate", "examination.evaluation.internal",
 ):
     importlib.import_module("tracecloak." + name)
 from tracecloak.pipelines.commands.main import main

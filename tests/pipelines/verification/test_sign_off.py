@@ -72,11 +72,11 @@ def test_the_page_has_the_numbers_of_the_manifest(tmp_path: Path, method: str, n
         assert said in text
     for said in (body["guarantee"]["sentence"], *body["guarantee"]["not_covered"]):
         assert said in text
-    shown = text.split("What is declared as public")[1].split("Decision")[0]
-    shown += text.split("Other parameters")[1].split("Checks that do not apply")[0]
+    quote_names = text.split("What is declared as public")[1].split("Decision")[0]
+    quote_names += text.split("Other parameters")[1].split("Checks that do not apply")[0]
     for name, value in body["params"].items():
         is_off = value in (None, [], {}) or value is False
-        assert is_off == (re.search(rf"(?<!\w){name} ", shown) is None), name
+        assert is_off == (re.search(rf"(?<!\w){name} ", quote_names) is None), name
     vocabulary = body["params"].get("vocabulary")
     assert not vocabulary or f"vocabulary {', '.join(vocabulary)}" in text
     assert "that applies holds: the files belong together" in text

@@ -36,7 +36,7 @@ from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.local_run import run_epoch, stopping
+from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -268,7 +268,7 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
             def opening(positions: Mapping[str, Any], _: bytes) -> Script:
                 return Script(happenings(), positions)
 
-            with paid_epoch(configs[number]) as epoch, stopping() as stop:
+            with paid_epoch(configs[number]) as epoch, stop_on_signal() as stop:
                 topic = Appending(folder / "topic")
                 run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
             return 0

@@ -30,7 +30,7 @@ from tracecloak.schemas.arrays.merging import (
 )
 from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.events.tally import NO_TIME, ReadTally, TallyOfFile
+from tracecloak.schemas.events.tally import NO_TIME, FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import (
@@ -73,7 +73,7 @@ def _known_cases(traces: TraceBatch) -> KnownCases:
 
 def _tally(traces: TraceBatch) -> ReadTally:
     """As if every case of an odd length had been two malformed records of a file."""
-    tally = TallyOfFile(1)
+    tally = FileTally(1)
     tally.add_events(traces.n_events)
     tally.add(NO_TIME, np.repeat(traces.lengths[traces.lengths % 2 == 1], 2))
     return tally.result()

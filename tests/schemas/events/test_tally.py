@@ -25,9 +25,9 @@ from tracecloak.schemas.events.tally import (
     REPEATED_HOUR,
     SKIPPED_HOUR,
     WHOLE_KEY,
+    FileTally,
     Finding,
     ReadTally,
-    TallyOfFile,
     TraceNames,
 )
 
@@ -42,7 +42,7 @@ _FILES = st.lists(
 
 
 def tally_of(rank: int, added: list[tuple[str, list[int]]]) -> ReadTally:
-    tally = TallyOfFile(rank)
+    tally = FileTally(rank)
     tally.add_events(rank)
     for what, records in added:
         tally.add(what, np.array(records, np.int64))
@@ -76,7 +76,7 @@ def test_a_tally_says_how_many_and_the_first_whatever_the_order(files: Any, orde
 
 
 def read(columns: dict[str, list[Any]], malformed: tuple[int, ...] = (), **mapping: Any) -> Any:
-    tally = TallyOfFile(0)
+    tally = FileTally(0)
     batch = pa.RecordBatch.from_pydict(
         {name: pa.array(values, pa.string()) for name, values in columns.items()}
     )

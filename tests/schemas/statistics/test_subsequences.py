@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.statistics.background_knowledge import (
-    Demand,
+    PatternCriteria,
     Rows,
     grow,
     matching,
@@ -41,7 +41,7 @@ tables = st.lists(
 )
 
 
-def is_met(found: list[Row], demand: Demand) -> bool:
+def is_met(found: list[Row], demand: PatternCriteria) -> bool:
     n = sum(cases for _, cases, _ in found)
     for k in range(2):
         for label in range(1, 4):
@@ -52,7 +52,7 @@ def is_met(found: list[Row], demand: Demand) -> bool:
 
 
 def plain_levels(
-    found: list[Row], demand: Demand, longest: int
+    found: list[Row], demand: PatternCriteria, longest: int
 ) -> list[tuple[dict[tuple[int, ...], int], set[tuple[int, ...]]]]:
     """By length: the patterns taken up with their cases, and those that are refused."""
     levels: list[tuple[dict[tuple[int, ...], int], set[tuple[int, ...]]]] = []
@@ -87,7 +87,7 @@ def test_levels_are_those_of_plain_python(
     piece: int, found: list[Row], min_cases: int, confidence: Fraction, longest: int
 ) -> None:
     """However many matches are looked at in one go."""
-    demand = Demand(min_cases, confidence)
+    demand = PatternCriteria(min_cases, confidence)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tracecloak.schemas.statistics.background_knowledge._PIECE", piece)
         levels = list(grow(rows_of(found), demand, longest))
@@ -107,18 +107,18 @@ def test_levels_are_those_of_plain_python(
 
 
 def test_nothing_is_found_where_there_is_nothing() -> None:
-    assert list(grow(rows_of([], 0), Demand(1), 3)) == []
-    [level] = grow(rows_of([([], 5, [1, 1])]), Demand(1), 3)
+    assert list(grow(rows_of([], 0), PatternCriteria(1), 3)) == []
+    [level] = grow(rows_of([([], 5, [1, 1])]), PatternCriteria(1), 3)
     assert level.taken.shape == (0, 1)
 
 
 def test_a_demand_is_exact_for_counts_that_no_float_has() -> None:
     large = (1 << 62) + 1
-    met = Demand(1, Fraction(1, 3)).is_met(
+    met = PatternCriteria(1, Fraction(1, 3)).is_met(
         np.array([large, large]), np.array([[large // 3], [large // 3 + 1]])
     )
     assert met.tolist() == [True, False]
-    tenths = Demand(1, Fraction("0.3")).is_met(np.array([10, 10]), np.array([[3], [4]]))
+    tenths = PatternCriteria(1, Fraction("0.3")).is_met(np.array([10, 10]), np.array([[3], [4]]))
     assert tenths.tolist() == [True, False]
 
 

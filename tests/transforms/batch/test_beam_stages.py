@@ -18,7 +18,7 @@ from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import NO_CASE, TallyOfFile
+from tracecloak.schemas.events.tally import NO_CASE, FileTally
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
@@ -227,7 +227,7 @@ def test_the_error_ratio_is_a_bound_that_may_be_met(
     tmp_path: Path, n_rejects: int, passes: bool
 ) -> None:
     letter = DeadLetter(str(tmp_path), 0.1)
-    tally = TallyOfFile(0)
+    tally = FileTally(0)
     tally.add_events(9)
     tally.add(NO_CASE, np.arange(n_rejects))
     if passes:

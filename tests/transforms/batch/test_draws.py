@@ -15,7 +15,7 @@ from tests.support.keys import randomness, release_key
 from tracecloak.anonymizers.contract.in_memory import decided
 from tracecloak.anonymizers.contract.method import Decision
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
-from tracecloak.pipelines.budget.draw_guard import gate_of
+from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -134,7 +134,7 @@ def test_a_gate_of_a_release_that_ended_is_closed(tmp_path: Path) -> None:
     """Catches a worker that draws after the command has given the reservation back."""
     store = KeyStore(tmp_path)
     key = store.reserve("out", "r", "in", "conf")
-    gate = gate_of(store, ("out", "r", key.fingerprint), "sqlite://")
+    gate = draw_guard_of(store, ("out", "r", key.fingerprint), "sqlite://")
     assert b"sqlite" not in pickle.dumps(gate)  # a URL can have a password
     store.forget("out", "r")
     with pytest.raises(UsageError, match="was ended meanwhile, so nothing more is drawn"):

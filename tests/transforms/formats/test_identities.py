@@ -25,7 +25,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import (
     FRACTION_CASE,
     FRACTION_INDIVIDUAL,
-    TallyOfFile,
+    FileTally,
 )
 from tracecloak.transforms import sources
 from tracecloak.transforms.formats.messages import MessageFormat
@@ -60,7 +60,7 @@ def events_of(source: EventSource) -> dict[tuple[int, int], Event]:
     """The canonical events by file and record; of a reject its reason alone."""
     found: dict[tuple[int, int], Event] = {}
     for file in source.files:
-        for events, rejects in source.read(file, TallyOfFile(file.rank)):
+        for events, rejects in source.read(file, FileTally(file.rank)):
             for row in events.to_pylist():
                 place = divmod(row.pop("event_index"), 1 << 40)
                 found[place] = tuple(row.values())

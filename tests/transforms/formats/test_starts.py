@@ -33,8 +33,8 @@ from tracecloak.schemas.events.tally import (
     OTHER_TRANSITION,
     OUTSIDE,
     UNKNOWN_TRANSITION,
+    FileTally,
     ReadTally,
-    TallyOfFile,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -114,7 +114,7 @@ def read(
     mapping = ColumnMapping(**({} if ending == "xes" else names) | mapped, filters=filters)
     file = SourceFile(0, str(path), path.stat().st_size)
     source = EventSource((file,), SourceFormat(), mapping, span_us)
-    tally = TallyOfFile(0)
+    tally = FileTally(0)
     events = [events for events, _ in source.read(file, tally)]
     return TraceBatch.concat(group_into_traces(events, n_shards=3)), tally.result()
 
@@ -262,8 +262,8 @@ def test_rows_and_frames_keep_the_rule(tmp_path: Path) -> None:
     ]
     mapping = ColumnMapping("case", "activity", "stamp", start_timestamp="begun")
     expected = [("A", 10, 9), ("B", 10, OPEN), ("C", 12, None)]
-    tally = TallyOfFile(0)
-    reader = RowReader.of_unknown_names(mapping)
+    tally = FileTally(0)
+    reader = RowReader.for_unnamed_columns(mapping)
     dicts = [dict(zip(NAMES, row, strict=False)) for row in rows]
     events, reasons = reader.read([one.get for one in dicts], tally)
     assert seen(TraceBatch.from_events([events]))["c1"] == expected

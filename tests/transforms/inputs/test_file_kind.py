@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests.support.releasing import as_typed
 from tracecloak.transforms.formats.registry import CODECS
-from tracecloak.transforms.inputs.file_kind import words_on
+from tracecloak.transforms.inputs.file_kind import describe_file
 from tracecloak.transforms.inputs.source_files import SourceFile
 
 CSV = (
@@ -341,7 +341,7 @@ def test_an_object_centric_log_is_flattened_as_the_error_says(
 def words(folder: Path, data: bytes, read_as: str, encoding: str = "utf-8") -> str:
     path = folder / "log"
     path.write_bytes(data)
-    return words_on(SourceFile(0, str(path), len(data)), read_as, encoding)
+    return describe_file(SourceFile(0, str(path), len(data)), read_as, encoding)
 
 
 def test_a_file_of_the_format_that_it_was_read_as_is_not_explained(tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_a_file_of_the_format_that_it_was_read_as_is_not_explained(tmp_path: Pat
         assert words(tmp_path, data, read_as) == ""
     assert words(tmp_path, CSV.encode("utf-16"), "csv", "UTF_16") == ""
     assert words(tmp_path, CSV.encode("utf-16-le"), "csv", "utf-16-le") == ""
-    assert words_on(SourceFile(0, str(tmp_path / "gone"), 1), "csv") == ""
+    assert describe_file(SourceFile(0, str(tmp_path / "gone"), 1), "csv") == ""
 
 
 @given(

@@ -38,21 +38,21 @@ def test_a_store_that_is_away_does_not_say_that_there_is_nothing(
     _answer_with(monkeypatch, error)
     told = rf"input 's3://b/t/day=1/' cannot be read now: {type(error).__name__}; run"
     with pytest.raises(RetryLater, match=told) as raised:
-        remote_files.tables_elsewhere("s3://b/t/day=1/", ["s3://b/t"])
+        remote_files.remote_tables("s3://b/t/day=1/", ["s3://b/t"])
     assert "planted" not in str(raised.value)
     with pytest.raises(RetryLater, match=told):
-        remote_files.listed_elsewhere("s3://b/t/day=1/")
+        remote_files.list_remote_files("s3://b/t/day=1/")
 
 
 def test_who_may_not_list_the_folders_around_reads_all_the_same(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     _answer_with(monkeypatch, _AnswerError(403))
-    assert remote_files.tables_elsewhere("s3://b/t/", ["s3://b/t"]) == {"s3://b/t": None}
+    assert remote_files.remote_tables("s3://b/t/", ["s3://b/t"]) == {"s3://b/t": None}
     assert "not known whether it is a part" in caplog.text
     _answer_with(monkeypatch, NoCredentialsError())
     with pytest.raises(UsageError, match=r"cannot be listed: NoCredentialsError; correct the path"):
-        remote_files.listed_elsewhere("s3://b/t/")
+        remote_files.list_remote_files("s3://b/t/")
 
 
 def _answer_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
@@ -77,11 +77,11 @@ def test_a_path_of_another_account_than_the_connections_is_refused(
     monkeypatch.setattr(stores, "_asked", {})
     monkeypatch.setattr(remote_files, "require_file_system", lambda *_: None)
     there = "azfs://{}/logs/"
-    assert list(remote_files.listed_elsewhere(there.format("ward")).files)
+    assert list(remote_files.list_remote_files(there.format("ward")).files)
     told = "is of the account 'clinic', and the connection to Azure is to 'ward'"
-    for ask in (remote_files.listed_elsewhere, lambda path: stores.read_version(path, "v", 0, 1)):
+    for ask in (remote_files.list_remote_files, lambda path: stores.read_version(path, "v", 0, 1)):
         with pytest.raises(UsageError, match=told):
             ask(there.format("clinic"))
     # A host of one's own says no account, and that of a private link says more.
     for client.account_name in (None, "", "clinic.privatelink"):
-        assert list(remote_files.listed_elsewhere(there.format("clinic")).files)
+        assert list(remote_files.list_remote_files(there.format("clinic")).files)

@@ -21,7 +21,7 @@ from tracecloak.schemas.events.tally import (
     NO_CASE,
     NO_SCALAR,
     NO_TIME,
-    TallyOfFile,
+    FileTally,
 )
 from tracecloak.transforms.inputs.python_rows import RowReader
 
@@ -32,8 +32,8 @@ def read(
     rows: list[Mapping[str, Any]], mapping: ColumnMapping | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """(the events, the reasons of the others) of dicts, read together."""
-    tally = TallyOfFile(0)
-    reader = RowReader.of_unknown_names(mapping or ColumnMapping(timestamp_unit="s"))
+    tally = FileTally(0)
+    reader = RowReader.for_unnamed_columns(mapping or ColumnMapping(timestamp_unit="s"))
     events, reasons = reader.read([row.get for row in rows], tally)
     assert set(events.column("event_index").to_pylist()) <= {0}
     result = tally.result()

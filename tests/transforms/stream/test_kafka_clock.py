@@ -31,7 +31,7 @@ from tracecloak.transforms.services.kafka_identity import (
 )
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import local_stream
-from tracecloak.transforms.stream.sources import Pulled
+from tracecloak.transforms.stream.sources import MessageBatch
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 admin = importlib.import_module("confluent_kafka.admin")
@@ -277,7 +277,7 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
     config = stream_config(tmp_path, horizon=4)
     early: list[tuple[int, float]] = []
 
-    class Noting(Topic):
+    class MeasureRecorder(Topic):
         def send(self, released: Any) -> None:
             early.append((released.key[-1], cluster.now))
 
@@ -286,10 +286,10 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
     class Jumping(Script):
         """A source that is all read, whose pulls take 5 s."""
 
-        def pull(self, max_messages: int, timeout_seconds: float) -> Pulled:
+        def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
             cluster.now += 5.0
             cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
-            return Pulled()
+            return MessageBatch()
 
         def watermark_us(self) -> int:
             return clock.passed_us() - 2 * S
@@ -300,7 +300,7 @@ def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right
             epoch,
             lambda at, _: Jumping([], at),
             NAME,
-            [Noting()],
+            [MeasureRecorder()],
             threading.Event(),
             cluster.clock,
         )

@@ -26,7 +26,7 @@ from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import sources
 from tracecloak.transforms.stream.sources import KafkaSource
-from tracecloak.transforms.stream.stream_status import NowAndThen
+from tracecloak.transforms.stream.stream_status import RateLimiter
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NEVER = -(1 << 63)
@@ -150,7 +150,7 @@ def test_a_topic_that_is_set_as_none_may_be_is_refused_and_holds_what_runs(
     value: str,
     told: str,
 ) -> None:
-    monkeypatch.setattr(NowAndThen, "is_due", lambda _: True)
+    monkeypatch.setattr(RateLimiter, "is_due", lambda _: True)
     topic.add(0, b"a", millis=1_000)
     made = KafkaSource(TOPIC, "group", cast(KafkaClock, clock), 0, {}, longest_us=20 * S)
     made.watermark_us()

@@ -18,7 +18,7 @@ from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services import pubsub_service
 from tracecloak.transforms.services.pubsub_service import PubSubClock
-from tracecloak.transforms.stream.sources import PubSubSource, Pulled, delete_subscription
+from tracecloak.transforms.stream.sources import MessageBatch, PubSubSource, delete_subscription
 from tracecloak.transforms.stream.topic_sinks import _PubSubWriter
 
 ACK_SECONDS = 10
@@ -151,7 +151,7 @@ def test_what_the_service_answers_is_waited_for_or_for_a_person(
 
     monkeypatch.setattr(source._client, "pull", refused)
     monkeypatch.setattr(source._client, "acknowledge", refused)
-    for asked in (lambda: source.pull(1, 1.0), lambda: source.let_go(Pulled(receipt=["a"]))):
+    for asked in (lambda: source.pull(1, 1.0), lambda: source.let_go(MessageBatch(receipt=["a"]))):
         with pytest.raises(kind, match="said by the service"):
             asked()
     source.close()
