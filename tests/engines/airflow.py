@@ -14,12 +14,7 @@ _LIMIT_SECONDS = 400
 
 @dataclass(frozen=True)
 class Airflow:
-    """An Airflow whose database is a file.
-
-    Attributes:
-        python: Of the environment that it is installed in.
-        home: Its folder, with its database and `dags`.
-    """
+    """An Airflow whose database is a file."""
 
     python: Path
     home: Path
@@ -55,14 +50,7 @@ class Airflow:
 
 
 def airflow(home: Path) -> Airflow:
-    """Makes an Airflow with an empty database.
-
-    Args:
-        home: Its folder, which is made.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Makes an Airflow with an empty database."""
     found = Airflow(fetching.airflow(), home)
     found.dags.mkdir(parents=True)
     ended = found.command("db", "migrate")

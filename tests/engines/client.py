@@ -1,8 +1,4 @@
-"""The command in a process of its own with a fixed key: `python -m tests.engines.client release …`.
-
-Releases of two runners are compared under one key. No flag, variable or file gives a release one:
-this module replaces the function that makes keys, and nothing that is installed imports it.
-"""
+"""The command in a process with the fixed key of tests, which no flag or variable can give it."""
 
 from __future__ import annotations
 

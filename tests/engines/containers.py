@@ -1,8 +1,4 @@
-"""tracecloak's image as `deploy/Dockerfile` builds it, without a registry of images, and run.
-
-Podman builds and runs it. What the Dockerfile takes from a registry, the image of Beam, is replaced
-by a Debian that is made of packages.
-"""
+"""tracecloak's image as `deploy/Dockerfile` builds it, without a registry of images, and run."""
 
 from __future__ import annotations
 
@@ -31,11 +27,7 @@ _LOCKED = (
 
 @dataclass(frozen=True)
 class Image:
-    """The image, in a storage of its own.
-
-    Attributes:
-        podman: The words that every command begins with.
-    """
+    """The image, in a storage of its own."""
 
     podman: tuple[str, ...]
 
@@ -46,15 +38,7 @@ class Image:
         mounts: Mapping[Path, str] | None = None,
         network: str = "none",
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a program in a container, and returns how it ended.
-
-        Args:
-            words: Its arguments.
-            entrypoint: The program.
-            mounts: By file or folder of this machine, where it is in the container, `:ro` or `:U`
-                for one that is given to the container's user behind that.
-            network: `none`, or `host`.
-        """
+        """Runs a program in a container, and returns how it ended."""
         options = [*_mounted(mounts or {}), f"--network={network}", f"--entrypoint={entrypoint}"]
         return subprocess.run(
             [*self.podman, "run", *_LOCKED, *options, _IMAGE, *map(str, words)],
@@ -63,13 +47,7 @@ class Image:
 
     @contextmanager
     def serving(self, folder: Path, word: str, mounts: Mapping[Path, str]) -> Iterator[Process]:
-        """Runs what the image itself starts, with the network of this machine, for the block.
-
-        Args:
-            folder: For its log.
-            word: Its argument.
-            mounts: As in `run`.
-        """
+        """Runs what the image itself starts, with the network of this machine, for the block."""
         options = [*_mounted(mounts), "--network=host", "--name=serving"]
         command = [*self.podman, "run", *_LOCKED, *options, _IMAGE, word]
         process = Process("container", command, folder, lambda: True)
@@ -82,15 +60,7 @@ class Image:
 
 @contextmanager
 def tracecloak_image(folder: Path) -> Iterator[Image]:
-    """Builds the image of this checkout, and removes it behind the block.
-
-    Args:
-        folder: For the storage of podman, some 2 GB.
-
-    Raises:
-        UnavailableError: There is no podman, or the base cannot be made.
-        RuntimeError: The image cannot be built.
-    """
+    """Builds the image of this checkout, and removes it behind the block."""
     if shutil.which("podman") is None:
         raise fetching.UnavailableError("there is no podman on this machine")
     base = fetching.image_base()

@@ -116,11 +116,7 @@ FETCHES: Mapping[str, Callable[[], object]] = {
 
 
 def fetch(name: str) -> None:
-    """Fetches what an engine needs, also if that failed within the last hour.
-
-    Raises:
-        UnavailableError: It cannot be had.
-    """
+    """Fetches what an engine needs, also if that failed within the last hour."""
     for note in folder().glob(f"{name}-*.failed"):
         note.unlink()
     FETCHES[name]()
@@ -245,11 +241,7 @@ def _airflow(place: Path) -> None:
 
 
 def _run(*command: object, **environment: str) -> None:
-    """Runs what fetches something.
-
-    Raises:
-        UnavailableError: It failed, or did not end in time; with what it said last.
-    """
+    """Runs what fetches something."""
     words = [str(part) for part in command]
     told = " ".join(Path(word).name for word in words[:4])
     try:

@@ -1,8 +1,4 @@
-"""Apache Flink: Beam's job server with a Flink of its own, a cluster, and pools of Python workers.
-
-`flink_job_server` alone runs jobs in its own process; given the address of a `flink_cluster`, it
-hands them to that.
-"""
+"""Apache Flink: Beam's job server with its own Flink, a cluster, and pools of Python workers."""
 
 from __future__ import annotations
 
@@ -31,23 +27,13 @@ _JOIN_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class JobServer:
-    """Beam's job server for Flink.
-
-    Attributes:
-        endpoint: HOST:PORT, which Beam's flag job_endpoint takes; the same after another start.
-        process: That it runs in.
-    """
+    """Beam's job server for Flink."""
 
     endpoint: str
     process: Process
 
     def flags(self, parallelism: int = 1, pool: WorkerPool | None = None) -> list[str]:
-        """Returns Beam's flags for a job.
-
-        Args:
-            parallelism: Tasks of Flink that run each stage side by side.
-            pool: The workers; without it they are threads of the process that hands the job over.
-        """
+        """Returns Beam's flags for a job."""
         workers = ["--environment_type=LOOPBACK"] if pool is None else pool.flags()
         return [
             "--runner=FlinkRunner", f"--job_endpoint={self.endpoint}",
@@ -62,17 +48,7 @@ def flink_job_server(
     configuration: Mapping[str, object] | None = None,
     memory: str = "2g",
 ) -> Iterator[JobServer]:
-    """Runs a job server.
-
-    Args:
-        folder: For its log, and for the files of its jobs.
-        flink_master: HOST:PORT of a cluster's REST interface, or `[local]`.
-        configuration: Keys of Flink's configuration, such as where `[local]` keeps checkpoints.
-        memory: The most that Java's heap takes.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs a job server."""
     class_path = fetching.flink_class_path()
     folder.mkdir(parents=True, exist_ok=True)
     _write_configuration(folder / "job-server-flink", configuration or {})
@@ -92,12 +68,7 @@ def flink_job_server(
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """What starts Python workers for Flink on a machine of a cluster: the sidecar.
-
-    Attributes:
-        address: HOST:PORT.
-        process: The pool; its workers end with it.
-    """
+    """What starts Python workers for Flink on a machine of a cluster: the sidecar."""
 
     address: str
     process: Process
@@ -109,12 +80,7 @@ class WorkerPool:
 
 @contextmanager
 def worker_pool(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[WorkerPool]:
-    """Runs a pool of workers, in the Python that runs this.
-
-    Args:
-        folder: For the log, which has the workers' own words.
-        environment: Variables of the workers beside those of this process.
-    """
+    """Runs a pool of workers, in the Python that runs this."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = [
@@ -132,13 +98,7 @@ def worker_pool(folder: Path, environment: Mapping[str, str] | None = None) -> I
 
 
 class FlinkCluster:
-    """A Flink of several processes.
-
-    Attributes:
-        address: HOST:PORT of its REST interface, which a job server takes for `flink_master`.
-        job_manager: The process that plans jobs; a job does not outlive it.
-        task_managers: The processes that run them.
-    """
+    """A Flink of several processes."""
 
     def __init__(
         self, address: str, job_manager: Process, task_managers: Sequence[Process]
@@ -166,11 +126,7 @@ class FlinkCluster:
         self.wait()
 
     def wait(self) -> None:
-        """Waits until all task managers that run have joined.
-
-        Raises:
-            RuntimeError: They did not in time.
-        """
+        """Waits until all task managers that run have joined."""
         wait_until(
             lambda: self.n_slots() >= sum(t.is_alive() for t in self.task_managers),
             _JOIN_SECONDS,
@@ -184,16 +140,7 @@ class FlinkCluster:
 def flink_cluster(
     folder: Path, n_task_managers: int = 2, configuration: Mapping[str, object] | None = None
 ) -> Iterator[FlinkCluster]:
-    """Runs a Flink cluster whose task managers have one slot each.
-
-    Args:
-        folder: For its logs, its configuration and its checkpoints.
-        n_task_managers: How many.
-        configuration: Keys of Flink's configuration in place of these here.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs a Flink cluster whose task managers have one slot each."""
     class_path = f"{fetching.flink_cluster_class_path()}:{_beam_for_cluster()}"
     folder.mkdir(parents=True, exist_ok=True)
     rpc, rest = free_port(), free_port()
@@ -249,14 +196,7 @@ def flink_cluster(
 
 @contextmanager
 def high_availability(folder: Path) -> Iterator[dict[str, object]]:
-    """Runs the ZooKeeper that Flink brings; gives the keys by which a job outlives its job manager.
-
-    Args:
-        folder: For its log and its data, and for what job managers keep of their jobs.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs Flink's ZooKeeper; yields the keys by which a job outlives its job manager."""
     class_path = fetching.flink_cluster_class_path()
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()

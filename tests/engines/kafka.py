@@ -25,24 +25,13 @@ broker.session.timeout.ms=3000
 
 @dataclass(frozen=True)
 class KafkaBroker:
-    """A broker that runs.
-
-    Attributes:
-        servers: HOST:PORT, for `bootstrap.servers` of clients; the same after another start.
-        process: That it runs in.
-    """
+    """A broker that runs."""
 
     servers: str
     process: Process
 
     def new_topic(self, name: str, n_partitions: int = 1, **configuration: str) -> None:
-        """Makes a topic.
-
-        Args:
-            name: Its name.
-            n_partitions: How many.
-            configuration: Keys of a topic with underscores in place of dots.
-        """
+        """Makes a topic."""
         from confluent_kafka.admin import AdminClient, NewTopic
 
         keys = {key.replace("_", "."): value for key, value in configuration.items()}
@@ -85,16 +74,7 @@ class KafkaBroker:
 
 @contextmanager
 def kafka_broker(folder: Path, secured: str = "") -> Iterator[KafkaBroker]:
-    """Runs a broker whose messages bear the time at which it got them.
-
-    Args:
-        folder: For its log and its data, which are those of an earlier broker of this folder.
-        secured: HOST:PORT of a further listener of SASL over TLS, of which `folder / "tls.pem"`
-            has key and certificate; empty: there is none.
-
-    Raises:
-        UnavailableError: It cannot be fetched, or there is no client for it in this Python.
-    """
+    """Runs a broker whose messages bear the time at which it got them."""
     with kafka_cluster(folder, 1, secured) as (started,):
         yield started
 
@@ -103,11 +83,7 @@ def kafka_broker(folder: Path, secured: str = "") -> Iterator[KafkaBroker]:
 def kafka_cluster(
     folder: Path, n_brokers: int, secured: str = ""
 ) -> Iterator[tuple[KafkaBroker, ...]]:
-    """Runs brokers of one cluster, numbered from 1 on; see `kafka_broker`.
-
-    The first one is the controller, too. Of several, one that is silent for three seconds leads no
-    partition and is in sync with none.
-    """
+    """Runs brokers of one cluster, numbered from 1 on; see `kafka_broker`."""
     class_path = fetching.kafka_class_path()
     try:
         import confluent_kafka  # noqa: F401

@@ -16,11 +16,7 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 
 @contextmanager
 def fake_gcs(folder: Path) -> Iterator[str]:
-    """Runs fake-gcs-server; yields its URL, which Google's client takes from its environment.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs fake-gcs-server; yields its URL, which Google's client takes from its environment."""
     program, port = fetching.fake_gcs(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [
@@ -33,11 +29,7 @@ def fake_gcs(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def azurite(folder: Path) -> Iterator[str]:
-    """Runs Azurite; yields the connection string that Azure's client takes from its environment.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs Azurite; yields the connection string that Azure's client takes from its environment."""
     program, port = fetching.azurite(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [

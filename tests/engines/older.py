@@ -22,18 +22,7 @@ STATE = (
 
 
 def before_last_change(folder: Path, *paths: str) -> Path:
-    """Puts the checkout as it was before the last commit that changed some paths into a folder.
-
-    Args:
-        folder: Where to; it is made.
-        paths: Files and folders of the checkout.
-
-    Returns:
-        The folder, which `PYTHONPATH` takes.
-
-    Raises:
-        UnavailableError: This is no checkout of git, or it has no commit so old.
-    """
+    """Puts the checkout as it was before the last commit that changed some paths into a folder."""
     (change,) = _git("log", "-1", "--format=%H", "--", *paths).decode().split() or [""]
     if not change:
         raise UnavailableError(f"no commit of this checkout changed {', '.join(paths)}")

@@ -25,22 +25,13 @@ _USER = "nobody"
 
 @dataclass(frozen=True)
 class PostgreSql:
-    """A server that runs.
-
-    Attributes:
-        port: Where it listens on this machine; the same after another start.
-        process: That it runs in.
-    """
+    """A server that runs."""
 
     port: int
     process: Process
 
     def new_database(self, name: str = "") -> str:
-        """Makes a database and returns its URL, which `ledger` of a configuration takes.
-
-        Args:
-            name: Of the database; empty: one that no other has.
-        """
+        """Makes a database and returns its URL, which `ledger` of a configuration takes."""
         import psycopg
 
         name = name or f"ledger_{secrets.token_hex(4)}"
@@ -71,15 +62,7 @@ class PostgreSql:
 
 @contextmanager
 def postgresql(folder: Path) -> Iterator[PostgreSql]:
-    """Runs a server to which everybody on this machine may connect.
-
-    Args:
-        folder: For its log. Its data lies in a folder of its own, which ends with it: the user that
-            the server runs as could not reach every folder.
-
-    Raises:
-        UnavailableError: The package with its programs is not installed.
-    """
+    """Runs a server to which everybody on this machine may connect."""
     programs = _programs()
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()

@@ -13,12 +13,7 @@ from tests.engines.processes import Process, answers, free_port, running
 
 @dataclass(frozen=True)
 class Prism:
-    """A Prism that runs.
-
-    Attributes:
-        endpoint: HOST:PORT, which Beam's flag job_endpoint takes.
-        process: That it runs in.
-    """
+    """A Prism that runs."""
 
     endpoint: str
     process: Process
@@ -33,14 +28,7 @@ class Prism:
 
 @contextmanager
 def prism(folder: Path) -> Iterator[Prism]:
-    """Runs Prism.
-
-    Args:
-        folder: For its log.
-
-    Raises:
-        UnavailableError: It cannot be fetched.
-    """
+    """Runs Prism."""
     program = fetching.prism()
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()

@@ -38,17 +38,7 @@ def answers(port: int) -> bool:
 def wait_until(
     is_so: Callable[[], bool], seconds: float, otherwise: Callable[[], str], *alive: Process
 ) -> None:
-    """Waits until a condition holds.
-
-    Args:
-        is_so: The condition.
-        seconds: How long.
-        otherwise: What to say if it does not come to hold.
-        alive: Processes without which it cannot.
-
-    Raises:
-        RuntimeError: It did not hold in time, or one of the processes ended.
-    """
+    """Waits until a condition holds."""
     deadline = time.monotonic() + seconds
     while not is_so():
         ended = [process.name for process in alive if not process.is_alive()]
@@ -60,12 +50,7 @@ def wait_until(
 
 
 class Process:
-    """A program of an engine, with a log of its own; what it starts itself is ended with it.
-
-    Attributes:
-        name: What it is, and the name of its log.
-        log: The file to which both its streams are appended.
-    """
+    """A program of an engine, with a log of its own; what it starts itself is ended with it."""
 
     def __init__(
         self,
@@ -76,16 +61,7 @@ class Process:
         environment: Mapping[str, str] | None = None,
         user: str = "",
     ) -> None:
-        """Starts nothing.
-
-        Args:
-            name: What it is.
-            command: The program and its arguments.
-            folder: Where its log goes, and where it runs.
-            is_up: Whether it answers.
-            environment: Variables beside those of this process.
-            user: Whom to run it as; empty: as this process.
-        """
+        """Starts nothing."""
         self.name = name
         self.log = folder / f"{name}.log"
         self._command = [str(part) for part in command]
@@ -106,11 +82,7 @@ class Process:
         return self._running is not None and self._running.poll() is None
 
     def start(self, wait: bool = True) -> None:
-        """Starts it, and waits until it answers.
-
-        Raises:
-            RuntimeError: It ended, or did not answer in time; with the end of its log.
-        """
+        """Starts it, and waits until it answers."""
         assert not self.is_alive(), f"{self.name} runs already"
         # Not `-m`: nothing of this project is imported before the engine has the process.
         guarded = [sys.executable, "-S", "-E", str(GUARD), str(os.getpid()), self._user]
@@ -142,11 +114,7 @@ class Process:
         self._signal(signal.SIGTERM)
 
     def wait(self, seconds: float) -> int:
-        """Waits until it ends by itself, and returns its exit code.
-
-        Raises:
-            RuntimeError: It did not in time; with the end of its log.
-        """
+        """Waits until it ends by itself, and returns its exit code."""
         assert self._running is not None, f"{self.name} was never started"
         wait_until(
             lambda: not self.is_alive(), seconds, lambda: f"{self.name} goes on\n{self.tail()}"

@@ -37,12 +37,7 @@ _STEP_SECONDS = 400.0
 
 
 class StreamOnFlink:
-    """A stream whose epoch begins now, and that is started as often as a test wants.
-
-    Attributes:
-        config: What it is given.
-        client: The process that hands it over, once it was started.
-    """
+    """A stream whose epoch begins now, and that is started as often as a test wants."""
 
     client: Process
 
@@ -56,17 +51,7 @@ class StreamOnFlink:
         n_topics: int = 1,
         **changes: str,
     ) -> None:
-        """Makes its topics.
-
-        Args:
-            folder: An empty folder, for all that it writes.
-            broker: Of its topics.
-            ledger: URL of its ledger.
-            horizon: Steps that it may publish.
-            n_partitions: Of each topic of events.
-            n_topics: From how many topics it reads its events.
-            changes: Keys of the configuration that are others.
-        """
+        """Makes its topics."""
         self._folder = folder
         self._n_starts = 0
         name = folder.name
@@ -132,13 +117,7 @@ class StreamOnFlink:
     def started(
         self, flags: Sequence[str], build: Path = ROOT, **changes: str
     ) -> Iterator[Process]:
-        """Hands it to Flink for the block.
-
-        Args:
-            flags: Of Beam.
-            build: The checkout whose tracecloak hands it over.
-            changes: Keys of the configuration that are others.
-        """
+        """Hands it to Flink for the block."""
         self._n_starts += 1
         given = [f"--{key}={value}" for key, value in {**self._given, **changes}.items()]
         beam = [flag for flag in flags if not flag.startswith("--runner")]
@@ -166,11 +145,7 @@ class StreamOnFlink:
         }
 
     def wait_for_steps(self, n_more: int, *alive: Process) -> None:
-        """Waits until so many further steps are published.
-
-        Raises:
-            RuntimeError: They were not in time, or a process ended that is needed.
-        """
+        """Waits until so many further steps are published."""
         wanted = len(self.published()) + n_more
         wait_until(
             lambda: len(self.published()) >= wanted,
@@ -212,12 +187,7 @@ class StreamOnFlink:
     def undisturbed(
         self, earlier: Sequence[Any] = (), begin: KnownLog | None = None
     ) -> dict[int, bytes]:
-        """Returns what all steps must be, by the messages of the topic alone: there is no Beam.
-
-        Args:
-            earlier: Messages that came before those that are in the topic, or before `begin`.
-            begin: From where on those of the topic count; None: all of them.
-        """
+        """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
         config, key = self.config, ReleaseKey(SECRET)
         stream = RunningStream(
             config.made_product(), config.rule, config.name, key, key,
@@ -259,13 +229,7 @@ class Feed:
     def __init__(
         self, *topics: KafkaTopic, n_cases_per_second: int = 5, frame: bytes = b""
     ) -> None:
-        """Begins.
-
-        Args:
-            topics: Where to, each of the events of a case to another one.
-            n_cases_per_second: Cases that begin in a second; each has one to six messages.
-            frame: What stands before each message.
-        """
+        """Begins."""
         self._names = [topic.name for topic in topics]
         self._producer = Producer(
             {"bootstrap.servers": topics[0].servers, "enable.idempotence": True, "log_level": 0}
@@ -343,11 +307,7 @@ def job_of(cluster: FlinkCluster) -> str:
 
 
 def stop_with_savepoint(cluster: FlinkCluster, folder: Path, drain: bool = False) -> str:
-    """Stops the job of a cluster; returns where its state is.
-
-    Raises:
-        RuntimeError: It was not stopped.
-    """
+    """Stops the job of a cluster; returns where its state is."""
     job = job_of(cluster)
     asked = ask(cluster, f"/jobs/{job}/stop", {"targetDirectory": folder.as_uri(), "drain": drain})
     path = f"/jobs/{job}/savepoints/{asked['request-id']}"

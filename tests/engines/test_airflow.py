@@ -58,12 +58,7 @@ class Worker:
         (self.airflow.dags / DAG.name).write_text(text)
 
     def run(self, date: str, *answers: Answer) -> tuple[str, list[list[str]], str]:
-        """Returns how a run of the DAG ended, with what tracecloak was called, and what was said.
-
-        Args:
-            date: The run's logical date: where its data interval ends, in Airflow's own test.
-            answers: How tracecloak ends, at its first call and so on; the last one for all others.
-        """
+        """(how a run of the DAG ended, with what tracecloak was called, what was said)."""
         (self.airflow.home / "calls").write_text("[]")
         (self.airflow.home / "answers").write_text(json.dumps(answers))
         ended = self.airflow.command("dags", "test", "tracecloak_windows", date)

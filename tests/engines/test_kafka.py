@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +13,8 @@ from confluent_kafka.admin import (
     NewPartitions,
 )
 
-from tests.engines.kafka import KafkaBroker, kafka_broker
+from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import wait_until
-from tests.engines.skipping import or_skip
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
@@ -28,7 +26,6 @@ from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionR
 from tracecloak.transforms.services.kafka_topic import (
     KafkaTopic,
 )
-from tracecloak.transforms.stream import sources
 from tracecloak.transforms.stream.sources import KafkaSource
 
 pytestmark = pytest.mark.engines
@@ -205,20 +202,6 @@ def test_messages_since_the_start_that_are_gone_are_an_error(topic: KafkaTopic) 
     assert "1 of these partitions are empty" in told[-1]
 
 
-def test_brokers_that_are_away_are_told_as_such(broker: KafkaBroker, topic: KafkaTopic) -> None:
-    reader = PartitionReader(topic, "g", KnownLog.from_json({0: 0}))
-    assert not reader.poll(1, 0.5)
-    broker.process.kill_9()
-    try:
-        with pytest.raises(RetryLater, match="cannot be asked"):
-            reader.watermark_us(0, now_us())
-    finally:
-        broker.process.start()
-    send(producer(topic), topic, "a")
-    assert [message.data for message in read(reader, 1)] == [b"a"]
-    reader.close()
-
-
 # --- The log that is read -----------------------------------------------------------------------
 
 KEY = b"k" * 32
@@ -260,26 +243,6 @@ def test_a_topic_that_is_made_anew_is_no_longer_read(
     source.close()
 
 
-def test_the_log_of_another_cluster_and_what_retention_took(
-    topic: KafkaTopic, tmp_path: Path
-) -> None:
-    send(producer(topic), topic, *"abc")
-    source = of_log(topic, {})
-    pulled(source, 3)
-    kept = source.positions
-    source.close()
-    client = AdminClient({"bootstrap.servers": topic.servers})
-    for answer in client.delete_records([TopicPartition(topic.name, 0, 3)]).values():
-        answer.result(_SECONDS)
-    of_log(topic, kept).close()  # the message is gone: ids and epochs decide
-    with or_skip(kafka_broker(tmp_path / "second")) as other:
-        other.new_topic(topic.name)
-        moved = KafkaTopic(other.servers, topic.name)
-        send(producer(moved), moved, *"uvwxyz")
-        with pytest.raises(SourceChanged, match="another cluster"):
-            of_log(moved, kept)
-
-
 def test_a_topic_that_senders_stamp_for_a_while(broker: KafkaBroker, topic: KafkaTopic) -> None:
     """Its message stops the partition, and a person passes it by time."""
     send(producer(topic), topic, "a")
@@ -302,28 +265,3 @@ def test_a_topic_that_senders_stamp_for_a_while(broker: KafkaBroker, topic: Kafk
     again = of_log(topic, log_since(topic, since_us).to_json())
     assert pulled(again, 1) == [b"b"]
     again.close()
-
-
-def test_a_transaction_that_nobody_ends_is_named(
-    topic: KafkaTopic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sources, "_HANGING_SECONDS", 1.0)
-    made = producer(topic, **{"transactional.id": topic.name})
-    made.init_transactions()
-    made.begin_transaction()
-    send(made, topic, "a")
-    source = of_log(topic, {})
-
-    def is_named() -> bool:
-        source.pull(10, 0.2)
-        try:
-            source.watermark_us()
-        except RetryLater as error:
-            return "describe-producers" in str(error)
-        return False
-
-    wait_until(is_named, _SECONDS, lambda: "the transaction is not named")
-    made.commit_transaction()
-    assert pulled(source, 1) == [b"a"]
-    wait_until(lambda: not is_named(), _SECONDS, lambda: "it is named still")
-    source.close()

@@ -1,8 +1,4 @@
-"""Kill -9 of each process of a release on a Flink cluster, in several stages of it.
-
-Either the command ends well and the release has the bytes of an undisturbed one, or it says that it
-failed and the same command, given again, finishes the release and pays nothing more.
-"""
+"""Kill -9 of each process of a release on a Flink cluster, in several stages of it."""
 
 from __future__ import annotations
 

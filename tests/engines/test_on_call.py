@@ -1,8 +1,4 @@
-"""What somebody who is on call sees of a stream within a minute, each with the sentence that mends.
-
-A broker and a database are real, and so is what breaks: they are stopped, a disk is full, a folder
-can only be read, a clock is wrong.
-"""
+"""What is seen on call of a stream within a minute, each with the sentence that mends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Two tasks of Flink read one file at once, and the release has the bytes of the in-memory driver.
-
-This catches a large file that is one element, which one task reads whatever others have to do.
-"""
+"""Two tasks of Flink read one file at once, and the release is that of the in-memory driver."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Every method's release on Flink and on Prism has the bytes of the in-memory driver.
-
-This catches what a release owes to a runner: grouping, order, a type that is lost on the way, a
-side input that comes in several elements.
-"""
+"""Every method's release on Flink and on Prism has the bytes of the in-memory driver."""
 
 from __future__ import annotations
 

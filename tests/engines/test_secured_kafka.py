@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import random
 import time
 from base64 import urlsafe_b64encode
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -25,12 +20,7 @@ from confluent_kafka.admin import (
 from tests.engines.kafka import PASSWORD, KafkaBroker, kafka_broker
 from tests.engines.processes import free_port, wait_until
 from tests.engines.skipping import or_skip
-from tests.engines.streams import all_messages
 from tests.support.certificates import certificate
-from tests.support.killed_streams import ACTIVITIES, PERIOD_SECONDS, Runs, flags, n_cases
-from tests.support.registry_double import registry_double
-from tests.support.releasing import counting_charges
-from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.services import kafka_topic
@@ -45,12 +35,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Secured:
-    """A broker that is secured.
-
-    Attributes:
-        servers: Its listener of SASL over TLS.
-        folder: With `ca.pem`, by which it is known, and `other.pem`, by which it is not.
-    """
+    """A broker that is secured."""
 
     broker: KafkaBroker
     servers: str
@@ -155,99 +140,3 @@ def test_a_client_without_tls_is_told_why_it_waits(
     monkeypatch.setattr(kafka_topic, "ASK_SECONDS", 6.0)
     with pytest.raises(RetryLater, match=r"security\.protocol"):
         KafkaTopic(secured.servers, "events").check()
-
-
-ROW = {
-    "type": "record",
-    "name": "Row",
-    "fields": [
-        {"name": "patient", "type": "long"},
-        {"name": "step", "type": "string"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-    ],
-}
-ENVELOPE = {
-    "type": "record",
-    "name": "Envelope",
-    "fields": [
-        {"name": "before", "type": ["null", ROW]},
-        {"name": "after", "type": ["null", "Row"]},
-        {"name": "op", "type": "string"},
-    ],
-}
-
-
-def send_changes(topic: KafkaTopic, registry: str, n: int) -> int:
-    """Sends cases as a database's changes, by Confluent's serialiser; returns how many are none."""
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-    from confluent_kafka.schema_registry.avro import AvroSerializer
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
-    serialise = AvroSerializer(SchemaRegistryClient({"url": registry}), json.dumps(ENVELOPE))
-    context = SerializationContext(topic.name, MessageField.VALUE)
-    producer = topic.client(Producer, {"linger.ms": 20})
-    n_none = 0
-    for case in range(n):
-        for number, step in enumerate(ACTIVITIES):
-            row = {"patient": case, "step": step, "at": number}
-            created = {"before": None, "after": row, "op": "c"}
-            producer.produce(topic.name, serialise(created, context), str(case))
-        deleted = {"before": row, "after": None, "op": "d"}
-        producer.produce(topic.name, serialise(deleted, context), str(case))
-        producer.produce(topic.name, None, str(case))  # as Debezium does after a deletion
-        n_none += 2
-    assert producer.flush(_SECONDS) == 0
-    return n_none
-
-
-@pytest.mark.timeout(400)
-def test_a_stream_of_a_databases_changes_is_killed_and_goes_on(
-    secured: Secured, tmp_path: Path
-) -> None:
-    """The whole command: a secured broker, a registry, deletions and tombstones."""
-    n, begin = 2_000, time.time() // PERIOD_SECONDS * PERIOD_SECONDS
-    who = {"sasl_mechanisms": "SCRAM-SHA-512", "sasl_username": "scram", "name": "changes"}
-    for name, n_partitions in (("changes", 2), ("unread", 1)):
-        secured.broker.new_topic(name, n_partitions)
-    topic = secured.topic(**who, sasl_password=PASSWORD)
-    wrong = secured.topic(**who, sasl_password=f"{PASSWORD}-mistyped")
-    with registry_double() as registry:
-        horizon = int((time.time() + 60 - begin) / PERIOD_SECONDS)
-
-        def given(properties: str | None) -> list[str]:
-            return flags(
-                tmp_path, begin, horizon,
-                input_topic=f"kafka://{secured.servers}/changes", kafka_properties=properties,
-                schema="confluent-avro", schema_registry=registry.url, operation="op",
-                operation_events="c,r", case_id="after.patient", activity="after.step",
-                timestamp="after.at", reject_topic=f"kafka://{secured.servers}/unread",
-                output_table=f"delta:{tmp_path}/steps",
-            )  # fmt: skip
-
-        refused = Runs(tmp_path, given(wrong.properties))
-        refused.start()
-        assert refused.end(None) == 2
-        assert "see kafka_properties" in refused.said()
-        assert PASSWORD not in refused.said() and not (tmp_path / "keys").exists()
-        runs = Runs(tmp_path, given(topic.properties))
-        n_none = send_changes(topic, registry.url, n)
-        assert runs.disturb(2, 6, random.Random(5)) == 2
-        runs.start()
-        assert runs.end(None, 200) == 0, runs.said()
-    assert abs(n_cases(tmp_path) - n) <= 5
-    letters = {
-        (row["partition"], row["offset"]): row["reason"] for row in rejected(tmp_path / "keys")
-    }
-    reasons = {"operation that is no event": n_none // 2, "tombstone": n_none // 2}
-    assert Counter(letters.values()) == reasons
-    # Each is counted once, and sent; each step is in the table once.
-    assert reject_counts(tmp_path / "keys") == reasons
-    unread = secured.topic(**{**who, "name": "unread"}, sasl_password=PASSWORD)
-    lines = {message.data for message in all_messages(unread)}
-    assert Counter(json.loads(line)["reason"] for line in lines) == reasons
-    table = pytest.importorskip("deltalake").DeltaTable(f"{tmp_path}/steps")
-    steps = sorted((tmp_path / "out").rglob("step-*.parquet"))
-    assert len(table.history()) == len(steps) == horizon
-    files = pa.concat_tables([pq.ParquetFile(path).read() for path in steps])
-    assert table.to_pyarrow_table().num_rows == files.num_rows > 0
-    assert len(counting_charges(tmp_path / "keys")) == 1

@@ -89,10 +89,7 @@ def keys_of_workers(stream: StreamOnFlink) -> int:
 def test_a_stream_on_a_local_flink_publishes_what_an_undisturbed_one_does(
     tmp_path: Path, broker: KafkaBroker, ledger: str
 ) -> None:
-    """Of two topics; and after the job server is killed with all in it, from the first message.
-
-    Each step is in the table once, and each message that cannot be read is listed once.
-    """
+    """Of two topics; and after the job server is killed with all in it, from the first message."""
     checkpoints = tmp_path / "checkpoints"
     checkpoints.mkdir()
     configuration = {"state.checkpoints.dir": checkpoints.as_uri()}

@@ -1,8 +1,4 @@
-"""Windows of a lake on Flink and on Prism have the bytes of the in-memory driver, paid for once.
-
-This catches units that a runner finds twice or loses, and a second pass over the lake that counts
-other cases than the first one claimed.
-"""
+"""Windows of a lake on Flink and on Prism have the bytes of the in-memory driver, paid for once."""
 
 from __future__ import annotations
 

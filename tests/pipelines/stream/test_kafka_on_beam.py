@@ -150,10 +150,7 @@ def test_a_failure_after_a_start_with_state_says_whose_the_state_may_be(
 def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_builds(
     tmp_path: Path,
 ) -> None:
-    """Their numbers change with each transform before them, and then no timer finds its transform.
-
-    Whoever changes them says so on the page about streams on Flink: no savepoint is taken over.
-    """
+    """A change of them is said in the docs of streams on Flink: no savepoint is taken over."""
     pipeline = beam.Pipeline("BundleBasedDirectRunner")
     topic = KafkaTopic("broker:9092", "events", None)
     with paid_epoch(stream_config(tmp_path)) as epoch:

@@ -308,11 +308,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
 def test_an_epoch_that_is_over_leaves_no_key_to_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    """Whoever finds its last step published ends it: with the keys noise could be subtracted.
-
-    Where its job did not end by itself, it may not have sent that step to the topic: so it is sent
-    before, and as long as the topic takes nothing the keys stay.
-    """
+    """Whoever finds its last step published ends it: with the keys noise could be subtracted."""
     (place,) = made(tmp_path, "worker keys")
     config = stream_config(tmp_path, worker_keys=str(tmp_path / place))
     with monkeypatch.context() as patch:

@@ -35,12 +35,7 @@ class PaidError(Exception):
 
 
 class Away:
-    """Topics and clocks that are away for some questions each.
-
-    Attributes:
-        asked: What was asked for, in this order.
-        n_refusals: By what is asked for, how often it is still away.
-    """
+    """Topics and clocks that are away for some questions each."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -69,7 +69,7 @@ class Pane(NamedTuple):
 def named(cases: Iterable[str]) -> dict[str, str]:
     """What the cases are called in the output."""
     ids = pa.array(sorted(set(cases)), pa.string())
-    keys = Identities(KEY.resolve())._cases.of_text(ids)
+    keys = Identities(KEY.resolve())._of["case"].of_text(ids)
     return dict(zip(hex_names(keys).to_pylist(), ids.to_pylist(), strict=True))
 
 
@@ -152,12 +152,6 @@ def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
     return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
 
 
-def test_a_message_redelivered_before_the_closing_counts_once() -> None:
-    first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
-    seen, _ = run([[first, first], [end], [first, end], 4.0, [first], *ticking(4, 30)])
-    assert seen == [(0, "c", ("A", "END"))]
-
-
 def test_a_message_redelivered_after_the_closing_does_not_open_the_case_again() -> None:
     first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
     happenings: list[Happening] = [[first, end], *ticking(0, 35)]
@@ -233,13 +227,6 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> N
     shuffled = [sent[i] for i in rng.permutation(len(sent))]
     again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
     assert sorted(again) == expected
-
-
-def test_merging_often_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = random_messages()
-    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 2)
-    seen, _ = run(in_time(sent, 120), n_shards=2)
-    assert sorted(seen) == assembled(sent)
 
 
 def test_a_bundle_that_is_tried_again_gives_each_case_once(
@@ -381,17 +368,6 @@ def test_a_late_case_takes_nothing_of_its_individual(cap: CaseCap, somebody_else
     assert shard.closed == [*([(3, 1)] if somebody_else else []), (4, 9)]
 
 
-def test_a_shard_keeps_nothing_when_the_last_step_is_over() -> None:
-    shard = Shard(horizon=3)
-    shard.send(Sent(1, "c", "END", "e"), Sent(28, "d", "A", "e"))
-    shard.pass_to(60)
-    shard.send(Sent(29, "late", "END", "e"))
-    shard.pass_to(80)
-    assert shard.closed == [(0, 1)]
-    assert shard.waiting.values == []
-    assert not any(cell.value for cell in (shard.opened, shard.book, shard.timer, shard.over))
-
-
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_no_case_is_late_because_of_the_order_of_timers(is_reversed: bool) -> None:
     """A watermark that leaps lets a runner fire them in any order."""
@@ -413,24 +389,6 @@ def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:
     assert at_once == live == [(1, "c", ("A",)), (4, "c", ("A",)), (7, "c", ("A",))]
 
 
-def test_a_case_of_two_individuals_is_one_of_each() -> None:
-    layout = MessageFormat(replace(MAPPING, individual_id="person"))
-    sent = [
-        Sent(1, "c", "A", "1", individual="anna"),
-        Sent(2, "c", "B", "1", individual="bert"),
-        Sent(3, "c", "C", "2", individual="anna"),
-        Sent(3, "d", "C", "2", individual="anna"),
-    ]
-    run([sent, *ticking(0, 40)], layout=layout, by_individual=True, n_shards=5)
-    found = [traces for (_, traces), _, _ in _kept["closed"]]
-    cases = [counted for traces in found for counted in counted_of(0, traces, {})]
-    assert sorted(activities for _, _, activities in cases) == [("A", "C"), ("B",), ("C",)]
-    assert len({name for _, name, _ in cases}) == 3
-    whose = {traces.n_cases: set(traces.individuals.to_pylist()) for traces in found}
-    assert {n: len(names) for n, names in whose.items()} == {2: 1, 1: 1}
-    assert whose[1].isdisjoint(whose[2])
-
-
 def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY", by_individual: bool = False) -> bytes:
     """What of a message meets the state."""
     message = sent.message()
@@ -450,14 +408,3 @@ def test_no_text_of_a_message_meets_the_state(monkeypatch: pytest.MonkeyPatch) -
     assert len(keyed_bytes(sent._replace(case="patient-7" * 1_000))) == len(data)
     monkeypatch.setenv("OTHER_KEY", "6b" * 32)
     assert keyed_bytes(sent) == data != keyed_bytes(sent, "env:OTHER_KEY")
-
-
-def test_steps_begin_where_the_rule_says() -> None:
-    """Step 0 begins at 7 seconds; what closes before it is of no step."""
-    rule = replace(RULE, origin_us=7 * S)
-    sent = [Sent(second, f"c{second}", "END", "e") for second in (1, 3, 4, 13, 14)]
-    seen, panes = run(in_time(sent, 40), rule)
-    # Each closes 3 seconds after its end.
-    steps = {"c4": 0, "c13": 0, "c14": 1}  # and c1 and c3 before
-    assert {case: step for step, case, _ in seen} == steps
-    assert [pane.window.end.micros for pane in panes] == [27 * S, 37 * S]

@@ -1,25 +1,15 @@
-"""KafkaClock without a broker: whose clock moves the watermark, and what holds it.
-
-What brokers answer is told by `Cluster`; `tests/engines/test_kafka.py` asks a real one.
-"""
+"""KafkaClock without a broker: whose clock moves the watermark, and what holds it."""
 
 from __future__ import annotations
 
 import importlib
-import logging
 import re
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.support.local_streams import NAME, Script, Topic
-from tests.support.releasing import counting_charges
-from tests.support.stream_runs import published, stream_config
-from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.local_run import run_epoch
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock, kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
@@ -30,8 +20,6 @@ from tracecloak.transforms.services.kafka_identity import (
     check_history,
 )
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream import local_stream
-from tracecloak.transforms.stream.sources import MessageBatch
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 admin = importlib.import_module("confluent_kafka.admin")
@@ -42,15 +30,7 @@ S = 1_000_000
 
 
 class Cluster:
-    """Brokers, each with a clock, and a topic `events` of which nothing is unread.
-
-    Attributes:
-        now: The right time, seconds since 1970 UTC.
-        ahead: By how many seconds the clock of this machine is.
-        brokers: By how many seconds those of the brokers are.
-        made: The topics that were made, with their settings.
-        refusal: The code of the error of what is made or sent; None: there is none.
-    """
+    """Brokers, each with a clock, and a topic `events` of which nothing is unread."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -181,12 +161,6 @@ def test_no_time_is_told_while_clocks_differ(cluster: Cluster, ahead: float, sai
     assert clock.passed_us() == 1_000 * S
 
 
-def test_brokers_whose_clocks_differ_are_waited_for(cluster: Cluster) -> None:
-    cluster.brokers = [1.5, -1.5]
-    with pytest.raises(RetryLater, match=r"1\.5 s ahead of and 1\.5 s behind"):
-        clock_of(cluster).passed_us()
-
-
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -265,52 +239,6 @@ def test_brokers_that_refuse_are_not_waited_for(
 
 
 # --- The stream -------------------------------------------------------------------------------
-
-
-def test_a_clock_90_s_ahead_publishes_no_step_early_and_goes_on_when_it_is_right(
-    cluster: Cluster, tmp_path: Any, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    """It jumps in the midst of the epoch, and once more, and the budget is spent once."""
-    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.001)
-    cluster.now = 2.0
-    config = stream_config(tmp_path, horizon=4)
-    early: list[tuple[int, float]] = []
-
-    class MeasureRecorder(Topic):
-        def send(self, released: Any) -> None:
-            early.append((released.key[-1], cluster.now))
-
-    wrong = [(15.0, 35.0), (50.0, 55.0)]
-
-    class Jumping(Script):
-        """A source that is all read, whose pulls take 5 s."""
-
-        def pull(self, max_messages: int, timeout_seconds: float) -> MessageBatch:
-            cluster.now += 5.0
-            cluster.ahead = 90.0 if any(a <= cluster.now < b for a, b in wrong) else 0.0
-            return MessageBatch()
-
-        def watermark_us(self) -> int:
-            return clock.passed_us() - 2 * S
-
-    clock = clock_of(cluster)
-    with caplog.at_level(logging.WARNING, logger="tracecloak"), paid_epoch(config) as epoch:
-        run_epoch(
-            epoch,
-            lambda at, _: Jumping([], at),
-            NAME,
-            [MeasureRecorder()],
-            threading.Event(),
-            cluster.clock,
-        )
-    assert [step for step, _ in early] == [0, 1, 2, 3]
-    for step, seconds in early:
-        assert seconds >= (step + 1) * 10 + 10  # when it is over, with the delay of its release
-        assert not any(a <= seconds < b for a, b in wrong)
-    assert "clock of this machine is 90.0 s ahead" in caplog.text
-    assert len(counting_charges(tmp_path / "keys")) == 1
-    assert len(published(config)) == 4
 
 
 # --- What was deleted before the start --------------------------------------------------------

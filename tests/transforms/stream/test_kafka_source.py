@@ -264,11 +264,7 @@ def test_the_watermark_is_that_of_the_partition_that_is_read_least_far(
 
 
 def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) -> None:
-    """Marks of transactions: a stream would wait for ever for what they hold.
-
-    They may be of a later epoch than a place without a message. That ended before them, so that a
-    leader that is asked for it would say that they were taken back.
-    """
+    """Marks of transactions: a stream would wait for ever for what they hold."""
     topic.add(0, b"a", millis=1_000)
     topic.ends |= {0: 4, 1: 4}
     made = source(clock, {"0": 0, "1": 2})
@@ -281,14 +277,6 @@ def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) 
     assert made.watermark_us() == clock.now_us - CLOCK_SKEW_US
     places = KnownLog.from_json(made.positions).places
     assert (places[0].epoch, places[1].epoch) == (3, 3)
-
-
-def test_a_tombstone_is_no_empty_message(topic: TopicDouble, clock: Clock) -> None:
-    topic.add(0, None, b"")
-    messages = source(clock).pull(10, 0.0).messages
-    assert [(m.data, m.is_tombstone) for m in messages] == [
-        (b"", True), (b"", False),
-    ]  # fmt: skip
 
 
 def test_a_partition_that_is_added_is_read_from_its_first_message(

@@ -1,7 +1,4 @@
-"""The loop of a stream on one machine by a clock of the test: when it asks again, and what it says.
-
-A wait takes no time here: it moves the clock.
-"""
+"""The loop of a stream on one machine by a clock of the test: a wait only moves the clock."""
 
 from __future__ import annotations
 
@@ -142,14 +139,6 @@ def test_a_topic_that_is_away_is_asked_at_a_pace_while_messages_are_read(
     pauses = [after - before for before, after in itertools.pairwise(topic.refused)]
     assert len(pauses) > 5 and set(pauses) == {PAUSE}
     assert [step for step, _ in topic.sent] == list(range(6))
-
-
-def test_so_it_is_when_all_is_read(tmp_path: Path, loop: Loop) -> None:
-    topic = AwayUntil(loop, 60.0)
-    stop = loop.run(stream_config(tmp_path, horizon=1), [100.0], [topic])
-    assert len(topic.refused) == pytest.approx(60 / PAUSE, abs=1)
-    assert set(stop.waits) == {PAUSE}
-    assert [step for step, _ in topic.sent] == [0]
 
 
 def test_who_has_a_step_does_not_get_it_again_where_another_is_away(

@@ -466,9 +466,3 @@ def test_only_one_kind_is_read_where_one_is_asked_for(
     rows, rejects = decoded(sent, MessageFormat(kind=kind))
     assert [row["publish_time"] for row in rows] == [kept]
     assert rejects == [(1 - kept, "message of the other kind than schema asks for")]
-
-
-def test_what_is_wrong_first_of_all_is_told_before_the_time() -> None:
-    """As in records of files."""
-    _, rejects = decoded([as_json({"activity": "A"}), as_json({"case_id": "c", "timestamp": 1})])
-    assert rejects == [(0, "no case id"), (1, "no activity")]

@@ -169,18 +169,6 @@ def test_a_step_waits_for_a_clock_that_is_a_little_behind_unless_a_drain_was_ask
     assert clock.now == after
 
 
-def test_what_was_decided_is_published_again_whatever_the_clock_says(
-    new_stage: NewStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock(monkeypatch, 114)
-    stages = [new_stage() for _ in range(2)]
-    for stage in stages:
-        stage.give(0, "AB")
-    [first] = stages[0].fire()
-    clock.now = 20.0
-    assert [release.to_json() for release in stages[1].fire()] == [first.to_json()]
-
-
 @pytest.mark.parametrize(("view", "kept"), [("window", 0), ("total", 3)])
 def test_what_is_kept_is_bounded_and_gone_at_the_end(
     new_stage: NewStage, view: str, kept: int
@@ -254,20 +242,6 @@ def test_a_lost_state_and_other_counts_give_what_was_decided_and_nothing_new(
     with pytest.raises(GuaranteeError, match=r"decided on other cases.*Begin another epoch"):
         again.fire()
     assert drawn == []
-
-
-def test_the_same_counts_after_others_are_another_course(new_stage: NewStage) -> None:
-    """The second step's counts are those that it was decided on, and the first's were not."""
-    first, again = (new_stage() for _ in range(2))
-    for stage, variants in ((first, ("AB", "A")), (again, ("AB",))):
-        stage.give(0, *variants)
-        stage.give(1, "B")
-        stage.fire()
-        stage.fire()
-    first.fire()  # of the one that decided
-    assert again.fire()[0].step == 2
-    with pytest.raises(GuaranteeError, match="Begin another epoch"):
-        again.fire()
 
 
 def test_other_cases_with_the_same_counts_are_not_the_same(

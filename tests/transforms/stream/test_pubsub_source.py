@@ -93,18 +93,6 @@ def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: 
     source.close()
 
 
-def test_an_empty_pull_tells_of_what_was_published_before_it_less_what_clocks_differ(
-    service: Service, clock: Clock
-) -> None:
-    source = reading(service.subscription, clock)
-    began = clock.now
-    pull_until(source, clock, began + WAIT_SECONDS)
-    assert clock.now == began + 16
-    # The oldest pull that is not longer ago than a deadline and its margin is the second one.
-    assert source.watermark_us() == int((began + 4) * 1e6) - 2_000_000
-    source.close()
-
-
 def test_all_that_was_pulled_is_let_go_of_by_thousands(
     service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,38 +171,6 @@ def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
     pull_until(source, clock, clock.now + WAIT_SECONDS + 4)
     assert source.watermark_us() > known
     source.close()
-
-
-def test_what_is_not_let_go_of_comes_again() -> None:
-    clock = Clock()
-    with PubSubDouble(least_ack_seconds=1, empty_pull_seconds=0.1) as double:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(VARIABLE, double.address)
-            other = Service(double.address)
-            name = other.subscribe(other.topic, ack_seconds=1)
-            other.publish(b"1", b"2")
-            died, source = reading(name, clock), reading(name, clock)
-        assert len(died.pull(10, 2.0).messages) == 2
-        died.close()
-        again = until_found(lambda: source.pull(10, 0.5))
-        assert sorted(message.data for message in again.messages) == [b"1", b"2"]
-        assert again.publish == [
-            message.publish_time.seconds * 10**6 + message.publish_time.nanos // 1000
-            for message in again.messages
-        ]
-        source.let_go(again)
-        assert source.watermark_us() == NEVER
-        source.close()
-        other.close()
-
-
-def until_found(pull: Callable[[], object]) -> object:
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        found = pull()
-        if found.messages:  # type: ignore[attr-defined]
-            return found
-    raise AssertionError("nothing came")
 
 
 def test_a_topic_gets_one_subscription_for_an_epoch(service: Service, clock: Clock) -> None:

@@ -16,6 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 import fastavro
 import pytest
+from confluent_kafka import schema_registry as confluent
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import (
     descriptor_pb2,
     descriptor_pool,
@@ -273,6 +276,14 @@ def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble
     ]
     # A number that no registry has is not asked for: what answers to it is no schema.
     assert f"/schemas/ids/{1 << 31}" not in registry.asked
+
+
+def test_what_confluents_serialiser_sends_is_read(registry: RegistryDouble) -> None:
+    client = confluent.SchemaRegistryClient({"url": registry.url})
+    serialise = AvroSerializer(client, json.dumps(event_schema()))
+    body = {"case_id": "c", "activity": "A", "timestamp": AT}
+    sent = serialise(body, SerializationContext("topic", MessageField.VALUE))
+    assert decoded([Sent(sent)], layout(registry))[0][0]["timestamp"] == NEW_YEAR
 
 
 def test_a_schema_is_asked_for_once(registry: RegistryDouble) -> None:

@@ -9,11 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import apache_beam as beam
 import confluent_kafka
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.schemas.events.tally import OTHER_OPERATION
@@ -87,21 +85,6 @@ def test_the_file_is_bounded_and_its_counts_are_right(tmp_path: Path) -> None:
     # A stamp of the far future makes no room for itself.
     sink.send(batch([5], at=NOON * 100))
     assert len(json.dumps(read(tmp_path)[0])) < 3_000 and max(read(tmp_path)[0]) < "2030"
-
-
-def test_on_beam_all_rejects_come_to_one_worker_and_one_file(tmp_path: Path) -> None:
-    """Several bundles of several partitions, as of several workers."""
-    parts = [batch(range(n, n + 500), partition=n % 3) for n in range(0, 6_000, 500)]
-    sink = RejectSink(str(tmp_path), None)
-    with beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions([])) as pipeline:
-        _ = (
-            [pipeline | f"P{n}" >> beam.Create([one]) for n, one in enumerate(parts)]
-            | beam.Flatten()
-            | beam.WithKeys(0).with_output_types(tuple[int, pa.RecordBatch])
-            | beam.ParDo(topic_sinks.WriteRejects(sink))
-        )
-    counts, places = read(tmp_path)
-    assert counts == {"2026-12-01T12Z": {NO_TIME: 6_000}} and len(places) == 6_000
 
 
 def test_batches_are_added_up_once_a_minute_and_those_of_earlier_versions_at_the_start(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.support.stream_runs import batch_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.published.step import StepLog, StepRelease
+from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.stream.topic_sinks import (
     KEY_ATTRIBUTES,
     FirstOfEach,
@@ -34,7 +32,6 @@ FIRST = StepRelease.of(
     epsilon="0.5",
     delta="0",
 )
-PERIOD_AND_COST = ("start_us", "end_us", "n_steps_left", "epsilon", "delta")
 ATTRIBUTES = {
     "release_id": "hospital",
     "epoch": "2026",
@@ -48,16 +45,6 @@ def test_a_message_holds_the_release_and_its_key() -> None:
     assert StepRelease.from_json(FIRST.to_json()) == FIRST
     assert attributes_of(FIRST) == ATTRIBUTES
     assert key_of(attributes_of(FIRST)) == FIRST.key
-
-
-def test_a_message_of_a_made_up_log_says_what_it_is_of_and_holds_no_case() -> None:
-    log = StepLog(
-        release_id="hospital", epoch="2026", step=3, start_us=0, end_us=10, n_steps_left=8,
-        epsilon="0.5", delta="0", traces=batch_of("AB", "AC"),
-    )  # fmt: skip
-    assert key_of(attributes_of(log)) == log.key == ("hospital", "2026", "log", "window", 3)
-    assert set(json.loads(log.to_json())) == {*KEY_ATTRIBUTES, *PERIOD_AND_COST}
-    assert FirstOfEach().take(log.to_json(), attributes_of(log))
 
 
 @pytest.mark.parametrize("missing", KEY_ATTRIBUTES)
