@@ -5,7 +5,6 @@ DEMO_CASES ?= 30000
 
 DEMO_SECONDS ?= 180
 SOAK_SECONDS ?= 3600
-SOAK_SOURCE ?= pubsub
 
 .PHONY: demo stream-demo soak test test-logs test-ci test-slow test-engines test-engines-ci test-docs docs mutants golden lint \
   bench bench-scale board schema oldest lock check-wheel release clean
@@ -62,9 +61,8 @@ stream-demo: .venv/pubsub $(CORE)
 	  --seconds $(DEMO_SECONDS) --output build/stream-demo
 
 # The stream at a steady rate for an hour; fails if its memory grows. Google's test server keeps all
-# messages that it ever had, so the double serves; with SOAK_SOURCE=kafka it is a broker of Kafka.
+# messages that it ever had, so the double serves.
 soak: export SOAK_SECONDS := $(SOAK_SECONDS)
-soak: export SOAK_SOURCE := $(SOAK_SOURCE)
 soak: .venv/pubsub $(CORE)
 	rm -rf build/soak && mkdir -p build
 	PYTHON=$(CURDIR)/$(BIN)/python tests/with_pubsub.sh double $(BIN)/python -m tests.benchmarks.soak

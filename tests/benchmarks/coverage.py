@@ -251,67 +251,40 @@ def records(path: Path) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yields the coverage by kind and grade of all logs, and which cells of one log fail."""
-    cells: dict[tuple[str, ...], dict[tuple[str, Any], dict[int, tuple[int, int]]]] = {}
+    cells: dict[tuple[str, ...], dict[tuple[str, Any], list[tuple[int, int]]]] = {}
     for row in rows:
         for what, grade, n, held in row["cells"]:
-            of = cells.setdefault((row["method"], what, grade), {})
-            of.setdefault((row["log"], row["size"]), {})[row["key"]] = (n, held)
+            if grade in GRADED:
+                of = cells.setdefault((row["method"], what, grade), {})
+                of.setdefault((row["log"], row["size"]), []).append((n, held))
     draw = np.random.default_rng(57)
-    failures = []
-    yield "| method | kind | grade | size | logs | numbers | coverage | 95 % of keys |"
-    yield "|---|---|---|---:|---:|---:|---:|---|"
+    failures, shown = [], defaultdict[tuple[str, str], dict[str, str]](dict)
     for (method, what, grade), of in sorted(cells.items()):
-        for size in (*SIZES, "pooled"):
-            chosen = {at: by for at, by in of.items() if size in ("pooled", at[1])}
-            if not chosen:
-                continue
-            drawn = {at: resampled(by, draw) for at, by in chosen.items()}
-            n, held = (sum(by[i] for one in chosen.values() for by in one.values()) for i in (0, 1))
-            low, high = ends_of(np.sum(list(drawn.values()), axis=0))
-            shown = "all" if size is None else size
-            is_bad = size == "pooled" and grade in GRADED and held < LEAST * n
-            yield (
-                f"| {method} | {what} | {grade} | {shown} | {len(chosen)} | {n:,} | "
-                f"{held / n:.3f}{' **low**' if is_bad else ''} | {low:.3f}-{high:.3f} |"
-            )
-            if size == "pooled" or grade not in GRADED:
-                continue
-            for (log, _), pairs in drawn.items():
-                by_key = np.array(list(of[log, size].values()))
-                most = max(ends_of(pairs)[1], not_excluded(by_key))
-                if most < LEAST:
-                    n, held = by_key.sum(axis=0)
-                    failures.append(
-                        f"{log} {shown}: {method}, {what}, {grade}: {held} of {n}, at most "
-                        f"{most:.3f}"
-                    )
-    yield ""
-    yield f"{len(failures)} cells of one log fail"
+        drawn = {at: resampled(np.array(pairs), draw) for at, pairs in of.items()}
+        n, held = np.sum([pair for pairs in of.values() for pair in pairs], axis=0)
+        low, high = ends_of(np.sum(list(drawn.values()), axis=0))
+        is_bad = " **low**" if held < LEAST * n else ""
+        shown[method, what][grade] = f"{held / n:.3f}{is_bad} ({low:.3f}-{high:.3f}) of {n:,}"
+        for (log, size), pairs in of.items():
+            by_key = np.array(pairs)
+            most = max(ends_of(drawn[log, size])[1], not_excluded(by_key))
+            if most < LEAST:
+                n, held = by_key.sum(axis=0)
+                failures.append(
+                    f"{log} {size or 'all'}: {method}, {what}, {grade}: {held} of {n}, at most "
+                    f"{most:.3f}"
+                )
+    yield "| Method | Kind | Good | Rough |"
+    yield "|---|---|---|---|"
+    for (method, what), by_grade in shown.items():
+        yield f"| `{method}` | {what} | {' | '.join(by_grade.get(g, '') for g in GRADED)} |"
+    yield f"\n{len(failures)} cells of one log fail"
     yield from failures
 
 
-def pooled(lines: Iterable[str]) -> Iterator[str]:
-    """Yields a table with a line for each kind, of those of `table`; and the cells that fail."""
-    shown: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-    rest = []
-    for line in lines:
-        words = line.strip("| ").split(" | ")
-        if len(words) == 8 and words[3] == "pooled":
-            shown[words[0], words[1]][words[2]] = f"{words[6]} ({words[7]}) of {words[5]}"
-        elif not line.startswith("|"):
-            rest.append(line)
-    yield "| Method | Kind | Good | Rough |"
-    yield "|---|---|---|---|"
-    for (method, what), of in shown.items():
-        if cells := [of.get(grade, "") for grade in GRADED if set(of) & set(GRADED)]:
-            yield f"| `{method}` | {what} | {' | '.join(cells)} |"
-    yield from rest
-
-
-def resampled(by_key: dict[int, tuple[int, int]], draw: np.random.Generator) -> np.ndarray:
+def resampled(by_key: np.ndarray, draw: np.random.Generator) -> np.ndarray:
     """Returns int64[n, 2], numbers and those that hold, of keys that are drawn again."""
-    pairs = np.array(list(by_key.values()), np.int64)
-    return pairs[draw.integers(0, len(pairs), (_RESAMPLES, len(pairs)))].sum(axis=1)
+    return by_key[draw.integers(0, len(by_key), (_RESAMPLES, len(by_key)))].sum(axis=1)
 
 
 def not_excluded(by_key: np.ndarray) -> float:
@@ -333,11 +306,9 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=5)
     parser.add_argument("--logs", nargs="*", default=LOGS)
     parser.add_argument("--methods", nargs="*", default=METHOD_NAMES)
-    parser.add_argument("--pooled", action="store_true", help="a line for each kind")
     given = parser.parse_args()
     measure(given.file, given.keys, given.logs, given.methods)
-    lines = table(records(given.file))
-    print("\n".join(pooled(lines) if given.pooled else lines))
+    print("\n".join(table(records(given.file))))
 
 
 if __name__ == "__main__":

@@ -37,17 +37,7 @@ _BEFORE_TEXT = 2_000
 
 @dataclass(frozen=True)
 class Work:
-    """A command of Python that is measured.
-
-    Attributes:
-        name: What it is called in what is printed, and on the page.
-        arguments: Those of Python; `{fresh}` in one is a folder that is new for each run.
-        n_events: Events of the log that it reads; None: no log is read.
-        says_seconds: Whether its last line is JSON with `seconds`, what its work took without its
-            imports, and `counts`; else the whole process is measured.
-        exit_code: What it ends with.
-        python: The program.
-    """
+    """A command of Python that is measured."""
 
     name: str
     arguments: tuple[str, ...]
@@ -110,11 +100,7 @@ class Runs:
 
 
 def run(work: Work) -> Measured:
-    """Runs a work once.
-
-    Raises:
-        SystemExit: It ended otherwise than it should.
-    """
+    """Runs a work once."""
     fresh = tempfile.mkdtemp()
     try:
         arguments = [argument.replace(_FRESH, fresh) for argument in work.arguments]
@@ -148,11 +134,7 @@ def _compiled() -> str:
 
 
 def in_turn(works: Sequence[Work], rounds: int = ROUNDS) -> dict[str, Runs]:
-    """Runs works in turn, A B C A B C …, so that a slow spell of the machine hits all.
-
-    Returns their runs by name, prints them, and notes them for the record. One run of each comes
-    before, which fills caches.
-    """
+    """Runs works in turn, A B C A B C …, so that a slow spell of the machine hits all."""
     for work in works:
         run(work)
     measured: dict[str, list[Measured]] = {work.name: [] for work in works}
@@ -168,13 +150,7 @@ def in_turn(works: Sequence[Work], rounds: int = ROUNDS) -> dict[str, Runs]:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A measured ratio.
-
-    Attributes:
-        value: The median.
-        goal: What it should be; None: nothing was asked for.
-        at_most: Whether less is better.
-    """
+    """A measured ratio."""
 
     value: float
     goal: float | None

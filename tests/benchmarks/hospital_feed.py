@@ -57,15 +57,7 @@ class Sending(NamedTuple):
 
 @dataclass(frozen=True)
 class HospitalFeed:
-    """What the hospital sends.
-
-    Attributes:
-        cases_per_second: How many cases begin a second; each has about 12 events.
-        speed: Seconds of the hospital in a second of the feed.
-        endless: Share of the cases whose last event never comes.
-        duplicated: Share of the messages that are sent twice.
-        malformed: Share of the messages beside which one comes that cannot be read.
-    """
+    """What the hospital sends."""
 
     cases_per_second: float = 20.0
     speed: float = 86_400.0
@@ -74,12 +66,7 @@ class HospitalFeed:
     malformed: float = 0.01
 
     def sendings(self, begin_us: int, n_cases: int = _FOREVER) -> Iterator[Sending]:
-        """Yields the messages in the order in which they are due.
-
-        Args:
-            begin_us: When the feed begins, microseconds since 1970 UTC: the times of the events.
-            n_cases: How many cases.
-        """
+        """Yields the messages in the order in which they are due."""
         held: list[Sending] = []
         done = 0
         for batch in hospital_log(n_cases, _BATCH_CASES):
@@ -150,12 +137,7 @@ def _encoded(case: str, activity: str, time_us: int, event_id: str, is_avro: boo
 
 @dataclass
 class Sent:
-    """How many messages have been sent.
-
-    Attributes:
-        counts: By their kind.
-        behind_seconds: How much later than due the latest was sent.
-    """
+    """How many messages have been sent."""
 
     counts: dict[str, int] = field(
         default_factory=lambda: {"event": 0, "duplicate": 0, "malformed": 0}
@@ -171,16 +153,7 @@ def send(
     stop: threading.Event,
     sent: Sent,
 ) -> None:
-    """Sends what is due, as the clock goes, for some time or until it is stopped.
-
-    Args:
-        feed: What to send.
-        publisher: A PublisherClient.
-        topic: projects/PROJECT/topics/NAME.
-        seconds: How long.
-        stop: Set by somebody else, it ends the feed.
-        sent: Is brought up to date; at the end the service has taken it all.
-    """
+    """Sends what is due, as the clock goes, for some time or until it is stopped."""
     begin = time.monotonic()
     pending: list[Any] = []
     for sending in feed.sendings(time.time_ns() // 1000):

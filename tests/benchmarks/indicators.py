@@ -1,27 +1,23 @@
-"""Six indicators of public logs: errors over keys, beside Laplace figures, OpenDP and the paper.
+"""Six indicators of public logs: errors over keys, beside Laplace figures and the paper.
 
 Cases, mean and median throughput time, share in time, share with rework, cases with an activity, at
 one epsilon for all six. The public bound of times is five means, rounded up to two digits, the
 limit is the mean, and the activity is the one that is nearest to half of the cases. Logs are those
-of TRACECLOAK_LOGS; OPENDP_PYTHON names a Python that has `indicators_by_hand.py`'s libraries, and
-without it that half is left out. `pappi`, which has no medians, has five sixths of epsilon for the
+of TRACECLOAK_LOGS. `pappi`, which has no medians, has five sixths of epsilon for the
 other five. EPSILON and KEYS say another epsilon and number of keys.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tests.benchmarks.harness import ratio
 from tests.support.keys import release_key
@@ -50,11 +46,7 @@ _LAPLACE_DRAWS = 4_000
 
 @dataclass(frozen=True)
 class Setting:
-    """A log, and what is public of it.
-
-    Attributes:
-        traces: The log.
-    """
+    """A log, and what is public of it."""
 
     traces: TraceBatch
 
@@ -115,15 +107,8 @@ class Setting:
         return IndicatorParams.model_validate({"epsilon": epsilon, "indicators": asked})
 
 
-@dataclass(frozen=True)
-class Released:
-    """The figures of all keys.
-
-    Attributes:
-        values: float64[n_keys, 6].
-        lows: float64[n_keys, 6], or none.
-        highs: float64[n_keys, 6], or none.
-    """
+class Released(NamedTuple):
+    """The figures of all keys, float64[n_keys, 6] each."""
 
     values: np.ndarray
     lows: np.ndarray | None = None
@@ -142,10 +127,7 @@ def released(setting: Setting, epsilon: str, n_keys: int) -> Released:
 
 
 def by_laplace(setting: Setting, epsilon: float) -> Released:
-    """Returns six Laplace figures at a sixth of epsilon; the median by the exponential mechanism.
-
-    Means and shares divide by the noisy number of cases, the median is a place of the same grid.
-    """
+    """Returns six Laplace figures at a sixth of epsilon; the median is drawn by its weights."""
     rng, scale = np.random.default_rng(0), 6 / epsilon
     of_cases, high = setting.of_cases, setting.high_us / _SECOND_US
 
@@ -184,25 +166,6 @@ def by_paper(setting: Setting, epsilon: float, n_keys: int) -> Released:
     return Released(np.array(rows))
 
 
-def by_hand(setting: Setting, epsilon: float, n_keys: int) -> Released | None:
-    """Returns the figures of OpenDP by hand; None: no Python has it."""
-    python = os.environ.get("OPENDP_PYTHON")
-    if python is None:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "cases.parquet")
-        pq.write_table(pa.table(setting.of_cases), path)
-        Path(f"{path}.json").write_text(json.dumps({"high": setting.high_us / _SECOND_US}))
-        script = Path(__file__).with_name("indicators_by_hand.py")
-        done = subprocess.run(
-            [python, str(script), str(path), str(epsilon), str(n_keys)],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    return Released(np.array(json.loads(done.stdout), np.float64))
-
-
 def errors(setting: Setting, of: Released) -> np.ndarray:
     """float64[n_keys, 6], how far figures are off."""
     return np.abs(of.values - setting.truth)
@@ -230,9 +193,8 @@ def show(name: str, setting: Setting, epsilon: str, n_keys: int) -> dict[str, fl
     peers = {
         "Laplace": by_laplace(setting, float(epsilon)),
         "pappi": by_paper(setting, float(epsilon), n_keys),
-        "OpenDP": by_hand(setting, float(epsilon), n_keys),
     }
-    to = {k: ratios(off, errors(setting, peer)) for k, peer in peers.items() if peer is not None}
+    to = {name: ratios(off, errors(setting, peer)) for name, peer in peers.items()}
     for place, figure in enumerate(FIGURES):
         median, most = np.median(off[:, place]), np.quantile(off[:, place], 0.95)
         truth = setting.truth[place]

@@ -180,10 +180,7 @@ def measure(folder: Path, broker: KafkaBroker) -> tuple[float, float, int]:
 
 
 def restart(folder: Path, broker: KafkaBroker) -> tuple[float, float, float]:
-    """Returns (seconds, of these of a processor, peak MB) until a killed stream reads on.
-
-    All cases are open when it is killed, and none of their messages still waits for its step.
-    """
+    """Returns (seconds, of these of a processor, peak MB) until a killed stream reads on."""
     topic = "open"
     folder.mkdir()
     broker.new_topic(topic, 2)

@@ -36,10 +36,7 @@ def in_order_of_time(log: Path) -> Path:
 
 
 def tiled(log: Path, folder: Path, n_files: int) -> Path:
-    """Returns a folder of files with the cases of a log, in each under ids of its own.
-
-    It is made where it is not there.
-    """
+    """Returns a folder of files with the cases of a log, in each under ids of its own."""
     if not folder.exists():
         fresh = folder.with_suffix(".part")
         fresh.mkdir(exist_ok=True)

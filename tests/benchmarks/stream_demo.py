@@ -51,18 +51,7 @@ _CLOSING = {
 
 @dataclass(frozen=True)
 class Demo:
-    """What is run.
-
-    Attributes:
-        output: Folder for all that is written, with nothing of an earlier demo in it.
-        seconds: How long the hospital sends.
-        feed: What it sends.
-        period_seconds: Length of a step.
-        epsilon: For the whole horizon. Few cases close in three minutes, so the default is
-            large.
-        release_delay_seconds: How long after its end a step waits for messages that are late.
-        port: Of the page; 0: any free one.
-    """
+    """What is run."""
 
     output: Path
     seconds: float = 180.0
@@ -80,18 +69,7 @@ class Demo:
 
 @dataclass
 class Summary:
-    """What happened.
-
-    Attributes:
-        began: When the hospital began to send, seconds since 1970.
-        sent: What it sent.
-        steps: Numbers of the steps that a consumer of the topic took, in the order of arrival.
-        repeated: Messages that it dropped, because it had them.
-        total: Cases in the newest total; None without one.
-        n_steps_left: Of the horizon, behind the newest step.
-        rss_bytes: (seconds since the beginning, resident memory of the stream).
-        exit_code: Of the stream.
-    """
+    """What happened."""
 
     began: float = 0.0
     sent: Sent = field(default_factory=Sent)
@@ -169,10 +147,7 @@ class StreamProcess:
 
 @contextmanager
 def _hearing_interrupts() -> Iterator[None]:
-    """Lets what is started be interrupted, also where a shell runs this in the background.
-
-    Such a shell has its jobs ignore interrupts, and what they start inherits that.
-    """
+    """Lets what is started be interrupted, also where a shell runs this in the background."""
     is_deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if is_deaf:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

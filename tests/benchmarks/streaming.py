@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,7 +23,7 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
-from tests.benchmarks.harness import ratio
+from tests.benchmarks.harness import Work, ratio, run
 from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
@@ -183,34 +181,25 @@ def measure(name: str) -> dict[str, Any]:
     made = time.process_time()
     WORK[name]()
     spent = (time.process_time() - made) - (made - begun)  # they are made again inside
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {**_found, "cpu_seconds": spent, "peak_mb": peak}
-
-
-def _measured(name: str, n_cases: int) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.streaming", name],
-        env={**os.environ, "BENCHMARK_KEY": "5a" * 32, "BENCHMARK_CASES": str(n_cases)},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return {"seconds": spent, "counts": _found}
 
 
 def main() -> None:
     """Prints the rates and their ratios."""
+    os.environ["BENCHMARK_KEY"] = "5a" * 32
     rates = {}
     for name in WORK:
         # Per event the local runner slows down with the cases that are open: a tenth must do.
         n_cases = N_CASES // 10 if name == "per-event stream" else N_CASES
-        found = _measured(name, n_cases)
-        assert found["cases"] == n_cases and found["events"] == n_cases * len(STEPS_OF_A_CASE)
-        rates[name] = found["events"] / found["cpu_seconds"]
+        n_events = n_cases * len(STEPS_OF_A_CASE)
+        os.environ["BENCHMARK_CASES"] = str(n_cases)
+        arguments = ("-m", "tests.benchmarks.streaming", name)
+        found = run(Work(name, arguments, n_events, says_seconds=True))
+        assert found.counts == {"cases": n_cases, "events": n_events}
+        rates[name] = n_events / found.seconds
         print(
             f"{name:28s} {rates[name]:10,.0f} events a second and core   "
-            f"peak {found['peak_mb']:7.0f} MB"
+            f"peak {found.peak_mb:7.0f} MB"
         )
     rate = rates["columnar stream"]
     ratio("columnar stream, 20,000 events a second and core", rate / 20_000, 1, at_most=False)

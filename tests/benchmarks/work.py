@@ -7,13 +7,10 @@ was counted. Imports are not timed; reading the Parquet file is.
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import apache_beam as beam
 import numpy as np
@@ -39,6 +36,8 @@ from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 Counts = dict[str, int]
+# What a stage counted, in this process.
+_found: Counts = {}
 
 
 def source_of(path: str) -> EventSource:
@@ -76,7 +75,7 @@ def _count(traces: TraceBatch) -> dict[str, Any]:
 
 def _finish(once: None, totals: Iterable[Chunk]) -> None:
     found = only(totals).by_name
-    _report(finish(found["variants"], found["graph"]))
+    _found.update(finish(found["variants"], found["graph"]))
 
 
 def columnar_beam(path: str, shards: int) -> Counts:
@@ -95,7 +94,7 @@ def columnar_beam(path: str, shards: int) -> Counts:
             | "Once" >> beam.Create([None])
             | "Finish" >> beam.Map(_finish, pvalue.AsIter(totals))
         )
-    return _reported()
+    return dict(_found)
 
 
 # --- The per-event way: one element an event, one call a case, dictionaries of tuples -----------
@@ -136,7 +135,7 @@ def _finish_per_event(
     )
     counts = np.array([n for _, n in pairs])
     none = np.zeros(len(counts), np.int32)
-    _report(finish(histogram, DirectlyFollows(none, none, counts)))
+    _found.update(finish(histogram, DirectlyFollows(none, none, counts)))
 
 
 def per_event_beam(path: str, shards: int) -> Counts:
@@ -157,7 +156,7 @@ def per_event_beam(path: str, shards: int) -> Counts:
             | "Once" >> beam.Create([None])
             | beam.Map(_finish_per_event, beam.pvalue.AsList(counted), beam.pvalue.AsList(pairs))
         )
-    return _reported()
+    return dict(_found)
 
 
 # --- The same by other libraries --------------------------------------------------------------
@@ -221,21 +220,14 @@ WORK: dict[str, Callable[[str, int], Counts]] = {
 }
 
 
-def _report(counts: Counts) -> None:
-    """Hands counts from a stage to what started the pipeline, in this process."""
-    Path(os.environ["BENCHMARK_REPORT"]).write_text(json.dumps(counts))
-
-
-def _reported() -> Counts:
-    return cast(Counts, json.loads(Path(os.environ["BENCHMARK_REPORT"]).read_text()))
-
-
 if __name__ == "__main__":
+    # Not as __main__, whose functions workers would get copies of.
+    from tests.benchmarks import work
+
     name, path = sys.argv[1], sys.argv[2]
     shards = int(sys.argv[3]) if len(sys.argv) > 3 else 16
+    sys.argv[1:] = []  # which Beam would read
     keep_freed_memory()  # as the command does
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["BENCHMARK_REPORT"] = f"{folder}/counts.json"
-        began = time.process_time()
-        counts = WORK[name](path, shards)
+    began = time.process_time()
+    counts = work.WORK[name](path, shards)
     print(json.dumps({"seconds": time.process_time() - began, "counts": counts}))
