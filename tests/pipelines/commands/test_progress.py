@@ -119,10 +119,10 @@ def test_a_log_has_one_line_a_minute_of_a_stage_its_first_and_its_last(
 
 _RUN = """
 import logging, time
-from tracecloak.pipelines.screen import progress
-progress._SHORTEST_S = 0.2
+from tracecloak.pipelines.screen import results
+results._SHORTEST_S = 0.2
 log = logging.getLogger("tracecloak")
-with progress.showing_progress():
+with results.showing_progress():
     for done in range(4):
         log.info("stage %d of 4", done + 1, extra={"stage": "s", "done": done, "total": 4})
         time.sleep(0.4)

@@ -112,17 +112,6 @@ def test_ticks_are_those_of_a_loop_over_all_minutes(place, calendar, granularity
     assert grid.ticks(times).tolist() == wanted
 
 
-def test_the_stamp_of_a_day_is_its_midnight_though_work_begins_later():
-    begin = midnight("Europe/Amsterdam", "2024-03-29")
-    calendar = WorkingCalendar("Europe/Amsterdam", (0, 4), 9, 17)  # Monday and Friday
-    grid = TimeGrid(calendar.over(begin, begin + 5 * DAY_US), "day")
-    assert grid.n_ticks == 2
-    friday, monday = grid.at_us(np.arange(2)).tolist()
-    assert (friday, monday) == (begin, midnight("Europe/Amsterdam", "2024-04-01"))
-    times = np.array([friday, friday + 16 * HOUR_US, friday + 17 * HOUR_US, monday + 9 * HOUR_US])
-    assert grid.ticks(times).tolist() == [0, 0, 1, 1]
-
-
 def test_seconds_are_counted_in_working_time():
     grid = TimeGrid(WorkingCalendar("UTC", to_hour=1).over(0, 2 * DAY_US), "second")
     assert grid.n_ticks == 7200

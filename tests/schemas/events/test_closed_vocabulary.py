@@ -12,7 +12,7 @@ from tests.support.logs import event_logs, read_cases, trace_batch
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.tally import OTHER_ACTIVITY
 
 
@@ -46,13 +46,3 @@ def test_a_closed_bound_keeps_the_events_on_the_list_and_their_order(log, names)
     }
     assert read_cases(bounded) == expected
     assert OTHER not in bounded.vocabulary.names.to_pylist()
-
-
-def test_individuals_and_values_go_with_their_cases() -> None:
-    traces = trace_batch(
-        {"1": "A B", "2": "B", "3": "A"}, individuals={"1": "x", "2": "y", "3": "z"}
-    )
-    known = traces.recode_public(ActivityVocabulary.public(["A"], closed=True))
-    assert known.case_ids.to_pylist() == ["1", "3"]
-    assert known.individuals is not None and known.individuals.to_pylist() == ["x", "z"]
-    assert known.offsets.tolist() == [0, 1, 2]

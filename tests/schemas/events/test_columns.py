@@ -156,19 +156,6 @@ def test_individuals_that_are_needed_are_mapped():
         ColumnMapping(needs_individual=True)
 
 
-def test_the_first_thing_missing_is_named():
-    missing = log(
-        case_id=["", "c", "c", "", "", "c", "c"],
-        activity=["", "", "A", "", "A", "", "A"],
-        timestamp=["", "", "", STAMP, STAMP, STAMP, STAMP],
-    )
-    outcome = canonicalise(missing)
-    reasons = [NO_CASE, NO_ACTIVITY, NO_TIME, NO_CASE, NO_CASE, NO_ACTIVITY]
-    assert outcome.rejects == [(0, i, reason) for i, reason in enumerate(reasons)]
-    assert outcome.column("event_index") == [6]
-    assert (NO_CASE, NO_ACTIVITY, NO_TIME) == ("no case id", "no activity", "unparsable time")
-
-
 def test_no_value_of_a_dropped_record_is_in_either_output():
     # Dictionaries hold all names of the source until they are encoded again.
     names = ["canary-rejected", "kept", "canary-filtered"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.logs import event_batch, event_logs, events_of, read_cases
+from tests.support.logs import event_batch
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import (
     EVENT_INDEX,
@@ -68,20 +68,6 @@ def by_hand(row: Row) -> tuple[Any, ...]:
     return case, time, activity, begun, (resource is not None, resource or "")
 
 
-def placeless(events: list[tuple[str, str, int]]) -> pa.RecordBatch:
-    return event_batch(events, [0] * len(events))
-
-
-def test_events_without_places_are_in_the_order_of_their_content() -> None:
-    ordered = in_order(placeless([("c2", "B", 5), ("c1", "B", 5), ("c2", "A", 5), ("c2", "Z", 1)]))
-    assert ordered.to_pylist() == [
-        {"case_id": case, "activity": activity, "timestamp": time, "event_index": i}
-        for i, (case, activity, time) in enumerate(
-            [("c1", "B", 5), ("c2", "Z", 1), ("c2", "A", 5), ("c2", "B", 5)]
-        )
-    ]
-
-
 @settings(max_examples=100)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_the_order_is_that_of_python_and_no_delivery_changes_it(
@@ -97,18 +83,6 @@ def test_the_order_is_that_of_python_and_no_delivery_changes_it(
 
     again = in_order(batch_of(chance.sample(rows, len(rows)), ["nobody", "B", "r"]))
     assert again.equals(whole)  # with its dictionaries, which have no name that no row has
-
-
-@settings(max_examples=50)
-@given(event_logs(max_events=15), st.randoms(use_true_random=False), st.integers(1, 4))
-def test_traces_of_events_without_places_are_the_same_in_any_delivery(
-    log: Any, chance: random.Random, n_batches: int
-) -> None:
-    events = events_of(log)
-    shuffled = chance.sample(events, len(events))
-    hands = [placeless(shuffled[k::n_batches]) for k in range(n_batches)]
-    first = TraceBatch.from_events([placeless(events)])
-    assert read_cases(TraceBatch.from_events(hands)) == read_cases(first)
 
 
 def test_a_start_finds_the_completion_of_the_same_moment() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -164,41 +163,6 @@ def test_bad_text_is_rejected_and_its_neighbours_survive(text):
         assert alone == [None], zone
         noon = "2021-01-03T12:00:00" if zone == "UTC" else "2021-01-03T11:00:00"
         assert among == ["2021-01-02T00:00:00", None, noon, None, "2021-01-02T00:00:00"], zone
-
-
-# --- zones ----------------------------------------------------------------------------------------
-
-
-def in_zone(local: datetime, zone: ZoneInfo) -> datetime:
-    """The instant that a wall clock means: the first of two, the end of a gap."""
-    first = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    if first.astimezone(zone).replace(tzinfo=None) == local:
-        return first
-    low, high = first - timedelta(days=1), first + timedelta(days=1)  # halve to the jump
-    before = low.astimezone(zone).utcoffset()
-    while high - low > MICROSECOND:
-        middle = low + (high - low) // 2
-        if middle.astimezone(zone).utcoffset() == before:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-ZONES = [
-    *(BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"),
-    *("Africa/Casablanca", "Africa/Monrovia", "America/Nuuk", "Pacific/Apia", "Europe/Dublin"),
-]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 1)), min_size=1, max_size=5),
-    st.sampled_from(ZONES),
-)
-def test_random_clocks_agree_with_the_standard_library(clocks, zone):
-    expected = [us_of(in_zone(clock, ZoneInfo(zone))) for clock in clocks]
-    assert read_us([clock.isoformat(" ") for clock in clocks], time_zone=zone) == expected
 
 
 # --- any notation, there and back -----------------------------------------------------------------

@@ -40,16 +40,6 @@ EXAMPLE = {"c1": "A@0 B@5 C@5 A@7", "c2": "B@3", "c3": "C@1 A@9"}
 # --- from events ----------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
-@given(event_logs(), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_cases_spread_over_batches_are_those_of_a_loop(log, n_batches, random):
-    batches = event_batches(log, n_batches)  # each with dictionaries of its own
-    random.shuffle(batches)
-    traces = TraceBatch.from_events(batches)
-    assert read_cases(traces) == cases_of(log)
-    assert traces.vocabulary == ActivityVocabulary.of(activity for _, activity, _ in log)
-
-
 def test_ids_and_further_columns_that_no_event_has_are_left_behind():
     # A slice keeps the whole dictionary; the ids of other rows are not cases here.
     batch = event_batch({"c1": "A B", "canary": "C", "c2": "B"})
@@ -64,18 +54,6 @@ def test_ids_and_further_columns_that_no_event_has_are_left_behind():
 
 
 # --- properties of a batch ------------------------------------------------------------------------
-
-
-def test_recode_changes_codes_and_nothing_else():
-    wide = ActivityVocabulary.of(["A", "AA", "B", "BB", "C"])
-    traces = trace_batch(EXAMPLE)
-    recoded = traces.recode(wide)
-    assert recoded.activities.tolist() == [0, 2, 4, 0, 2, 4, 0]
-    assert recoded.vocabulary == wide and traces.activities.tolist() == [0, 1, 2, 0, 1, 2, 0]
-    assert read_cases(recoded) == read_cases(traces)
-    assert read_cases(recoded.recode(traces.vocabulary.merge([traces.vocabulary, wide]))) == (
-        read_cases(traces)
-    )
 
 
 @pytest.mark.parametrize("batches", [[], [trace_batch({"c": "A"}), trace_batch({"d": "B"})]])
@@ -152,22 +130,6 @@ def of_individuals(log: list[Event], whose: list[str]) -> dict[tuple[str, str], 
             [event for event, who in zip(log, whose, strict=True) if who == individual]
         ).items()
     }
-
-
-def test_a_case_that_names_two_individuals_is_one_of_each():
-    log = [("c", "A", 1), ("d", "B", 2), ("c", "C", 3), ("c", "D", 4)]
-    batch = event_batch(log, individuals=["i", "i", "j", "i"])
-    traces = TraceBatch.from_events([batch], by_individual=True)
-    assert read_cases_of_individuals(traces) == {
-        ("i", "c"): [("A", 1), ("D", 4)],
-        ("i", "d"): [("B", 2)],
-        ("j", "c"): [("C", 3)],
-    }
-    # Who does not ask for individuals gets cases, as ever.
-    plain_cases = TraceBatch.from_events([batch])
-    assert plain_cases.individuals is None
-    assert read_cases(plain_cases) == cases_of(log)
-    assert plain(plain_cases) == plain(TraceBatch.from_events([event_batch(log)]))
 
 
 @settings(deadline=None)

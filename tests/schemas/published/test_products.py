@@ -53,14 +53,6 @@ SPREAD = [
 ]
 
 
-def test_a_table_of_variants_has_their_names() -> None:
-    table = VARIANTS.to_table()
-    table.validate(full=True)
-    assert table.to_pylist() == ROWS
-    assert VARIANTS.n_variants == 3
-    assert VARIANTS.n_cases == 136
-
-
 @pytest.mark.parametrize("rows", [[], [1], [2, 0], [1, 1, 0, 2]])
 def test_selected_variants_come_in_the_order_asked_for(rows: list[int]) -> None:
     taken = VARIANTS.take(np.array(rows, np.int64))

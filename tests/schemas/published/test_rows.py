@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,22 +100,6 @@ def test_rows_of_no_cases_have_the_schema():
         assert rows.num_rows == 0 and rows.schema.equals(RELEASED_SCHEMA)
 
 
-def test_canonical_order_by_hand():
-    traces = trace_batch(
-        [("b", "B", 5), ("z", "A", 1), ("a", "C", 5), ("b", "A", 5), ("a", "A", 9)]
-    )
-    assert read_rows([part_rows([traces])]) == [
-        ("z", "A", 1),
-        ("a", "C", 5),
-        ("a", "A", 9),
-        ("b", "B", 5),  # before its A of the same time: a case's events keep their order
-        ("b", "A", 5),
-    ]
-
-
-# --- where cases begin ----------------------------------------------------------------------------
-
-
 # --- merging streams ------------------------------------------------------------------------------
 
 borders = st.lists(st.integers(0, 40), max_size=8)
@@ -131,21 +114,6 @@ def test_merged_streams_equal_everything_sorted_at_once(found, n_streams, data):
         # Borders fall between cases and within them.
         cut(rows_of([c for c in ordered if place[c[0]] == k]), data.draw(borders))
         for k in range(n_streams)
-    ]
-    assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_merging_does_not_depend_on_the_borders(size):
-    rng = np.random.default_rng(0)
-    found = {
-        f"c{i:03}": [("A", int(t)) for t in np.sort(rng.integers(0, 50, rng.integers(1, 9)))]
-        for i in range(200)
-    }
-    ordered = canonical(found)
-    streams = [
-        cut(rows, range(size, len(rows), size))
-        for rows in (rows_of(ordered[k::3]) for k in range(3))
     ]
     assert read_rows(list(merge_rows(streams))) == rows_of(ordered)
 

@@ -71,33 +71,6 @@ def test_the_trie_of_the_paper():
     assert trie.nodes.tolist() == [1, 2, 3, 1, 4, 5, 6, 7, 8, 9, 6, 7, 10, 11]
 
 
-# --- tries ----------------------------------------------------------------------------------------
-
-
-def check_trie(counts: Mapping[Variant, int], names: str) -> None:
-    """Compares all columns with the set of prefixes."""
-    trie = Trie.from_variants(histogram(counts, names))
-    prefixes = sorted({()} | {v[:k] for v in counts for k in range(1, len(v) + 1)})
-    number = {prefix: i for i, prefix in enumerate(prefixes)}
-    longer = {p: [v for v in counts if v[: len(p)] == p] for p in prefixes}
-    inner = prefixes[1:]
-    assert trie.parents.tolist() == [-1, *(number[p[:-1]] for p in inner)]
-    assert trie.activities.tolist() == [-1, *(names.index(p[-1]) for p in inner)]
-    assert trie.counts.tolist() == [sum(counts[v] for v in longer[p]) for p in prefixes]
-    assert trie.is_end.tolist() == [p in counts for p in prefixes]
-    assert trie.heights.tolist() == [
-        max((len(v) - len(p) for v in longer[p]), default=0) for p in prefixes
-    ]
-    positions = [v[:k] for v in sorted(counts) for k in range(1, len(v) + 1)]
-    assert trie.nodes.tolist() == [number[p] for p in positions]
-
-
-@settings(deadline=None)
-@given(variant_counts())
-def test_trie_nodes_are_the_prefixes_in_order(counts):
-    check_trie(counts, "ABC")
-
-
 # --- automata -------------------------------------------------------------------------------------
 
 

@@ -73,18 +73,3 @@ def test_a_case_more_changes_as_many_counts_as_is_said(cells: MarginalCells) -> 
             assert set(change.tolist()) <= {0, 1}
             most = max(most, int(change.sum()))
     assert most == cells.n_of_case
-
-
-def test_a_case_counts_for_the_activities_that_it_begins_with() -> None:
-    """Of 70 activities, backwards and again, those of the first 64 are counted, by all events."""
-    names = [f"a{i:02}" for i in range(70)]
-    cells = MarginalCells(70, 10_000)
-    backwards = histogram({tuple(names[::-1] + names[::-1]): 1, tuple(names[:3]): 1}, names)
-    row, cell = cells.entries(backwards)
-    lengths = np.diff(backwards.offsets)
-    long = int(np.flatnonzero(lengths == 140)[0])
-    assert np.bincount(row)[long] == cells.n_of_case == 68
-    assert np.bincount(row)[1 - long] == 4 + 3
-    first = cells.size - 70 * 9
-    activity, times = np.divmod(cell[row == long][4:] - first, 9)
-    assert activity.tolist() == list(range(6, 70)) and set(times.tolist()) == {2}

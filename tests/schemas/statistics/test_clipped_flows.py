@@ -124,18 +124,6 @@ def test_no_long_case_exceeds_the_clip_and_none_overflows(clip, units):
     }
 
 
-def test_roots_that_are_whole_are_not_missed_nor_passed():
-    # A case of k distinct arcs has the norm sqrt(k): at k = r^2 and a clip of r m, each is m.
-    for r, m in itertools.product((2, 3, 7, 10, 31), (1, 2, 3, 1000, 10**5 + 3, 2**20 - 1)):
-        names = [f"{i:04}" for i in range(r**2 - 1)]
-        traces = trace_batch({"c": " ".join(names)})
-        for clip, value in ((r * m, m), (r * m + 1, m), (r * m - 1, m - 1)):
-            if clip < 2:
-                continue
-            flows = ClippedFlows.from_traces(traces, clip, MAX_UNITS)
-            assert set(flows.values.tolist()) == ({value} if value else set()), (r, m, clip)
-
-
 def test_cells_of_a_wide_vocabulary_stay_apart():
     # 3 million codes and 5,000 bins: a case's number and a cell do not fit 63 bits together.
     names = pa.array([f"{i:07}" for i in range(3_000_000)])

@@ -20,7 +20,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
@@ -132,43 +132,6 @@ def test_the_activities_of_the_applications_alone(logs_folder):
     log = counted(logs_folder, "BPIC 2012", 4, RowFilter("activity", begins_with="A_"))
     cases, events, activities, variants, *_ = figures_of(log)
     assert (cases, events, activities, variants) == (13_087, 60_849, 10, 17)
-
-
-def test_both_files_of_sepsis_tell_the_same_log(logs_folder):
-    xes = counted(logs_folder, "Sepsis", 1)
-    csv = counted(logs_folder, "Sepsis with attributes", 1)
-    found = [
-        {
-            case.as_py(): (batch.activities[first:last].tolist(), batch.times[first:last].tolist())
-            for case, first, last in zip(
-                batch.case_ids, batch.offsets[:-1], batch.offsets[1:], strict=True
-            )
-        }
-        for batch in (*xes.traces, *csv.traces)
-    ]
-    assert len(found) == 2 and "NA" in found[0]  # one of the cases bears this name
-    assert found[0] == found[1]
-
-
-def test_an_automaton_accepts_the_log_and_nothing_else(logs_folder):
-    log = counted(logs_folder, "Sepsis")
-    automaton = Dafsa.from_variants(log.variants)
-    steps: dict[int, list[int]] = {}
-    for source, target in zip(automaton.sources.tolist(), automaton.targets.tolist(), strict=True):
-        steps.setdefault(source, []).append(target)
-
-    @functools.cache
-    def accepted(state: int) -> int:
-        return int(automaton.is_final[state]) + sum(map(accepted, steps.get(state, [])))
-
-    # It accepts each variant by its path, and as many words as there are variants.
-    assert accepted(0) == log.variants.n_variants
-    ends = automaton.targets[automaton.path[log.variants.offsets[1:] - 1]]
-    assert automaton.is_final[ends].all()
-    assert automaton.n_states < len(log.variants.codes)
-    # What leaves the initial state are the cases, by their first activity.
-    first = automaton.contingency_table[automaton.sources == 0]
-    assert int(first.sum()) == 1050
 
 
 @pytest.mark.parametrize("name", [at_night(n) if n == "BPIC 2012" else n for n in XES_LOGS])

@@ -13,12 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import Log, cases_of, event_logs, read_pairs, trace_batch
+from tests.support.logs import Log, cases_of, event_logs, trace_batch
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 Distances = dict[tuple[str, str], int]
 
@@ -51,31 +50,6 @@ def test_distances_are_those_of_a_naive_search(log: Log, max_distance: int | Non
     found = KFollows.from_traces(traces, max_distance)
     assert distances_of(found, traces) == naive_distances(log, max_distance)
     assert found.weight == len(found.distances)
-
-
-@given(event_logs())
-def test_neighbours_are_the_directly_follows_pairs(log: Log) -> None:
-    traces = trace_batch(log, "ABC")
-    near = KFollows.from_traces(traces, 1)
-    assert (
-        distances_of(near, traces).keys()
-        == read_pairs(DirectlyFollows.from_traces(traces), traces.vocabulary).keys()
-    )
-    # Looking further adds pairs and moves none of these.
-    far = KFollows.from_traces(traces, 4)
-    assert (
-        far.keys_within(traces.vocabulary, 1).tolist()
-        == near.keys_within(traces.vocabulary, 1).tolist()
-    )
-
-
-def test_a_large_alphabet_gives_the_same_as_a_small_one() -> None:
-    """Beyond a few hundred names pairs are not looked up in a table any more."""
-    log = {"1": "A B A C", "2": "C A", "3": "B B"}
-    small, large = trace_batch(log), trace_batch(log, [*"ABC", *(f"Z{i}" for i in range(500))])
-    expected = distances_of(KFollows.from_traces(small, 2), small)
-    assert distances_of(KFollows.from_traces(large, 2), large) == expected
-    assert expected == naive_distances(log, 2)
 
 
 def test_an_empty_batch_has_no_pairs_and_a_distance_below_1_is_refused() -> None:
@@ -120,33 +94,6 @@ def read(
         {(labels[source], labels[target]): tuple(counts) for source, target, *counts in pairs},
         {labels[code]: count for code, count in firsts},
     )
-
-
-def test_relations_by_hand() -> None:
-    traces = trace_batch({"c1": "A B A", "c2": "B C", "c3": "B C"}, "ABCD")
-    relations = ActivityRelations.from_traces(traces)
-    assert read(relations, traces.vocabulary) == (
-        {
-            ("A", "A"): (1, 0), ("A", "B"): (1, 1), ("B", "A"): (1, 0), ("B", "C"): (2, 2),
-            ("▶", "A"): (1, 1), ("▶", "B"): (3, 3), ("▶", "C"): (2, 2),
-        },
-        {"A": 1, "B": 2},
-    )  # fmt: skip
-    assert relations.matrix(traces.vocabulary).tolist() == [
-        [1, 1, 0, 0],
-        [1, 0, 2, 0],
-        [0, 0, 0, 0],
-        [0, 0, 0, 0],
-    ]
-    assert relations.matrix(traces.vocabulary, at_first=True).tolist() == [
-        [0, 1, 0, 0],
-        [0, 0, 2, 0],
-        [0, 0, 0, 0],
-        [0, 0, 0, 0],
-    ]
-    assert relations.cases(traces.vocabulary).tolist() == [1, 3, 2, 0]
-    assert relations.firsts(traces.vocabulary).tolist() == [1, 2, 0, 0]
-    assert relations.weight == 7
 
 
 @given(event_logs())

@@ -29,21 +29,6 @@ def intervals(cases: list[list[tuple[str, int | None, int | None]]]) -> TraceBat
     )
 
 
-def test_what_passes_between_completions_is_divided():
-    """B waits one hour and is worked on for two; C begins while B goes on; A of c1 is unknown."""
-    times = IntervalTimes.of(
-        intervals(
-            [
-                [("A", 0, HOUR), ("B", 2 * HOUR, 4 * HOUR), ("C", 3 * HOUR, 5 * HOUR)],
-                [("A", None, HOUR), ("B", 3 * HOUR, 3 * HOUR)],
-            ]
-        )
-    )
-    assert times.is_known.tolist() == [True, True, True, False, True]
-    assert (times.service_us / HOUR).tolist() == [1, 2, 1, 0, 0]
-    assert (times.waiting_us / HOUR).tolist() == [0, 1, 0, 0, 2]
-
-
 def test_an_end_that_is_not_known_is_not_made_up():
     """B begins and C ends after it: nobody knows how long B took, nor from when on C waited."""
     case = [("A", 0, HOUR), ("B", 2 * HOUR, None), ("C", HOUR, 3 * HOUR), ("A", 4 * HOUR, 5 * HOUR)]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import EVENT_SCHEMA, MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
@@ -198,85 +198,6 @@ def test_one_case_more_changes_nothing_of_the_others(
     assert together == alone
 
 
-def test_of_unlike_messages_with_one_id_and_moment_the_choice_is_one() -> None:
-    """Whichever comes first."""
-    unlike = [Message(1, 1, name, time, 5) for name, time in (("B", 3), ("A", 4), ("A", 3))]
-    for order in itertools.permutations(unlike):
-        assert streamed(order) == {name_of(1): (2, (("A", 3),))}
-
-
-def stream_of(n_cases: int, rng: np.random.Generator) -> list[Message]:
-    """Cases with an end; one message in ten is a straggler, of which some come too late."""
-    sent, event_id = [], 0
-    for case in range(n_cases):
-        time = int(rng.integers(0, 500))
-        length = int(rng.integers(1, 8))
-        for i in range(length):
-            last = i == length - 1
-            delay = int(rng.integers(1, 9)) if rng.random() < 0.1 else 0
-            name = "END" if last else str(rng.choice(["A", "B", "C"]))
-            sent.append(Message(case, event_id, name, time, time + delay))
-            event_id += 1
-            time += int(rng.integers(1, 4))
-    return sent
-
-
-def shuffled(sent: Sequence[Message], rng: np.random.Generator) -> list[Message]:
-    """Every message again, one in five; in an order that leads the order of publishing astray."""
-    again = [m for m in sent if rng.random() < 0.2]
-    arrivals = [*sent, *again]
-    lag = rng.integers(0, 25, len(arrivals))
-    return [arrivals[i] for i in np.argsort([m.publish for m in arrivals] + lag, kind="stable")]
-
-
-def test_a_shuffled_stream_is_grouped_as_the_batch_of_its_events() -> None:
-    rng = np.random.default_rng(1)
-    rule = replace(RULE, max_trace_length=8)
-    sent = stream_of(400, rng)
-    by_case = defaultdict(list)
-    for m in sent:
-        by_case[m.case].append(m)
-    counted = [m for own in by_case.values() for m in accepted(own, rule)[1]]
-    stragglers = [m for m in sent if m.publish > m.time]
-    assert len(counted) < len(sent)  # some came too late
-    assert set(stragglers) & set(counted)  # and some in time
-
-    ordered = sorted(counted, key=lambda m: (m.time, m.publish, m.event_id))
-    columns = [
-        pa.array([name_of(m.case) for m in ordered]).dictionary_encode(),
-        pa.array([m.activity for m in ordered]).dictionary_encode(),
-        pa.array([m.time for m in ordered], pa.int64()),
-        pa.array(np.arange(len(ordered))),
-    ]
-    grouped = TraceBatch.from_events([pa.RecordBatch.from_arrays(columns, schema=EVENT_SCHEMA)])
-    for _ in range(3):
-        arrivals = shuffled(sent, rng)
-        ends = np.sort(rng.integers(0, len(arrivals), 30)).tolist()
-        found = streamed(arrivals, ends, rule)
-        assert {case: trace for case, (_, trace) in found.items()} == traces_of(grouped)
-
-
-def test_wrong_clocks_concern_their_own_cases_only() -> None:
-    rng = np.random.default_rng(2)
-    sent = [
-        m._replace(publish=m.publish + 10**15, time=m.time + 10**15) for m in stream_of(50, rng)
-    ]
-    wrong = [
-        m._replace(time=int(rng.choice([0, 4_070_908_800_000_000, MIN_TIME_US, MAX_TIME_US])))
-        if m.case in (7, 8)
-        else m
-        for m in sent
-    ]
-    right, found = streamed(sent, [20, 90, 130]), streamed(wrong, [20, 90, 130])
-    assert found.keys() == right.keys()
-    for case in found:
-        if case in (name_of(7), name_of(8)):
-            assert found[case][0] == right[case][0]  # clocks do not decide when a case closes
-            assert all(MIN_TIME_US <= t < 10**15 + 600 for _, t in found[case][1])
-        else:
-            assert found[case] == right[case]
-
-
 @pytest.mark.parametrize("far", [-(2**63), 2**63 - 1])
 def test_times_at_the_ends_of_int64_do_not_overflow(far: int) -> None:
     sent = [Message(1, 1, "A", far, far), Message(2, 2, "A", 5, 5)]
@@ -284,26 +205,6 @@ def test_times_at_the_ends_of_int64_do_not_overflow(far: int) -> None:
     assert found[name_of(2)] == (2, (("A", 5),))
     publish = MIN_TIME_US if far < 0 else MAX_TIME_US
     assert found[name_of(1)] == ((publish + 15) // 10, (("A", publish),))
-
-
-def test_a_case_closes_by_its_end_its_silence_or_its_age() -> None:
-    busy = [Message(3, i, "A", i, i) for i in range(0, 300, 5)]
-    rule = replace(RULE, max_trace_length=100)
-    sent = [
-        Message(1, 1, "A", 0, 0),
-        Message(1, 2, "END", 1, 1),
-        Message(1, 3, "B", 3, 3),  # a straggler: within the disorder of the end
-        Message(1, 4, "C", 4, 4),  # and one that is not
-        Message(2, 1, "A", 0, 0),
-        Message(2, 2, "B", 14, 14),  # within gap and disorder of its predecessor
-        Message(2, 3, "C", 29, 29),  # and this is not
-        *busy,
-    ]
-    found = streamed(sent, rule=rule)
-    assert found[name_of(1)] == (0, (("A", 0), ("END", 1), ("B", 3)))  # closes at 4
-    assert found[name_of(2)] == (2, (("A", 0), ("B", 14)))  # closes at 29
-    step, trace = found[name_of(3)]  # closes at 63, though it never falls silent
-    assert (step, trace[-1]) == (6, ("A", 60))
 
 
 def until(state: OpenCases, case: int) -> int:

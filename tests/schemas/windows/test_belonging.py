@@ -28,18 +28,6 @@ def batch(lake: Lake, **given: object) -> TraceBatch:
     return trace_batch(events, **given)  # type: ignore[arg-type]
 
 
-def read(traces: TraceBatch) -> dict[str, list[Step]]:
-    """What a batch holds, times in hours."""
-    return {
-        case: [(a, time // HOUR_US) for a, time in steps]
-        for case, steps in read_cases(traces).items()
-    }
-
-
-def of_window(lake: Lake, rule: Schedule, number: int) -> dict[str, list[Step]]:
-    return read(members(batch(lake), rule, rule.numbered(number)))
-
-
 def span(traces: TraceBatch, window: Window) -> TraceBatch:
     """What the window reads of a lake."""
     times = traces.times
@@ -47,21 +35,6 @@ def span(traces: TraceBatch, window: Window) -> TraceBatch:
 
 
 # --- worked examples: windows of three hours, a lifetime of four, a gap of two --------------------
-
-
-def test_a_case_belongs_to_the_window_in_which_it_is_over():
-    lake = {
-        "gap": [("A", 0), ("B", 1)],  # over at 3, two hours after its last event
-        "end": [("A", 0), ("END", 1)],  # over at 1
-        "age": [("A", 1), ("B", 2), ("C", 3), ("D", 4), ("E", 5)],  # over at 5, E does not count
-        "late": [("A", 0), ("B", 2), ("C", 3)],  # over at 2, at which moment B comes too late
-    }
-    assert of_window(lake, HOURS, 0) == {"end": [("A", 0), ("END", 1)], "late": [("A", 0)]}
-    assert of_window(lake, HOURS, 1) == {
-        "gap": [("A", 0), ("B", 1)],
-        "age": [("A", 1), ("B", 2), ("C", 3), ("D", 4)],
-    }
-    assert of_window(lake, HOURS, 2) == {}
 
 
 def test_individuals_and_attributes_are_carried():
@@ -75,15 +48,6 @@ def test_individuals_and_attributes_are_carried():
     assert read_cases_of_individuals(found) == {("p", "a"): [("A", 0), ("END", HOUR_US)]}
     assert found.attributes["org"].cast(pa.string()).to_pylist() == ["x", "y"]
     assert found.attributes["case:kind"].cast(pa.string()).to_pylist() == ["u", "u"]
-
-
-def test_a_case_id_of_two_individuals_is_a_case_of_each():
-    events = [("a", "A", 0), ("a", "END", HOUR_US), ("a", "B", 2 * HOUR_US), ("a", "C", 0)]
-    own = event_batch(events, individuals=["p", "p", "q", "q"])
-    traces = TraceBatch.from_events([own], by_individual=True)
-    found = [read_cases_of_individuals(members(traces, HOURS, HOURS.numbered(n))) for n in range(2)]
-    assert found[0] == {("p", "a"): [("A", 0), ("END", HOUR_US)], ("q", "a"): [("C", 0)]}
-    assert found[1] == {}
 
 
 # --- any lake -------------------------------------------------------------------------------------

@@ -15,25 +15,7 @@ from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.windows import MOST_WINDOWS, Schedule
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-def us(text: str) -> int:
-    """Microseconds of a moment with its offset."""
-    return (datetime.datetime.fromisoformat(text) - EPOCH) // datetime.timedelta(microseconds=1)
-
-
 # --- worked examples ------------------------------------------------------------------------------
-
-
-def test_months_in_amsterdam_by_close():
-    found = schedule().numbered(10)
-    assert found.label == "2026-11"
-    assert found.begin_us == us("2026-11-01T00:00+01:00")
-    assert found.end_us == us("2026-12-01T00:00+01:00")
-    assert found.reads_from_us == us("2026-11-01T00:00+01:00") - 180 * DAY_US
-    assert found.reads_until_us == found.end_us
-    assert found.due_us == us("2026-12-03T00:00+01:00")
 
 
 @pytest.mark.parametrize(

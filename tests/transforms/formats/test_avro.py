@@ -16,14 +16,11 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.format_streams import Trickle, rows_of, written_by
+from tests.support.format_streams import Trickle
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import avro
-from tracecloak.transforms.formats.avro import AvroReader, AvroWriter
+from tracecloak.transforms.formats.avro import AvroReader
 
 
 def avro_of(
@@ -322,34 +319,6 @@ def test_memory_is_bounded() -> None:
         assert [len(next(batches).records) for _ in range(3)] == [300, 300, 300]
     with mock.patch.object(avro, "BLOCK_BYTES", 1000), pytest.raises(InputSchemaError):
         read(header + block)
-
-
-def written(*batches: pa.RecordBatch) -> bytes:
-    return written_by(AvroWriter, *batches)
-
-
-STAMPS = st.integers(-(2**63), 2**63 - 1)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=30),
-    st.integers(0, 30),
-    st.integers(1, 9),
-)
-def test_round_trip(rows: list[tuple[str, str, int]], cut: int, batch_rows: int) -> None:
-    batch = rows_of(*rows)
-    data = written(batch)
-    assert written(batch.slice(0, cut), batch.slice(cut)) == data
-    got = read(data, RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows)
-    if rows:
-        assert got.schema.types == RELEASED_SCHEMA.types
-        assert got.to_batches()[0].num_rows == min(batch_rows, len(rows))
-        micros = got["timestamp"].cast(pa.int64()).to_pylist()
-        assert (
-            list(zip(got["case_id"].to_pylist(), got["activity"].to_pylist(), micros, strict=True))
-            == rows
-        )
 
 
 def test_fuzz() -> None:

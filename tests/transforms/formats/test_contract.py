@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import io
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.format_streams import rows_of
 from tracecloak.schemas.errors import LacksColumn
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, RELEASED_SCHEMA
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
 
 ROWS = [
-    {"case_id": f"c{i // 3}", "activity": "A,é" if i % 2 else 'B "x"',
-     "timestamp": datetime(2026, 1, 1, i % 24, tzinfo=UTC)}
+    (f"c{i // 3}", "A,é" if i % 2 else 'B "x"', 1_767_225_600_000_000 + i * 3_600_000_000)
     for i in range(60)
-]  # fmt: skip
+]
+WHOLE = rows_of(*ROWS)
 WRITTEN = [name for name, kind in FORMATS.ours.items() if kind.writer and name != "spreadsheet"]
 every_format = pytest.mark.parametrize("name", WRITTEN)
 
@@ -36,12 +38,13 @@ class Slow(io.BytesIO):
         return super().read(size if size is None or size < 0 else min(size, 7))
 
 
-def written(name: str) -> bytes:
+def written(name: str, *batches: pa.RecordBatch) -> bytes:
     stream = io.BytesIO()
     writer = FORMATS.named(name).open_writer(stream, RELEASED_SCHEMA)
-    writer.write(pa.RecordBatch.from_pylist(ROWS[:20], RELEASED_SCHEMA))
-    writer.write(pa.RecordBatch.from_pylist(ROWS[20:], RELEASED_SCHEMA))
+    for batch in batches or (WHOLE,):
+        writer.write(batch)
     writer.close()
+    assert not stream.closed
     return stream.getvalue()
 
 
@@ -63,15 +66,19 @@ def read(name: str, stream: Any, batch_rows: int = 1_000, **mapping: str) -> lis
     return found
 
 
-EXPECTED = [
-    (row["case_id"], row["activity"], int(row["timestamp"].timestamp()) * 1_000_000) for row in ROWS
-]
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1)
+TIMES = st.integers(MIN_TIME_US, MAX_TIME_US)
 
 
 @every_format
-@pytest.mark.parametrize("batch_rows", [1, 7, 1_000])
-def test_what_is_written_is_read_back_in_batches_of_any_size(name: str, batch_rows: int) -> None:
-    assert read(name, io.BytesIO(written(name)), batch_rows) == EXPECTED
+@given(st.lists(st.tuples(TEXTS, TEXTS, TIMES), max_size=20), st.integers(0, 20), st.integers(1, 9))
+def test_what_is_written_is_read_back_and_no_batch_changes_a_byte(
+    name: str, rows: list[tuple[str, str, int]], cut: int, batch_rows: int
+) -> None:
+    whole = rows_of(*rows)
+    data = written(name, whole)
+    assert written(name, whole.slice(0, cut), whole.slice(cut)) == data
+    assert read(name, io.BytesIO(data), batch_rows) == rows
 
 
 @every_format
@@ -84,6 +91,6 @@ def test_a_column_that_the_file_lacks_is_named_and_no_value_is(name: str) -> Non
 @pytest.mark.parametrize("name", [name for name in WRITTEN if name != "parquet"])
 def test_a_stream_may_give_few_bytes_and_its_own_errors_pass(name: str) -> None:
     data = written(name)
-    assert read(name, Slow(data)) == EXPECTED
+    assert read(name, Slow(data)) == ROWS
     with pytest.raises(OSError, match="disk"):
         read(name, Slow(data, fails_at=len(data) - 20))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 
 from tests.support.format_streams import Trickle, rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import jsonl
 from tracecloak.transforms.formats.jsonl import JsonLinesReader, JsonLinesWriter
 
@@ -269,25 +267,6 @@ def test_written_bytes() -> None:
         "",
     ]
     assert written() == b""
-
-
-STAMPS = st.integers(-62135596800000000, 253402300799999999)
-ROWS = st.lists(st.tuples(st.text(), st.text(), STAMPS), max_size=20)
-
-
-@settings(deadline=None)
-@given(ROWS, st.integers(0, 20), st.integers(1, 9))
-def test_round_trip(rows: list[tuple[str, str, int]], cut: int, batch_rows: int) -> None:
-    batch = rows_of(*rows)
-    data = written(batch)
-    assert written(batch.slice(0, cut), batch.slice(cut)) == data
-    got, records, malformed = read(
-        data, RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows=batch_rows
-    )
-    assert [(r["case_id"], r["activity"], pd.Timestamp(r["timestamp"])) for r in got] == [
-        (c, a, pd.Timestamp(t, unit="us", tz="UTC")) for c, a, t in rows
-    ]
-    assert (records, malformed) == (list(range(len(rows))), [])
 
 
 def test_fuzz() -> None:

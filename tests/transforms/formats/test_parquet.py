@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.format_streams import rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
@@ -179,21 +177,6 @@ def test_bytes_and_row_groups_do_not_depend_on_the_batches(monkeypatch: pytest.M
     assert [file.metadata.row_group(n).num_rows for n in (0, 1)] == [150_000, 50_000]
     assert file.metadata.num_row_groups == 2
     assert pa.Table.from_batches([rows]).equals(file.read())
-
-
-ROWS = st.lists(st.tuples(st.text(), st.text(), st.integers(-(2**63), 2**63 - 1)), max_size=30)
-
-
-@settings(deadline=None)
-@given(ROWS, st.integers(1, 9))
-def test_round_trip(rows: list[tuple[str, str, int]], batch_rows: int) -> None:
-    got = read(written(rows_of(*rows)), RELEASED_SCHEMA.names, RELEASED_SCHEMA.names, batch_rows)
-    if rows:
-        assert got.schema.types == RELEASED_SCHEMA.types
-        micros = got["timestamp"].cast(pa.int64()).to_pylist()
-        assert rows == list(
-            zip(got["case_id"].to_pylist(), got["activity"].to_pylist(), micros, strict=True)
-        )
 
 
 def test_fuzz() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
 import json
 from collections.abc import Callable, Sequence
@@ -12,24 +11,20 @@ from typing import Any
 
 import fastavro
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.record_files import xes_value
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import (
-    EMPTY_TIME,
     FILTERED,
     LATE_START,
     NO_START,
-    NO_TIME,
     OTHER_TRANSITION,
     OUTSIDE,
     UNKNOWN_TRANSITION,
@@ -38,7 +33,6 @@ from tracecloak.schemas.events.tally import (
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.python_rows import RowReader
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
 
@@ -250,30 +244,3 @@ def test_whatever_a_start_is_the_others_stay(tmp_path: Path, ending: str) -> Non
         n_new = len(cases.pop("c9", []))
         others = sum(finding.n_records for finding in tally.found()) - 1
         assert cases == seen(whole) and n_new + others == 1
-
-
-def test_rows_and_frames_keep_the_rule(tmp_path: Path) -> None:
-    """An event needs one time, also where values are those of Python."""
-    rows = [
-        ("c1", "A", datetime.datetime(2026, 1, 5, 10), datetime.datetime(2026, 1, 5, 9)),
-        ("c1", "B", None, "2026-01-05T10:30:00"),
-        ("c1", "C", "2026-01-05T12:00:00", None),
-        ("c1", "D", None, None),
-    ]
-    mapping = ColumnMapping("case", "activity", "stamp", start_timestamp="begun")
-    expected = [("A", 10, 9), ("B", 10, OPEN), ("C", 12, None)]
-    tally = FileTally(0)
-    reader = RowReader.for_unnamed_columns(mapping)
-    dicts = [dict(zip(NAMES, row, strict=False)) for row in rows]
-    events, reasons = reader.read([one.get for one in dicts], tally)
-    assert seen(TraceBatch.from_events([events]))["c1"] == expected
-    assert reasons == [NO_TIME] and tally.result().n_of(EMPTY_TIME) == 1
-    frame = pd.DataFrame(
-        {name: [row[i] for row in rows] for i, name in enumerate(NAMES[:2])}
-        | {
-            name: pd.to_datetime([row[i] for row in rows], format="ISO8601")
-            for i, name in enumerate(NAMES[2:4], 2)
-        }
-    )
-    source = FrameSource.over(AnyFrame.of(frame), mapping)
-    assert seen(TraceBatch.from_events([source._canonical(None)[0]]))["c1"] == expected

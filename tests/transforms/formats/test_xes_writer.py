@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import io
 import itertools
-import warnings
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -192,13 +190,6 @@ def test_a_log_without_times_has_the_numbers_of_its_events():
     assert [(case, name, int(number)) for case, name, number in found] == rows
 
 
-@pytest.mark.parametrize("cuts", [(0,), (1,), (2, 3), (1, 2, 3), (1, 1, 4)])
-def test_bytes_do_not_depend_on_the_batches(cuts):
-    edges = [0, *cuts, len(ROWS)]
-    parts = [ROWS[a:b] for a, b in itertools.pairwise(edges)]
-    assert written(parts).decode() == EXPECTED
-
-
 @pytest.mark.parametrize("us", [FIRST_US - 1, LAST_US + 1, -(2**63), 2**63 - 1])
 def test_times_that_a_date_cannot_hold_are_refused(us):
     with pytest.raises(ValueError, match="years 1 to 9999") as caught:
@@ -344,41 +335,27 @@ def test_lexical_forms(kind, value, text):
     assert schema_problems(data) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
+TWINS = (XesAttribute("string", "a", ""), XesAttribute("int", "a", 1))
+REFUSED = [
+    *((kind, "x", value, "must have a ") for kind, value in (
         ("string", 1), ("int", True), ("int", 1.0), ("float", 1), ("boolean", 1),
         ("date", "2026-03-01"), ("string", None),
-    ],
-)  # fmt: skip
-def test_a_value_of_another_type_is_refused(kind, value):
-    with pytest.raises(TypeError, match="attribute 'x' must have a "):
-        XesAttribute(kind, "x", value)
+    )),
+    *(("int", "x", value, "64 bits") for value in (2**63, -(2**63) - 1)),
+    ("date", "x", datetime(2026, 3, 1), "with a zone"),
+    *(("string", key, "", "no XML name") for key in (
+        "a b", "", "1a", "@@index", "(case)_a", "a\n", "\u00b2",
+    )),
+    ("string", "x", "", "must differ"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63) - 1])
-def test_an_int_of_more_than_64_bits_is_refused(value):
-    with pytest.raises(ValueError, match="64 bits"):
-        XesAttribute("int", "x", value)
-
-
-def test_a_time_without_zone_is_refused():
-    with pytest.raises(ValueError, match="with a zone"):
-        XesAttribute("date", "x", datetime(2026, 3, 1))
-
-
-@pytest.mark.parametrize("key", ["a b", "", "1a", "@@index", "(case)_a", "a\n", "\u00b2"])
-def test_keys_that_are_no_xml_names_are_refused(key):
-    with pytest.raises(ValueError, match="no XML name"):
-        XesAttribute("string", key, "")
-
-
-def test_keys_side_by_side_differ():
-    twins = (XesAttribute("string", "a", ""), XesAttribute("int", "a", 1))
+@pytest.mark.parametrize(("kind", "key", "value", "told"), REFUSED)
+def test_an_attribute_that_xes_has_not_is_refused(kind, key, value, told):
+    with pytest.raises((TypeError, ValueError), match=told):
+        XesAttribute(kind, key, value, TWINS if told == "must differ" else ())
     with pytest.raises(ValueError, match="must differ"):
-        XesAttribute("string", "x", "", twins)
-    with pytest.raises(ValueError, match="must differ"):
-        XesWriter(io.BytesIO(), twins)
+        XesWriter(io.BytesIO(), TWINS)
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
@@ -428,41 +405,3 @@ def test_the_schema_finds_what_was_wrong_before():
     ):
         assert old in EXPECTED
         assert len(schema_problems(EXPECTED.replace(old, new).encode())) >= 1, new
-
-
-# --- other tools read it ---
-
-
-@pytest.fixture
-def released_file(tmp_path: Path) -> Path:
-    path = tmp_path / "released.xes"
-    path.write_bytes(written([ROWS]))
-    return path
-
-
-def test_pm4py_reads_it_back(released_file):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pm4py's and pandas' own
-        pm4py = pytest.importorskip("pm4py")
-        # The variant is named, as the default one wants polars once r4pm is installed.
-        table = pm4py.read_xes(str(released_file), variant="iterparse")
-        log = pm4py.read_xes(str(released_file), variant="iterparse", return_legacy_log_object=True)
-    rows = [
-        (case, activity, micros(stamp.isoformat()))
-        for case, activity, stamp in zip(
-            table["case:concept:name"], table["concept:name"], table["time:timestamp"], strict=True
-        )
-    ]
-    assert rows == ROWS
-    assert set(table.columns) == {"case:concept:name", "concept:name", "time:timestamp"}
-    assert log.attributes["privacy:anonymizations"]["children"]["privacy:anonymizer1"] == {
-        "value": "",
-        "children": {
-            "privacy:operation_type": "suppression",
-            "privacy:level": "event",
-            "privacy:target": "concept:name",
-        },
-    }
-    assert log.attributes["tracecloak:guarantee"]["children"]["tracecloak:epsilon"] == 0.5
-    assert set(log.extensions) == {"Concept", "Time"}
-    assert log.classifiers == {"Activity": ["concept:name"]}

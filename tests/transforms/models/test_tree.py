@@ -121,20 +121,6 @@ def test_pm4py_reads_what_the_tree_allows(tmp_path: Path, ending: str) -> None:
         assert read_by_pm4py(path) == language(tree, 4), str(tree)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_pm4py_gives_the_very_tree_back(tmp_path: Path) -> None:
-    """In PTML; the text form is pm4py's as well."""
-    pm4py = pm4py_module()
-    for i, tree in enumerate(some_trees(15)):
-        path = tmp_path / f"{i}.ptml"
-        if tree.operator is None:
-            continue  # which pm4py prints in another way
-        path.write_text(write_ptml(tree, "a title"), encoding="utf-8")
-        found = str(pm4py.read_ptml(str(path)))
-        assert normalise(parse_tree(found)) == tree
-        assert normalise(parse_tree(str(pm4py.parse_process_tree(str(tree))))) == tree
-
-
 @pytest.mark.parametrize("ending", WRITERS)
 def test_our_own_reader_gives_the_same_rules(tmp_path: Path, ending: str) -> None:
     for i, tree in enumerate(some_trees(15)):

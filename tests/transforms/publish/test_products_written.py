@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, individual_log, manifest, tracecloak
+from tests.support.releasing import csv_log, individual_log, tracecloak
 from tests.support.searching import files_with
 
 TEXT, INT = pa.string(), pa.int64()
@@ -93,18 +93,6 @@ def test_the_parquet_has_the_documented_columns_and_types(product: tuple[str, Pa
     assert (frame["count"] <= frame["high"]).all()
 
 
-def test_the_metadata_of_the_parquet_carries_the_release(product: tuple[str, Path]) -> None:
-    """Catches a file that is passed on without its promise."""
-    name, folder = product
-    block = json.loads(pq.read_metadata(folder / f"{name}.parquet").metadata[b"tracecloak.release"])
-    said = manifest(folder)
-    for key in ("release_id", "method", "method_version", "guarantee", "spends", "config_digest"):
-        assert block[key] == said[key]
-    assert block["params"].items() <= said["params"].items() and "epsilon" in block["params"]
-    assert block["guarantee"]["kind"] == "rigorous"
-    assert block["randomness"]["exact"] is True
-
-
 # --- The log of a histogram -----------------------------------------------------------------------
 
 
@@ -127,25 +115,6 @@ def test_the_log_in_all_its_forms_is_the_histogram(histogram: Path) -> None:
         for pair in zip((START, *variant), (*variant, END), strict=True):
             pairs[pair] += count
     assert {(e["source"], e["target"]): e["count"] for e in edges} == pairs
-
-
-@pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
-def test_pm4py_finds_the_histograms_variants_in_the_xes(histogram: Path) -> None:
-    """Catches a log that only our own reader takes for the released variants."""
-    pm4py = pytest.importorskip("pm4py")
-    path, variant = str(histogram / "log.xes.gz"), "iterparse"
-    log = pm4py.read_xes(path, variant=variant, return_legacy_log_object=True)
-    assert set(log[0][0]) == {"concept:name", "event_index"}
-    # What pm4py asks of a frame is a time, and the number of an event in its case will do.
-    frame = pm4py.read_xes(path, variant=variant)
-    frame["time:timestamp"] = pd.to_datetime(frame["event_index"], unit="s", utc=True)
-    assert {v: int(n) for v, n in pm4py.get_variants(frame).items()} == {
-        v: len(cases) for v, cases in pm4py.get_variants(log).items()
-    }
-    rows = json.loads((histogram / "variants.json").read_text())["variants"]
-    assert {tuple(v): int(n) for v, n in pm4py.get_variants(frame).items()} == {
-        tuple(row["variant"]): row["count"] for row in rows
-    }
 
 
 # --- What is in no byte ---------------------------------------------------------------------------
