@@ -377,45 +377,6 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     assert {key[:2] for key in of_log if key[0] == "value"} == {("value", "org:resource")}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # three minutes of a processor, which others may take
-def test_a_timed_log_with_values_is_attacked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = ["case_id,activity,timestamp,org:resource"]
-    lines += [",".join((*row, f"nurse-{i % 3}")) for i, row in enumerate(rows())]
-    log = tmp_path / "log.csv"
-    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "public.txt").write_text("Admit\nTreat\n", encoding="utf-8")
-    flags = [
-        "--epsilon", "2", "--vocabulary", tmp_path / "public.txt", "--max_trace_length", "4",
-        "--first_date", "2026-01-01", "--last_date", "2026-01-31", "--l2_clip", "4",
-        "--attributes", json.dumps({"org:resource": {"values": ["nurse-0", "doctor"]}}),
-    ]  # fmt: skip
-    assert run(log, "private-log", *flags) == 0
-    found, text = read(log)
-    assert not found["is_refuted"]
-    assert found["verdict"].startswith("undecided: epsilon 2 is claimed")  # by so few releases
-    pairs = found["audited"]["pairs"]
-    assert {pair["looked_at"] for pair in pairs} == {"noisy sums", "release"}
-    for told in (
-        "starts when nobody else does",
-        "a step that takes no time",
-        "takes as long as nobody else's",
-        "starts before all others",
-        "values that nobody else has",
-        "values that nobody declared",
-        "your log and one unit more",
-        "your log and the same without one unit",
-    ):
-        assert sum(told in pair["what"] for pair in pairs) == 2
-        assert told in text
-    assert found["log"]["support"]["n_singletons_in_input"] > 0
-    printed = capsys.readouterr()
-    for name in ("secret-", "Oncology", "Leave", "nurse-1", "nurse-2"):
-        assert name not in text + json.dumps(found) + printed.out + printed.err
-
-
 # --- the pairs of logs ----------------------------------------------------------------------------
 
 

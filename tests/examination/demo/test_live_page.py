@@ -23,7 +23,6 @@ from tracecloak.anonymizers.streams.dfg_steps import with_intervals
 from tracecloak.examination.demo.live_page import (
     LivePage,
     PublishedSteps,
-    command_of,
     map_of,
     page,
     shown_graph,
@@ -204,28 +203,6 @@ def test_the_page_may_ask_its_own_server_and_no_other() -> None:
     assert "default-src 'none'" in policy
     assert "<script>alert" not in text
     assert "show again" in text
-
-
-def test_a_viewer_sees_cases_by_step_and_in_total_over_time_and_how_to_come_back() -> None:
-    """What a ward asks of the page: how many, since when, and where it was. By what is sent to it.
-
-    The times are those of the axes: charts place their points by `end_ms` and no number of a step.
-    """
-    cells = {("▶", "A"): (9, 1.0), ("A", "■"): (9, 1.0)}
-    windows = [release(step, cells, view="window") for step in (0, 1)]
-    shown = state({"window": windows})
-    assert [(row["end_ms"], row["count"]) for row in shown["course"]] == [(10_000, 9), (20_000, 9)]
-    assert [(row["end_ms"], row["count"]) for row in shown["totals"]] == [(10_000, 9), (20_000, 18)]
-    assert shown["headline"].startswith("Cases that closed in this step: 1970-01-01 00:00")
-    text = rendered(page("hospital", command_of(Path("/out"), "hospital", "1"))).decode()
-    for title in (
-        "Cases so far",
-        "Cases by step",
-        "Open this page again",
-        "tracecloak.examination",
-    ):
-        assert title in text
-    assert 'x: { type: "utc"' in text and "new Date(row.end_ms)" in text
 
 
 def test_a_browser_shows_what_the_server_says(tmp_path: Path) -> None:

@@ -273,11 +273,6 @@ def test_rights_of_folders_are_told(house: House) -> None:
         assert line.status == "failure" and str(path) in line.text
 
 
-def test_a_file_that_may_not_be_read_is_told(house: House) -> None:
-    house.log.chmod(0)
-    assert faults(as_ordinary_user(house.lines))["input"].exit_code == 3
-
-
 def test_a_key_store_that_others_look_into_is_told(house: House) -> None:
     house.keys.chmod(0o755)
     assert faults(house.lines())["key store"].text.endswith("or the next run does")
@@ -315,13 +310,6 @@ def test_a_disk_that_is_nearly_full_is_told(house: House, small_disk: Path) -> N
 def test_a_clock_that_is_wrong_is_told_by_a_probe(house: House, seconds: int, side: str) -> None:
     line = faults(house.lines(probes=True, now=lambda: time.time() + seconds))["staging area"]
     assert line.status == "failure" and f"90 s {side}" in line.text
-
-
-def test_a_clock_that_is_wrong_is_told_by_the_database(house: House, database: str) -> None:
-    OfficersLedger(database, new=True)
-    house.set(ledger=database)
-    line = faults(house.lines(now=lambda: time.time() + 90))["clock"]
-    assert line.status == "failure" and "90 s ahead of" in line.text
 
 
 def test_a_login_that_may_not_insert_is_told(house: House, database: str) -> None:

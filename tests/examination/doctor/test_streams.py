@@ -17,14 +17,12 @@ from tests.support.pubsub_double import PubSubDouble
 from tests.support.stream_runs import in_time, random_messages, stream_config
 from tracecloak.examination.doctor.run import Line, run_checks
 from tracecloak.examination.doctor.setting import Setting
-from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.services import subscription_of
 from tracecloak.pipelines.stream.stuck import StuckNote
 from tracecloak.schemas.errors import SourceChanged, TracecloakError
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.stream.local_stream import LocalStream
 
@@ -125,33 +123,11 @@ def test_a_broker_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     assert line.exit_code == 75 and "kafka://127.0.0.1:9" in line.text
 
 
-def test_an_epoch_whose_key_is_gone_is_told(service: Service, tmp_path: Path) -> None:
-    config = stream_config(tmp_path, input_subscription=service.subscription)
-    with paid_epoch(config):
-        pass
-    open_store(config).note_step(absolute(config.output), config.name.both, 2)
-    (step,) = (tmp_path / "keys" / "releases").glob("*.step")
-    step.with_suffix(".key").unlink()
-    line = faults(lines(config))["state"]
-    assert line.exit_code == 6 and "key of the epoch is gone" in line.text
-
-
 def test_an_epoch_that_is_over_is_told(service: Service, tmp_path: Path) -> None:
     config = stream_config(tmp_path, input_subscription=service.subscription)
     run_script(config, in_time(random_messages(), 120))
     broken = faults(lines(config))
     assert broken["state"].exit_code == 4 and "begin the next one" in broken["calendar"].text
-
-
-@pytest.mark.parametrize(("stuck_after", "n_warnings"), [(None, 1), ("1h", 0)])
-def test_a_stream_that_nothing_would_end_is_told(
-    service: Service, tmp_path: Path, stuck_after: str | None, n_warnings: int
-) -> None:
-    config = stream_config(
-        tmp_path, input_subscription=service.subscription, stuck_after=stuck_after
-    )
-    on_call = [line for line in run_checks(Setting(config)) if "set stuck_after" in line.text]
-    assert [line.status for line in on_call] == ["warning"] * n_warnings
 
 
 def test_what_is_on_call_is_looked_at(service: Service, tmp_path: Path) -> None:

@@ -193,16 +193,6 @@ def test_what_cannot_be_told_is_said(place: Path, monkeypatch: pytest.MonkeyPatc
     assert not (place / "nowhere").exists()
 
 
-@pytest.mark.parametrize("method", ["private-dfg", "process-tree"])
-def test_graphs_and_trees_of_other_activities_are_refused(
-    place: Path, method: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    release = released(place, method, "--epsilon", 50)
-    other = other_log(place, lambda case, name, at: (case, f"x{name}", at))
-    evaluated(place, release, other, code=2)
-    assert "is of another log" in capsys.readouterr().err
-
-
 def test_a_ledger_that_cannot_be_read_is_told_where_it_was_named(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -402,15 +402,3 @@ def test_a_library_that_is_not_installed_is_named(
     assert command(name, path) == 2
     assert f"(the extra {extra})" in capsys.readouterr().err
     assert not (path.parent / "out").exists()
-
-
-def test_a_file_that_holds_no_rows_is_not_touched(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("matplotlib")
-    out = path.parent / "out"
-    out.mkdir()
-    (out / ROWS).write_text('{"mine": 1}\n')
-    assert command("amun", path, "--methods", "amun", "--repetitions", 1) == 2
-    assert f"line 1 of {ROWS} is no row" in capsys.readouterr().err
-    assert (out / ROWS).read_text() == '{"mine": 1}\n'

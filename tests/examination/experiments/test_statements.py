@@ -24,7 +24,6 @@ from tracecloak.examination.experiments.table import (
     THE_PAPER,
     Figures,
     Statement,
-    counted,
     judge_statement,
 )
 
@@ -114,13 +113,6 @@ def test_figures_that_fall_are_ordered() -> None:
     assert of(falls, rows, "1,2,3").verdict == "undecided"
     assert of(falls, rows, "3").verdict == "undecided"
     assert of(falls, rows, "1,3").found == "a at 3 0.900, a at 1 0.500"
-
-
-def test_verdicts_are_counted() -> None:
-    figures = {"1": 2, "3": 2, "4": 0}
-    rows = levels({("a", at): x for at, x in figures.items()}, "x")
-    found = [of({"more": "a", "than": 1}, rows, at) for at in "1234"]
-    assert counted(found) == "2 confirmed, 1 deviates, 1 undecided"
 
 
 def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: str) -> list[str]:

@@ -176,19 +176,6 @@ def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, objec
     return json.loads(report.read_text())
 
 
-def test_a_release_without_a_log_is_evaluated_by_its_graph(tmp_path: Path, original: str) -> None:
-    names = tmp_path / "names.txt"
-    sample = ("--cases", 1, "--output", tmp_path / "one.csv", "--vocabulary", names)
-    assert tracecloak("sample", *sample) == 0
-    flags = ("--method", "private-dfg", "--vocabulary", names)
-    precise = evaluation(tmp_path, original, *flags, "--epsilon", 1000, "--l2_clip", 50)
-    assert precise["edge_relative_error"] < 0.15
-    assert precise["original"]["cases"] == 300
-    noisy = evaluation(tmp_path, original, *flags, "--epsilon", 1)
-    assert noisy["edge_relative_error"] > 2 * precise["edge_relative_error"]
-    assert noisy["publishable"] is False
-
-
 def test_stamps_that_are_positions_are_not_compared_as_times(tmp_path: Path, original: str) -> None:
     flags = ("--method", "variant-histogram", "--epsilon", 50, "--delta", "1e-5")
     report = evaluation(tmp_path, original, *flags)

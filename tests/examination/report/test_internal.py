@@ -117,12 +117,6 @@ def test_the_ledger_has_every_charge_and_marks_that_of_the_release(place: Path) 
     assert "<td>graph</td>" in table.split('class="own"')[1].split("</tr>")[0]
 
 
-def test_a_tree_has_a_page_too(place: Path) -> None:
-    data, text = report(place, "tree")
-    assert data["map"] is None
-    assert "tree_share" in text or "share" in text
-
-
 def test_the_curve_has_a_point_for_each_epsilon_and_spends_nothing(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,15 +173,6 @@ def test_it_lies_with_the_keys_and_only_its_owner_reads_it(place: Path) -> None:
     assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
     assert "Not for publication" in page.read_text(encoding="utf-8")
     assert {path for path in (place / "out").rglob("*")} == before
-
-
-def test_a_release_of_another_log_is_refused(place: Path) -> None:
-    other = csv_log(place / "other.csv", [("c", "X", "2026-01-01T00:00:00Z")] * 3)
-    assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--log", other,
-        "--key_store", place / "keys", "--output", place / "other.html",
-    ) == 2  # fmt: skip
-    assert not (place / "other.html").exists()
 
 
 def test_each_reason_has_its_own_number(place: Path) -> None:
