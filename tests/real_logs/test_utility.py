@@ -1,0 +1,194 @@
+"""How near releases are to public research logs at epsilon 1 and delta 1e-6, per case.
+
+Medians of releases under fixed keys, against bounds a few per cent above what was measured;
+constants of the mechanisms were chosen on the same logs. Vocabulary, length and dates are the logs'
+own, as if they were public. TRACECLOAK_LOGS names the folder that has the logs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.distributions import VariantDistribution
+from tests.support.keys import release_key
+from tests.support.real_logs import public_log, real_log
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.measure import utility
+from tracecloak.examination.measure.measures import variant_emd
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+
+pytestmark = pytest.mark.logs
+
+COSELOG, SEPSIS, URINE = "coselog_receipt.xes.gz", "sepsis.xes.gz", "unrineweginfectie.xes.gz"
+LENGTHS = {COSELOG: 25, SEPSIS: 40, URINE: 25}
+N_KEYS = 10
+N_GRAPHS = 200  # one graph in four is beyond its bound: the median of 20 would be one time in fifty
+NOTHING = {"TV": 1.0, "EMD": 1.0, "DFG": 1.0, "size": 1.0, "days": math.inf, "hours": 1.0}
+
+
+def distances(a: TraceBatch, b: TraceBatch) -> dict[str, float]:
+    """Total variation of variants and of pairs, earth mover's distance, and those of times."""
+    if not b.n_cases:
+        return NOTHING
+    vocabulary = ActivityVocabulary.merge([a.vocabulary, b.vocabulary])
+    a, b = a.recode(vocabulary), b.recode(vocabulary)
+    sides = [VariantHistogram.from_traces(side) for side in (a, b)]
+    emd = variant_emd(*(VariantDistribution(v.offsets, v.codes, v.counts) for v in sides))
+    pairs = [edges_of(side) for side in (a, b)]
+    union = sorted(pairs[0].keys() | pairs[1].keys())
+    weights = [np.array([side.get(pair, 0) for pair in union], float) for side in pairs]
+    days = utility.case_duration_distance_days(a, b)
+    assert emd is not None and days is not None
+    return {
+        "TV": utility.total_variation(*utility.aligned_variants(*sides)[:2]),
+        "EMD": emd,
+        "DFG": utility.total_variation(*weights),
+        "size": abs(b.n_cases / a.n_cases - 1),
+        "days": days,
+        "hours": utility.hour_of_week_distance(a, b),
+    }
+
+
+def edges_of(traces: TraceBatch) -> dict[tuple[str, str], int]:
+    """The log's own graph, START and END included."""
+    graph, labels = DirectlyFollows.from_traces(traces), traces.vocabulary.labels
+    return {
+        (labels[source], labels[target]): int(count)
+        for source, target, count in zip(graph.sources, graph.targets, graph.counts, strict=True)
+    }
+
+
+def day_of(time_us: int) -> str:
+    return str(datetime.datetime.fromtimestamp(time_us / 1e6, datetime.UTC).date())
+
+
+@functools.cache
+def medians(folder: Path, name: str, method: str, given: str) -> dict[str, float]:
+    """Of a method with these parameters, as JSON; it gets what else is public if it takes it."""
+    traces, own = public_log(folder, name), METHODS[method]
+    public: dict[str, Any] = {
+        "delta": "1e-6",
+        "vocabulary": tuple(traces.vocabulary.names.to_pylist()),
+        "max_trace_length": LENGTHS[name],
+        **json.loads(given),
+    }
+    if public.get("products") == "log":
+        public["first_date"] = day_of(int(traces.times.min()))
+        public["last_date"] = day_of(int(traces.times.max()))
+    if public.get("buy_vocabulary"):
+        del public["vocabulary"], public["max_trace_length"]
+    params = own.Params(**{n: v for n, v in public.items() if n in own.Params.model_fields})
+    rows = []
+    for number in range(N_KEYS):
+        [made] = anonymise([traces], own, params, release_key(number), "r", "c").traces
+        rows.append(distances(traces, made))
+    found = {key: float(np.median([row[key] for row in rows])) for key in rows[0]}
+    print(name, method, given, {key: round(value, 3) for key, value in found.items()})  # noqa: T201
+    return found
+
+
+def near(folder: Path, name: str, method: str, **given: Any) -> dict[str, float]:
+    return medians(folder, name, method, json.dumps(given))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "given", "most"),
+    [
+        (COSELOG, "variant-histogram", {}, {"TV": 0.14, "EMD": 0.06}),
+        (COSELOG, "variant-histogram", {"noise": "truncated"}, {"TV": 0.14, "EMD": 0.06}),
+        at_night(SEPSIS, "markov-log", {}, {"EMD": 0.31, "TV": 0.98, "DFG": 0.135}),
+        (COSELOG, "markov-log", {}, {"EMD": 0.074, "TV": 0.21, "DFG": 0.087}),
+        (URINE, "markov-log", {}, {"EMD": 0.044, "TV": 0.11, "DFG": 0.042}),
+        at_night(SEPSIS, "markov-log-pure", {}, {"EMD": 0.42, "DFG": 0.21}),
+        # Nothing is public but what is bought.
+        (COSELOG, "markov-log", {"epsilon": "4", "buy_vocabulary": True},
+         {"EMD": 0.1, "size": 0.1}),
+        (COSELOG, "private-log", {"products": "variants", "variants": "variant-histogram"},
+         {"TV": 0.14, "EMD": 0.059}),
+        (COSELOG, "private-log", {"products": "variants"}, {"TV": 0.17, "EMD": 0.062}),
+        (COSELOG, "private-log", {"products": "log"},
+         {"TV": 0.22, "EMD": 0.09, "size": 0.03, "days": 2.2}),
+        (COSELOG, "private-log", {"products": "variants", "delta": "0"},
+         {"TV": 1.5 * 0.14, "EMD": 1.5 * 0.057}),
+        at_night(SEPSIS, "private-log", {"products": "variants"}, {"EMD": 0.348, "DFG": 0.173}),
+        # Of 40 keys the median is 0.37, and those of 10 are up to 0.015 beside it.
+        at_night(SEPSIS, "private-log", {"products": "log"},
+                 {"EMD": 0.40, "size": 0.05, "days": 13, "hours": 0.3}),
+        at_night(SEPSIS, "private-log", {"products": "variants", "delta": "0"},
+                 {"EMD": 1.5 * 0.348}),
+    ],
+)  # fmt: skip
+def test_logs_are_near_the_original(
+    logs_folder: Path, name: str, method: str, given: dict[str, Any], most: dict[str, float]
+) -> None:
+    """Control: a fiftieth of the epsilon does not keep the first distance."""
+    given = {"epsilon": "1", **given}
+    found = near(logs_folder, name, method, **given)
+    assert {key: found[key] for key in most if found[key] > most[key]} == {}
+    weak = near(logs_folder, name, method, **{**given, "epsilon": "0.02"})
+    first = next(iter(most))
+    assert weak[first] > most[first]
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    [
+        (name, epsilon) if (name, epsilon) == (URINE, "1") else at_night(name, epsilon)
+        for name in LENGTHS
+        for epsilon in ("0.1", "0.5", "1", "2", "4")
+    ],
+)
+def test_auto_is_nearly_as_near_as_the_best_way(logs_folder: Path, name: str, epsilon: str) -> None:
+    """Within a tenth, and one in the last digit that is printed, of the smallest distance.
+
+    At epsilon 0.1 within a half: some thousand cases are few for a choice.
+    """
+    found, *ways = (
+        near(logs_folder, name, method, epsilon=epsilon)["EMD"]
+        for method in ("auto-variants", "variant-histogram", "markov-log", "privtree")
+    )
+    assert found <= (1.5 if epsilon == "0.1" else 1.1) * min(ways) + 0.001
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [at_night({"l2_clip": "6"}, 0.25), ({}, 0.28)],
+    ids=["clip 6", "bought clip"],
+)
+def test_the_graph_of_sepsis_is_near_the_logs(
+    logs_folder: Path, given: dict[str, Any], bound: float
+) -> None:
+    """Relative L1 error at most 0.25, and 0.28 where the clip is bought; nine in ten edges exist.
+
+    Where a clip far too high is bought, the graph may be empty; that counts as all wrong.
+    """
+    traces, method = real_log(logs_folder, SEPSIS), METHODS["private-dfg"]
+    true, names = edges_of(traces), tuple(traces.vocabulary.names.to_pylist())
+    params = method.Params(epsilon="1", delta="1e-6", vocabulary=names, **given)
+    rows = []
+    for number in range(N_GRAPHS):
+        made = anonymise([traces], method, params, release_key(number), "release", "configuration")
+        graph = made.products.by_name["dfg"]
+        assert isinstance(graph, ReleasedGraph)
+        table = graph.to_table().to_pylist()
+        found = {(row["source"], row["target"]): row["count"] for row in table}
+        errors = (abs(true.get(e, 0) - found.get(e, 0)) for e in true.keys() | found.keys())
+        share = len(found.keys() & true.keys()) / max(len(found), 1)
+        rows.append((sum(errors), share, sum(found.values())))
+    error, precision, mass = np.median(rows, axis=0) / (
+        sum(true.values()), 1, sum(true.values()),
+    )  # fmt: skip
+    assert error <= bound and precision >= 0.9 and 0.7 < mass < 1.1
