@@ -15,15 +15,13 @@ import pytest
 from scipy import optimize, stats
 
 from tests.support import broken_noise
-from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA
 from tests.support.tiers import at_night
-from tracecloak.examination.attack.bounds import epsilon_lower_bound, one_run_epsilon
+from tracecloak.examination.attack.bounds import epsilon_lower_bound
 
 N = 150_000
 COUNT = 5
-SUPPORT = np.arange(-800, 801)
 
 Pair = tuple[np.ndarray, np.ndarray]  # features of releases with the unit, and without it
 
@@ -38,44 +36,6 @@ def counts_released(
     return (a + COUNT + sensitivity)[:, None], (b + COUNT)[:, None]
 
 
-# --- the laws of the samplers, and what they really guarantee -------------------------------------
-
-
-def discrete_laplace(scale: float) -> np.ndarray:
-    z = math.exp(-1 / scale)
-    return (1 - z) / (1 + z) * z ** np.abs(SUPPORT)
-
-
-def truncated_laplace(scale: float) -> np.ndarray:
-    """P(|Laplace| in [k, k + 1)), shared by both signs but at 0."""
-    z = math.exp(-1 / scale)
-    return np.where(SUPPORT == 0, 1 - z, (1 - z) / 2 * z ** np.abs(SUPPORT))
-
-
-def raised_laplace(scale: float) -> np.ndarray:
-    """P(|Laplace| in (k - 1, k])."""
-    z = math.exp(-1 / scale)
-    return np.where(SUPPORT >= 1, (1 - z) * z ** (np.abs(SUPPORT) - 1.0), 0.0)
-
-
-LAWS: dict[Sampler, Callable[[float], np.ndarray]] = {
-    broken_noise.right: discrete_laplace,
-    broken_noise.truncated_float: truncated_laplace,
-    broken_noise.one_sided: raised_laplace,
-    broken_noise.scale_085: lambda scale: discrete_laplace(0.85 * scale),
-    broken_noise.understated_sensitivity: lambda scale: discrete_laplace(scale / 2),
-}
-
-
-def exact_delta(law: np.ndarray, sensitivity: int, epsilon: float) -> float:
-    """The hockey-stick divergence of a count and a larger one, summed; the larger direction."""
-    moved = np.concatenate([np.zeros(sensitivity), law[:-sensitivity]])
-    stretch = math.exp(epsilon)
-    return float(
-        max(np.maximum(moved - stretch * law, 0).sum(), np.maximum(law - stretch * moved, 0).sum())
-    )
-
-
 # --- one count, n = 1.5e5 a side ------------------------------------------------------------------
 
 
@@ -85,9 +45,6 @@ def test_right_noise_is_passed(epsilon: float, sensitivity: int) -> None:
     a, b = counts_released(broken_noise.right, epsilon, sensitivity)
     audited = epsilon_lower_bound(a, b)
     assert 0.4 * epsilon < audited.epsilon <= epsilon
-    assert hockey_stick_lower_bound(a, b, epsilon) == 0
-    # Not because nothing would be found: a claim of less is refuted.
-    assert hockey_stick_lower_bound(a, b, 0.4 * epsilon) > 0
 
 
 def test_the_bound_is_tight() -> None:
@@ -99,25 +56,10 @@ def test_the_bound_is_tight() -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_noise_is_condemned(name: str) -> None:
-    """At epsilon ln 3; the hockey stick finds most of the divergence and never more."""
     epsilon, sampler = math.log(3), BROKEN[name]
     sensitivity = 2 if sampler is broken_noise.understated_sensitivity else 1
-    delta = exact_delta(LAWS[sampler](sensitivity / epsilon), sensitivity, epsilon)
-    assert delta > 0.1
     a, b = counts_released(sampler, epsilon, sensitivity)
     assert epsilon_lower_bound(a, b).epsilon > 1.05 * epsilon
-    assert delta - 0.05 < hockey_stick_lower_bound(a, b, epsilon) <= delta
-
-
-def test_float_noise_is_condemned_by_its_last_bits() -> None:
-    """Some floats near 0 cannot be 1 plus a float; rounded to integers nothing is left of it."""
-    rng = np.random.default_rng(11)
-    noise = broken_noise.raw_float
-    with_unit, without_unit = 1 + noise(rng, 1.0, 60_000), noise(rng, 1.0, 60_000)
-    bits = epsilon_lower_bound(lowest_bit(with_unit)[:, None], lowest_bit(without_unit)[:, None])
-    assert bits.epsilon > 4
-    as_integers = epsilon_lower_bound(np.rint(with_unit)[:, None], np.rint(without_unit)[:, None])
-    assert 0.7 < as_integers.epsilon < 1
 
 
 # --- delta, and what is there or not --------------------------------------------------------------
@@ -137,10 +79,8 @@ def test_a_threshold_that_delta_allows_is_passed_and_the_one_below_is_not() -> N
     assert kept[6] < delta < kept[5]
     a, b = released_above(6, 1.0, number=1)
     assert epsilon_lower_bound(a, b, delta).epsilon == 0
-    assert 0.6 * kept[6] < hockey_stick_lower_bound(a, b, 1.0) <= kept[6]
     a, b = released_above(5, 1.0, number=2)
     assert epsilon_lower_bound(a, b, delta).epsilon > 1
-    assert delta < hockey_stick_lower_bound(a, b, 1.0) <= kept[5]
 
 
 def gaussian_delta(deviation: float, epsilon: float) -> float:
@@ -156,32 +96,7 @@ def test_gaussian_noise_is_passed_at_its_delta_and_condemned_at_less_noise(delta
     for factor in (1.0, 0.7):
         a, b = (rng.normal(mean, factor * deviation, (N, 1)) for mean in (1, 0))
         found = epsilon_lower_bound(a, b, delta).epsilon
-        truth = gaussian_delta(factor * deviation, 1.0)
-        assert hockey_stick_lower_bound(a, b, 1.0) <= truth
-        if factor == 1:
-            assert 0.7 < found <= 1
-        else:
-            assert found > 1.1
-            assert hockey_stick_lower_bound(a, b, 1.0) > delta
-
-
-# --- one run --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_one_run_of_randomised_response(epsilon: float) -> None:
-    """20,000 coins, each answered by its own at that epsilon; half of them are not guessed.
-
-    At half the scale the claim is refuted: the answers then have twice the epsilon.
-    """
-    rng = np.random.default_rng(15)
-    for true_epsilon in (epsilon, 2 * epsilon):
-        coins = rng.random(20_000) < 0.5
-        answers = coins ^ (rng.random(20_000) > 1 / (1 + math.exp(-true_epsilon)))
-        right = int((answers == coins)[:10_000].sum())
-        bound = one_run_epsilon(20_000, 10_000, right, delta=0.0, confidence=1 - 1e-9)
-        assert 0.5 * true_epsilon < bound <= true_epsilon
-        assert (bound > epsilon) == (true_epsilon > epsilon)
+        assert 0.7 < found <= 1 if factor == 1 else found > 1.1
 
 
 # --- the level of the bounds ----------------------------------------------------------------------
@@ -240,15 +155,3 @@ def test_a_bound_measured_where_it_was_chosen_would_exceed_the_truth() -> None:
         return np.tile(a, (2, 1)), np.tile(b, (2, 1))
 
     assert n_above(repeated, 0, 400, 200) > stats.binom.isf(ALPHA, 200, LEVEL)
-
-
-@pytest.mark.slow
-def test_the_hockey_stick_exceeds_the_truth_no_more_often_than_is_said() -> None:
-    """Randomised response of epsilon 1 at 0.5: delta (e - e^0.5) / (1 + e); 5000 audits."""
-    rng = np.random.default_rng(17)
-    truth = (math.e - math.exp(0.5)) / (1 + math.e)
-    above = sum(
-        hockey_stick_lower_bound(*randomised_response(rng, 400), 0.5, 1 - LEVEL) > truth
-        for _ in range(5000)
-    )
-    assert above <= stats.binom.isf(ALPHA, 5000, LEVEL)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-# (generator, scale, n) -> int64[n]; only `raw_float` gives float64[n].
+# (generator, scale, n) -> int64[n].
 Sampler = Callable[[np.random.Generator, float, int], np.ndarray]
 
 
@@ -46,11 +46,6 @@ def understated_sensitivity(rng: np.random.Generator, scale: float, n: int) -> n
 def reused(rng: np.random.Generator, scale: float, n: int) -> np.ndarray:
     """The second half repeats the first, as when two queries share a label; n is even."""
     return np.tile(right(rng, scale, n // 2), 2)
-
-
-def raw_float(rng: np.random.Generator, scale: float, n: int) -> np.ndarray:
-    """Float Laplace noise, not rounded: which floats it reaches depends on the count."""
-    return rng.laplace(scale=scale, size=n)
 
 
 # What a count alone gives away; the reused ones need a second count or run.

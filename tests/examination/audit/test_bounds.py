@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.support.audit_bounds import hockey_stick_lower_bound, lowest_bit
 from tests.support.broken_noise import Sampler, reused, right
 from tracecloak.examination.attack.bounds import (
     clopper_pearson,
@@ -154,14 +153,6 @@ def test_scores_add_up_what_is_absent_and_what_no_threshold_sees() -> None:
             assert (share > 0.8) == (column.name.split()[0] in scores)
 
 
-def test_the_hockey_stick_is_that_of_the_intervals() -> None:
-    p, q = clopper_pearson(150, 200, 0.02)[0], clopper_pearson(50, 200, 0.02)[1]
-    bound = hockey_stick_lower_bound(coins(0.75), coins(0.25), epsilon=0.3, confidence=0.96)
-    assert bound == pytest.approx(p - math.exp(0.3) * q)
-    assert hockey_stick_lower_bound(coins(0.25), coins(0.75), 0.3, 0.96) == pytest.approx(bound)
-    assert hockey_stick_lower_bound(coins(0.75), coins(0.25), epsilon=2.0) == 0
-
-
 GOOD = np.zeros((8, 2))
 
 
@@ -186,12 +177,6 @@ def test_what_cannot_be_audited_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         epsilon_lower_bound(a, b, **options)
-
-
-@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
-def test_a_hockey_stick_needs_an_epsilon(epsilon: float) -> None:
-    with pytest.raises(UsageError, match="epsilon must be at least 0"):
-        hockey_stick_lower_bound(GOOD, GOOD, epsilon)
 
 
 # --- epsilon from one run -------------------------------------------------------------------------
@@ -287,11 +272,3 @@ def test_crowds_are_sorted_by_size() -> None:
     counts = np.array([1, 10, 5, 4, 2, 9, 1, 1_000_000, 0, -3])
     assert singled_out(counts) == CrowdSizes(2, 2, 2, 2)
     assert singled_out(np.array([], np.int64)) == CrowdSizes(0, 0, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "exponent"),
-    [(1.0, 0), (-6.0, 1), (0.75, -2), (2.0**-1074, -1074), (1 + 2.0**-52, -52), (3 * 2.0**60, 60)],
-)
-def test_the_lowest_bit_is_found(value: float, exponent: int) -> None:
-    assert lowest_bit(np.array([value])).tolist() == [exponent]
