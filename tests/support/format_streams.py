@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.base import Reader
 
 
 class Trickle(io.RawIOBase):
@@ -30,6 +31,33 @@ class Trickle(io.RawIOBase):
         data, self._data = self._data[:taken], self._data[taken:]
         self.taken += len(data)
         return data
+
+
+def read_all(
+    reader: Reader,
+    source: bytes | BinaryIO,
+    wanted: Sequence[str],
+    required: Sequence[str],
+    batch_rows: int,
+) -> tuple[list[pa.RecordBatch], list[int], list[int]]:
+    """The columns of all batches, the numbers of records and of malformed ones; checks batches."""
+    columns: list[pa.RecordBatch] = []
+    records: list[int] = []
+    malformed: list[int] = []
+    stream = io.BytesIO(source) if isinstance(source, bytes) else source
+    for batch in reader.read(stream, wanted, required, batch_rows):
+        batch.columns.validate(full=True)
+        names = batch.columns.schema.names
+        assert names == [n for n in wanted if n in names]
+        assert not names or len(batch.records) == batch.columns.num_rows <= batch_rows
+        assert batch.records.dtype == batch.malformed.dtype == "int64"
+        new = [*batch.records.tolist(), *batch.malformed.tolist()]
+        assert not new or min(new) > max([*records, *malformed], default=-1)
+        columns.append(batch.columns)
+        records += batch.records.tolist()
+        malformed += batch.malformed.tolist()
+    assert records == sorted(set(records)) and malformed == sorted(set(malformed))
+    return columns, records, malformed
 
 
 def rows_of(*rows: tuple[Any, ...]) -> pa.RecordBatch:

@@ -29,7 +29,7 @@ from tracecloak.transforms.formats import avro, pieces, registry
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry_messages import AvroSchemas
-from tracecloak.transforms.inputs import databases, stores
+from tracecloak.transforms.inputs import databases
 from tracecloak.transforms.inputs.databases import (
     check_database,
     connected,
@@ -233,22 +233,6 @@ def test_an_object_that_may_not_be_looked_at_is_not_one_that_is_not_there(status
     for store, path in ((s3, "s3://bucket/key"), (azure, "azfs://account/container/key")):
         with nullcontext() if status == 404 else pytest.raises(Refused):
             assert store.looked_up(path) is None
-
-
-def test_an_object_that_comes_shorter_is_asked_for_again_and_then_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[str] = []
-
-    def read(path: str, *_: object) -> bytes:
-        asked.append(path)
-        return b"ab"
-
-    monkeypatch.setattr(stores, "_store_of", lambda path: SimpleNamespace(read=read))
-    assert stores.read_version("s3://b/k", "1", 0, 2) == b"ab"
-    with pytest.raises(RetryLater, match="came shorter than it is"):
-        stores.read_version("s3://b/k", "1", 0, 3)
-    assert len(asked) > 2
 
 
 @pytest.mark.parametrize(

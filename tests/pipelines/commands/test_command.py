@@ -51,39 +51,6 @@ def test_a_release_has_the_promised_files_and_nothing_else(
     assert f"open first  {out / 'run_id=r1' / 'report.html'}\n" in printed
 
 
-def test_running_again_changes_no_byte_and_draws_nothing(
-    common: list[object],
-    out: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert tracecloak(*common, "--release_id", "r1") == 0
-    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.rglob("*") if p.is_file()}
-
-    def drawn(*_: object) -> None:
-        raise AssertionError("noise was drawn")
-
-    monkeypatch.setattr("tracecloak.anonymizers.noise.randomness.Randomness.words", drawn)
-    assert tracecloak(*common, "--release_id", "r1") == 0
-    assert "already released" in capsys.readouterr().out
-    assert before == {
-        p: (p.read_bytes(), p.stat().st_mtime_ns) for p in out.rglob("*") if p.is_file()
-    }
-
-
-def test_a_changed_input_under_the_same_id_is_refused(
-    common: list[object], out: Path, log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    before = digests(out / "run_id=r1")
-    text = log.read_text()
-    log.write_text(text.replace("2026-01-02T10", "2026-01-02T11"))  # the same size
-    assert tracecloak(*common, "--release_id", "r1") == 2
-    assert "the input changed" in capsys.readouterr().err
-    assert digests(out / "run_id=r1") == before
-    assert tracecloak(*common, "--release_id", "r2") == 0
-
-
 def test_without_an_id_the_same_run_finds_its_release(
     common: list[object], out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

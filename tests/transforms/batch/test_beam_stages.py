@@ -22,13 +22,9 @@ from tracecloak.schemas.events.tally import NO_CASE, FileTally
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
-from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
-from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.sources import EventSource
 
 KINDS = {"variants": VariantHistogram, "pairs": DirectlyFollows}
 
@@ -117,27 +113,6 @@ def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
         assert found.by_name["pairs"] == DirectlyFollows.from_traces(whole)
 
 
-def _sizes(traces: Any) -> tuple[int, int]:
-    return traces.n_cases, traces.n_events
-
-
-@pytest.mark.parametrize("shards", [1, 3, 16])
-def test_the_shuffle_keeps_every_case_whole(shards: int) -> None:
-    whole = group_into_traces(events(80), 1)[0]
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        grouped = (
-            pipeline
-            | beam.Create(events(80)).with_output_types(pa.RecordBatch)
-            | GroupIntoTraces(shards)
-        )
-        sums = grouped["traces"] | beam.Map(_sizes) | beam.CombineGlobally(_add)
-        assert_that(sums, equal_to([(whole.n_cases, whole.n_events)]))
-
-
-def _add(pairs: Any) -> tuple[int, ...]:
-    return tuple(sum(column) for column in zip(*[p for p in pairs if p], strict=True)) or (0, 0)
-
-
 def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(c.to_pylist() for c in batch.columns), strict=True))
 
@@ -207,19 +182,6 @@ def test_a_retried_bundle_draws_the_same_noise(
     attempts = (tmp_path / "marker.seen").read_text().splitlines()
     assert len(attempts) >= 2
     assert len(set(attempts)) == 1
-
-
-def test_reading_gives_each_file_its_rank(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        (tmp_path / f"{name}.csv").write_text(f"case_id,activity,timestamp\n{name},A,2026-01-01\n")
-    source = EventSource(
-        tuple(match_files([str(tmp_path / "*.csv")])), SourceFormat(), ColumnMapping()
-    )
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        read = pipeline | ReadFiles(source)
-        rows = read["events"] | beam.FlatMap(_rows)
-        stamp = 1_767_225_600_000_000
-        assert_that(rows, equal_to([("a", "A", stamp, 0), ("b", "A", stamp, 1 << 40)]))
 
 
 @pytest.mark.parametrize(("n_rejects", "passes"), [(0, True), (1, True), (2, False)])

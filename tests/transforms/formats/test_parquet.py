@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.format_streams import rows_of, written_by
+from tests.support.format_streams import read_all, rows_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import parquet
@@ -34,15 +34,9 @@ def read(
     required: Sequence[str] = ("case_id",),
     batch_rows: int = 1000,
 ) -> pa.Table:
-    """Returns all batches as a table, after checking them."""
-    batches = []
-    rows = 0
-    for batch in ParquetReader().read(io.BytesIO(data), wanted, required, batch_rows):
-        assert len(batch.records) <= batch_rows and batch.records.dtype == np.int64
-        assert batch.records.tolist() == list(range(rows, rows + len(batch.records)))
-        assert batch.malformed.tolist() == [] and batch.malformed.dtype == np.int64
-        rows += len(batch.records)
-        batches.append(batch.columns)
+    """Returns all batches as a table; no record is malformed."""
+    batches, records, malformed = read_all(ParquetReader(), data, wanted, required, batch_rows)
+    assert records == list(range(len(records))) and malformed == []
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 

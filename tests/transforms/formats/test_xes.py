@@ -106,41 +106,6 @@ def test_worked_example():
     assert columns(WORKED, WORKED_ROWS) == WORKED_ROWS
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
-def test_batches_are_full_and_records_are_numbered(rows):
-    found = batches(WORKED, rows=rows)
-    assert [len(b.records) for b in found] == [min(rows, 4 - i) for i in range(0, 4, rows)]
-    assert [int(r) for b in found for r in b.records] == [0, 1, 2, 3]
-    for batch in found:
-        assert batch.columns.schema == pa.schema([(name, pa.string()) for name in NAMES])
-        assert batch.columns.num_rows == len(batch.records)
-        assert batch.records.dtype == batch.malformed.dtype == "int64"
-        assert len(batch.malformed) == 0
-    assert [v for b in found for v in b.columns.column(CASE).to_pylist()] == WORKED_ROWS[CASE]
-
-
-@pytest.mark.parametrize(
-    "rename",
-    [
-        pytest.param(lambda s: s, id="default namespace"),
-        pytest.param(lambda s: s.replace(' xmlns="http://www.xes-standard.org/"', ""), id="none"),
-        pytest.param(
-            lambda s: s.replace("xmlns=", "xmlns:x=").replace("</", "</x:").replace("<x:!", "<!"),
-            id="prefix",
-        ),
-    ],
-)
-def test_namespaces(rename):
-    source = rename(WORKED)
-    if "xmlns:x=" in source:
-        source = "".join(
-            f"<x:{part}" if part[:1].isalpha() else (f"<{part}" if part else "")
-            for part in source.split("<")
-        )
-        assert "<x:event>" in source and "</x:log>" in source
-    assert columns(source, WORKED_ROWS) == WORKED_ROWS
-
-
 @pytest.mark.parametrize("head", ["", "not even XML", "<logs/>", "<!DOCTYPE log><log/>", "<?xml"])
 def test_what_is_no_log_is_refused_by_its_head(head):
     with pytest.raises(InputSchemaError):
@@ -312,6 +277,3 @@ def test_any_declared_encoding_gives_batches_or_a_refusal():
     assert outcomes["latin_1"] == outcomes["cp1252"] == 1
     assert outcomes["utf_16"] is None and outcomes["idna"] is None
     assert codecs.lookup("base64_codec") and outcomes["base64_codec"] is None
-
-
-# --- the public research logs ---
