@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -152,215 +152,130 @@ def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_:
     return True
 
 
-def no_note_of_the_draw(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "draw", nothing)
-    patch.setattr(DrawGuard, "check_open", nothing)
-
-
-def a_refund_after_the_draw(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "void", free)
-
-
-def a_key_for_every_run(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KeyStore, "unfinished", nothing)
-
-
-def keys_that_are_drawn_when_they_are_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KeyReference, "resolve", lambda _: ReleaseKey.generate())
-
-
-def no_look_at_what_changed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Receipt, "check_same", nothing)
-    patch.setattr(Receipt, "same_files", lambda _, found: tuple(found))
-    patch.setattr(opening, "_going_on", lambda run, _: run)
-    patch.setattr(KeptDraws, "once", lambda *given: given[-1]())
-    patch.setattr(DrawGuard, "check_open", nothing)
-
-
-def a_refund_for_what_is_given_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OfficersLedger, "forfeit", free)
-
-
-def one_charge_for_all(patch: pytest.MonkeyPatch) -> None:
+def reserved_once(ledger: Ledger, reservation: Any, reserve: Any = Ledger.reserve) -> None:
     """A release of an id that paid once is not charged again, whatever its key."""
-    reserve = Ledger.reserve
-
-    def once(ledger: Ledger, reservation: Any) -> None:
-        if all(entry.release_id != reservation.release_id for entry in ledger.entries()):
-            reserve(ledger, reservation)
-
-    def is_of(entry: Entry, output: str, release_id: str, _: str) -> bool:
-        return (entry.output, entry.release_id) == (output, release_id)
-
-    patch.setattr(Ledger, "reserve", once)
-    patch.setattr(Entry, "is_of", is_of)
+    if all(entry.release_id != reservation.release_id for entry in ledger.entries()):
+        reserve(ledger, reservation)
 
 
-def decisions_that_anybody_writes(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(wrapping, "_mac", lambda *_: bytes(32))
-    patch.setattr(wrapping.hmac, "compare_digest", lambda *_: True)
+def is_of_any_key(entry: Entry, output: str, release_id: str, _: str) -> bool:
+    return (entry.output, entry.release_id) == (output, release_id)
 
 
-def a_refund_where_the_books_are_not_finished(patch: pytest.MonkeyPatch) -> None:
-    finish = ReleaseRegistry.finish
-
-    def freeing(books: ReleaseRegistry, key_fingerprint: str) -> None:
-        try:
-            finish(books, key_fingerprint)
-        except BaseException:
-            free(books.ledger, books.folder.output, books.folder.release_id, key_fingerprint)
-            raise
-
-    patch.setattr(ReleaseRegistry, "finish", freeing)
+def finished_or_freed(
+    books: ReleaseRegistry, key_fingerprint: str, finish: Any = ReleaseRegistry.finish
+) -> None:
+    try:
+        finish(books, key_fingerprint)
+    except BaseException:
+        free(books.ledger, books.folder.output, books.folder.release_id, key_fingerprint)
+        raise
 
 
-def no_look_for_a_finished_release(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReleaseFolder, "committed", nothing)
+def forgetful(books: ReleaseRegistry, look: Any = ReleaseRegistry.look) -> ReleaseState:
+    """Takes what was withdrawn for new."""
+    standing = look(books)
+    return ReleaseState("new", None) if standing.state == "withdrawn" else standing
 
 
-def no_look_at_what_was_withdrawn(patch: pytest.MonkeyPatch) -> None:
-    look = ReleaseRegistry.look
-
-    def forgetful(books: ReleaseRegistry) -> ReleaseState:
-        standing = look(books)
-        return ReleaseState("new", None) if standing.state == "withdrawn" else standing
-
-    patch.setattr(ReleaseRegistry, "look", forgetful)
-    patch.setattr(caps, "check_not_withdrawn", nothing)
-
-
-def no_lock(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(KeyStore, "alone", lambda *_: contextlib.nullcontext())
+def refusing(
+    method: Any,
+    name: str,
+    statistics: Any,
+    *others: Any,
+    decide: Any = VariantHistogramMethod.decide,
+) -> Any:
+    """Refuses by what the log has."""
+    if any(getattr(counted, "n_variants", 0) > 3 for counted in statistics.values()):
+        raise GuaranteeError("there are too many variants")
+    return decide(method, name, statistics, *others)
 
 
-def a_refusal_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
-    decide = VariantHistogramMethod.decide
-
-    def refusing(method: Any, name: str, statistics: Any, *others: Any) -> Any:
-        if any(getattr(counted, "n_variants", 0) > 3 for counted in statistics.values()):
-            raise GuaranteeError("there are too many variants")
-        return decide(method, name, statistics, *others)
-
-    patch.setattr(VariantHistogramMethod, "decide", refusing)
+def telling_manifest(run: Run, made: Any = claiming.manifest_of_run) -> Any:
+    """Has a digest of the log."""
+    return replace(made(run), config_digest=f"{Path(run.config.log[0]).stat().st_size:064x}")
 
 
-def a_ratio_by_default(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReleaseConfig, "largest_error_ratio", 0.01)
+def telling_job(run: Run, made: Any = claiming.job_of) -> Any:
+    """Has as many parts as the log says."""
+    job, n = made(run), Path(run.config.log[0]).read_bytes().count(b"\n")
+    return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
 
-def a_manifest_with_a_digest_of_the_log(patch: pytest.MonkeyPatch) -> None:
-    made = claiming.manifest_of_run
-
-    def telling(run: Run) -> Any:
-        size = Path(run.config.log[0]).stat().st_size
-        return replace(made(run), config_digest=f"{size:064x}")
-
-    patch.setattr(claiming, "manifest_of_run", telling)
+def beginning(config: Any, store: KeyStore, opened: Any = opening_module.open_ledger) -> Ledger:
+    """Begins a ledger wherever there is none."""
+    return opened(config.model_copy(update={"new_ledger": True}), store)
 
 
-def parts_by_what_the_log_has(patch: pytest.MonkeyPatch) -> None:
-    made = claiming.job_of
-
-    def telling(run: Run) -> Any:
-        job = made(run)
-        n = Path(run.config.log[0]).read_bytes().count(b"\n")
-        return replace(job, target=replace(job.target, n_parts=1 + n % 97))
-
-    patch.setattr(claiming, "job_of", telling)
+def emptying(config: Any, store: KeyStore, opened: Any = opening_module.open_ledger) -> Ledger:
+    """Begins a ledger wherever that is asked for."""
+    if config.new_ledger:
+        url = config.ledger or store.ledger_url
+        Path(url.removeprefix("sqlite:///")).unlink(missing_ok=True)
+    return opened(config, store)
 
 
-def names_by_the_input(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ReleaseConfig, "check_named", nothing)
-
-
-def a_digest_of_the_filters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(records_module, "without_filters", lambda config: config)
-
-
-def a_ledger_that_ignores_what_is_declared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(caps, "check_declared", nothing)
-
-
-def caps_that_do_not_hold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(caps, "check_affordable", nothing)
-
-
-def data_sets_of_anybody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(caps, "check_dataset", nothing)
-
-
-def no_look_at_what_was_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Ledger, "check_remembered", nothing)
-    patch.setattr(LedgerCache, "head", nothing)
-
-
-def no_look_at_the_chain(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(officers_ledger, "problems", lambda *_: [])
-    patch.setattr(Ledger, "check_remembered", nothing)
-
-
-def a_fresh_ledger_wherever_there_is_none(patch: pytest.MonkeyPatch) -> None:
-    opened = opening_module.open_ledger
-
-    def beginning(config: Any, store: KeyStore) -> Ledger:
-        return opened(config.model_copy(update={"new_ledger": True}), store)
-
-    patch.setattr(opening_module, "open_ledger", beginning)
-
-
-def a_beginning_that_empties(patch: pytest.MonkeyPatch) -> None:
-    opened = opening_module.open_ledger
-
-    def emptying(config: Any, store: KeyStore) -> Ledger:
-        if config.new_ledger:
-            url = config.ledger or store.ledger_url
-            Path(url.removeprefix("sqlite:///")).unlink(missing_ok=True)
-        return opened(config, store)
-
-    patch.setattr(opening_module, "open_ledger", emptying)
-
-
-def other_ledgers_without_caps(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LedgerCache, "knows_others_with_caps", lambda _: False)
-
-
-Breaks = Callable[[pytest.MonkeyPatch], None]
+# What is put in whose place: an owner, a name, and what stands there.
+Changes = tuple[tuple[Any, str, Any], ...]
+ONE_CHARGE_FOR_ALL: Changes = (
+    (Ledger, "reserve", reserved_once), (Entry, "is_of", is_of_any_key),
+)  # fmt: skip
+NO_CAPS: Changes = ((caps, "check_affordable", nothing),)
+NO_MEMORY: Changes = (
+    (Ledger, "check_remembered", nothing), (LedgerCache, "head", nothing),
+)  # fmt: skip
 # What a check must catch, and whether it is tried before every commit.
-BUILDS: tuple[tuple[str, Breaks, bool], ...] = (
-    ("refund", no_note_of_the_draw, True),
-    ("refund", a_refund_after_the_draw, True),
-    ("refund", a_key_for_every_run, False),
-    ("changed input", no_look_at_what_changed, True),
-    ("given up", a_refund_for_what_is_given_up, False),
-    ("deleted key", one_charge_for_all, False),
-    ("changed decision", decisions_that_anybody_writes, False),
-    ("lost decision", keys_that_are_drawn_when_they_are_asked_for, False),
-    ("cut-off commit", a_refund_where_the_books_are_not_finished, False),
-    ("finished release", no_look_for_a_finished_release, False),
-    ("withdrawn release", no_look_at_what_was_withdrawn, False),
-    ("at once", no_lock, False),
-    ("refusal", a_refusal_by_what_the_log_has, True),
-    ("bad case", a_ratio_by_default, True),
-    ("equal inputs", a_manifest_with_a_digest_of_the_log, True),
-    ("equal inputs", parts_by_what_the_log_has, False),
-    ("no name", names_by_the_input, True),
-    ("filter values", a_digest_of_the_filters, False),
-    ("second account", a_ledger_that_ignores_what_is_declared, True),
-    ("second account", caps_that_do_not_hold, False),
-    ("bound data set", data_sets_of_anybody, False),
-    ("two at once", caps_that_do_not_hold, False),
-    ("lowered cap", caps_that_do_not_hold, False),
-    ("old ledger", no_look_at_what_was_remembered, False),
-    ("old copy of the ledger", no_look_at_what_was_remembered, False),
-    ("old key store", no_look_at_what_was_remembered, False),
-    ("changed entry", no_look_at_the_chain, False),
-    ("removed entries", no_look_at_what_was_remembered, False),
-    ("lost ledger", no_look_at_what_was_remembered, False),
-    ("second beginning", a_beginning_that_empties, False),
-    ("fresh ledger", a_fresh_ledger_wherever_there_is_none, False),
-    ("ledger without caps", other_ledgers_without_caps, False),
-    ("other key store", one_charge_for_all, False),
-)
+BUILDS: tuple[tuple[str, Changes, bool], ...] = (
+    ("refund", ((Ledger, "draw", nothing), (DrawGuard, "check_open", nothing)), True),
+    ("refund", ((Ledger, "void", free),), True),
+    ("refund", ((KeyStore, "unfinished", nothing),), False),
+    ("changed input", (
+        (Receipt, "check_same", nothing), (Receipt, "same_files", lambda _, found: tuple(found)),
+        (opening, "_going_on", lambda run, _: run), (DrawGuard, "check_open", nothing),
+        (KeptDraws, "once", lambda *given: given[-1]()),
+    ), True),
+    ("given up", ((OfficersLedger, "forfeit", free),), False),
+    ("deleted key", ONE_CHARGE_FOR_ALL, False),
+    ("changed decision", (
+        (wrapping, "_mac", lambda *_: bytes(32)),
+        (wrapping.hmac, "compare_digest", lambda *_: True),
+    ), False),
+    ("lost decision", ((KeyReference, "resolve", lambda _: ReleaseKey.generate()),), False),
+    ("cut-off commit", ((ReleaseRegistry, "finish", finished_or_freed),), False),
+    ("finished release", ((ReleaseFolder, "committed", nothing),), False),
+    ("withdrawn release", (
+        (ReleaseRegistry, "look", forgetful), (caps, "check_not_withdrawn", nothing),
+    ), False),
+    ("at once", ((KeyStore, "alone", lambda *_: contextlib.nullcontext()),), False),
+    ("refusal", ((VariantHistogramMethod, "decide", refusing),), True),
+    ("bad case", ((ReleaseConfig, "largest_error_ratio", 0.01),), True),
+    ("equal inputs", ((claiming, "manifest_of_run", telling_manifest),), True),
+    ("equal inputs", ((claiming, "job_of", telling_job),), False),
+    ("no name", ((ReleaseConfig, "check_named", nothing),), True),
+    ("filter values", ((records_module, "without_filters", lambda config: config),), False),
+    ("second account", ((caps, "check_declared", nothing),), True),
+    ("second account", NO_CAPS, False),
+    ("bound data set", ((caps, "check_dataset", nothing),), False),
+    ("two at once", NO_CAPS, False),
+    ("lowered cap", NO_CAPS, False),
+    ("old ledger", NO_MEMORY, False),
+    ("old copy of the ledger", NO_MEMORY, False),
+    ("old key store", NO_MEMORY, False),
+    ("changed entry", (
+        (officers_ledger, "problems", lambda *_: []), (Ledger, "check_remembered", nothing),
+    ), False),
+    ("removed entries", NO_MEMORY, False),
+    ("lost ledger", NO_MEMORY, False),
+    ("second beginning", ((opening_module, "open_ledger", emptying),), False),
+    ("fresh ledger", ((opening_module, "open_ledger", beginning),), False),
+    ("ledger without caps", ((LedgerCache, "knows_others_with_caps", lambda _: False),), False),
+    ("other key store", ONE_CHARGE_FOR_ALL, False),
+)  # fmt: skip
+
+
+def broken_by(patch: pytest.MonkeyPatch, changes: Changes) -> None:
+    for owner, name, other in changes:
+        patch.setattr(owner, name, other)
 
 
 @pytest.mark.parametrize(
@@ -368,9 +283,9 @@ BUILDS: tuple[tuple[str, Breaks, bool], ...] = (
     [(name, broken) if is_fast else at_night(name, broken) for name, broken, is_fast in BUILDS],
 )
 def test_a_check_catches_a_build_in_which_it_does_not_hold(
-    name: str, broken: Breaks, monkeypatch: pytest.MonkeyPatch
+    name: str, broken: Changes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken(monkeypatch)
+    broken_by(monkeypatch, broken)
     assert broken_in(check_configuration(configured(**RIGOROUS), [name]))
 
 
@@ -378,7 +293,7 @@ def test_every_such_build_can_be_made() -> None:
     """What they replace is still there, which at night alone would come too late."""
     for _, broken, _ in BUILDS:
         with pytest.MonkeyPatch.context() as patch:
-            broken(patch)
+            broken_by(patch, broken)
 
 
 def test_every_check_has_a_build_that_it_catches() -> None:
