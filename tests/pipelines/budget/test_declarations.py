@@ -62,19 +62,6 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     ledger.reserve(reservation(1, "1000", account="b"))
 
 
-def test_the_last_declaration_holds_and_the_earlier_ones_stay(ledger: Ledger) -> None:
-    for cap, asked in (("0.1", 0), ("0.2", 1)):
-        ledger.declare_account(account(cap), *OFFICER)
-        ledger.reserve(reservation(asked))
-        with pytest.raises(BudgetExhausted):
-            ledger.reserve(reservation(asked + 1))
-    declared = [e for e in ledger.entries() if e.action == "account"]
-    assert [(e.epsilon, e.facts["by"], e.facts["reason"]) for e in declared] == [
-        ("0.1", *OFFICER), ("0.2", *OFFICER),
-    ]  # fmt: skip
-    assert ledger.balance("a").remaining_epsilon == 0
-
-
 def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     """Catches "remaining 0" beside twice the budget."""
     ledger.reserve(reservation(0, "2"))
@@ -90,16 +77,6 @@ def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
         ledger.reserve(reservation(1, "0"))
     ledger.declare_account(account("2"), *OFFICER)  # exactly spent is not exceeded
     assert "xceeded" not in reading.show(ledger)
-
-
-@pytest.mark.parametrize(("in_ledger", "in_file"), [("1", "0.5"), ("0.5", "1"), (None, "0.5")])
-def test_of_two_caps_the_lower_holds(url: str, in_ledger: str | None, in_file: str) -> None:
-    Ledger(url, new=True).declare_account(account(in_ledger), *OFFICER)
-    both = Ledger(url, {"a": account(in_file)})
-    assert both.balance("a").remaining_epsilon == Fraction("0.5")
-    with pytest.raises(BudgetExhausted):
-        both.reserve(reservation(0, "0.6"))
-    both.reserve(reservation(0, "0.5"))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,12 @@ from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
-from tracecloak.pipelines.ledger.database import LedgerError, LedgerUnavailable, read_entries
+from tracecloak.pipelines.ledger.database import (
+    Database,
+    LedgerError,
+    LedgerUnavailable,
+    read_entries,
+)
 from tracecloak.pipelines.ledger.noted_cases import NotedCases, erase, note_cases
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -41,29 +46,6 @@ def execute(url: str, *statements: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def test_a_ledger_on_a_server_is_shared_and_says_the_same(url: str) -> None:
-    execute(url, "CREATE TABLE of_others (x int)")
-    ledger = Ledger(url, {"a": account()}, new=True)
-    assert ledger.is_shared
-    ledger.reserve(reservation(1, output="/aus gänge"))
-    ledger.commit("/aus gänge", "r1", "k")
-    ledger.reserve(reservation(2))
-    ledger.void("/out", "r2", "k")
-    ledger.reserve(reservation(3))
-
-    again = Ledger(url, {"a": account()}, new=True)
-    assert again.verify() == []
-    assert [e.action for e in again.entries()] == [
-        "reserve",
-        "commit",
-        "reserve",
-        "void",
-        "reserve",
-    ]
-    balance = again.balance("a")
-    assert (str(balance.spent_epsilon), balance.n_releases, balance.n_open) == ("1/5", 2, 1)
-
-
 @pytest.mark.parametrize(
     ("isolation", "n_processes"),
     [at_night("read committed", 50), at_night("repeatable read", 16), ("serializable", 16)],
@@ -74,6 +56,7 @@ def test_of_many_processes_at_once_10_fit_the_cap(
     name = sa.make_url(url).database
     execute(url, f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
     ends = contend(url, n_processes)
+    assert Database(url, 1).is_shared
     assert ends == {0: 10, BudgetExhausted.exit_code: n_processes - 10}
     ledger = Ledger(url, {"a": account()}, new=True)
     assert ledger.verify() == []
@@ -211,36 +194,6 @@ def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
     assert "make its tables with `tracecloak ledger begin`" in caplog.text
     officers_ledger(KeyStore(tmp_path / "keys"), url, new=True)
     assert NotedCases(url).all() == []
-
-
-def test_what_a_login_of_the_pipeline_can_still_do_is_what_the_documents_say(
-    roles: dict[str, str],
-) -> None:
-    """A void before the draw, written by hand, gives budget back; so SECURITY.md says."""
-    Ledger(roles["officer"]).declare_account(account("0.5"), "the officer", "file 17")
-    pipeline = Ledger(roles["pipeline"])
-    pipeline.reserve(reservation(0, "0.5"))
-    assert pipeline.void("/out", "r0", "k")  # whoever has the login can do this to a run at work
-    with pytest.raises(UsageError, match="so nothing is drawn for it"):
-        pipeline.draw("/out", "r0", "k")
-    pipeline.reserve(reservation(1, "0.5"))
-    pipeline.draw("/out", "r1", "k")
-    assert not pipeline.void("/out", "r1", "k")
-
-
-def test_a_server_that_was_played_back_is_noticed(url: str, tmp_path: Path) -> None:
-    store = KeyStore(tmp_path / "keys")
-    ledger = Ledger(url, new=True, store=store)
-    ledger.reserve(reservation(0, "0.6"))
-    execute(url, "DELETE FROM tracecloak_ledger")
-    with pytest.raises(LedgerError, match="restored from an older backup"):
-        ledger.check_remembered()
-    execute(url, "DROP TABLE tracecloak_ledger")
-    with pytest.raises(LedgerError, match="restored from an older backup"):
-        Ledger(url, new=True, store=store)
-    again = Ledger(url, store=store, after_loss=True)
-    again.accept("the officer", "the disk broke")
-    assert str(again.balance("a").spent_epsilon) == "3/5"
 
 
 def test_a_locked_table_is_told_and_waited_for(url: str) -> None:

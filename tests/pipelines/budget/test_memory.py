@@ -303,39 +303,6 @@ def test_a_key_store_used_in_two_places_is_noticed(
 # The command
 
 
-def test_a_restored_ledger_stops_releases_until_the_officer_says_what_happened(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    place = ["--key_store", tmp_path / "keys", "--ledger", f"sqlite:///{tmp_path}/ledger.sqlite"]
-    common = [
-        "release", "--log", log, "--output", tmp_path / "out", *place, "--method",
-        "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1, "--release_id",
-    ]  # fmt: skip
-    assert tracecloak(*common, "r1") == 0
-    shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "backup")
-    assert tracecloak(*common, "r2") == 0
-    shutil.copy(tmp_path / "backup", tmp_path / "ledger.sqlite")
-    assert tracecloak(*common, "r3") == 6
-    assert "was restored from an older backup" in capsys.readouterr().err
-    assert not (tmp_path / "out" / "run_id=r3").exists()
-    assert as_typed("ledger", "verify", *place) == 6
-    capsys.readouterr()
-    assert as_typed("ledger", "accept", *place, "--by", "A. Officer", "--reason", "disk") == 0
-    assert "release r2 in" in capsys.readouterr().out
-    assert as_typed("ledger", "verify", *place) == 0
-    assert tracecloak(*common, "r3") == 0
-    assert as_typed("ledger", "show", *place) == 0
-    shown = capsys.readouterr().out
-    assert "3 releases, 0 of them open" in shown and "A. Officer: disk" in shown
-    (tmp_path / "ledger.sqlite").unlink()
-    assert tracecloak(*common, "r4") == 6
-    assert as_typed("ledger", "accept", *place, "--by", "A. Officer", "--reason", "lost") == 0
-    capsys.readouterr()
-    assert as_typed("ledger", "show", *place) == 0
-    assert "3 releases, 0 of them open" in capsys.readouterr().out
-
-
 def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 

@@ -17,6 +17,7 @@ from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import unit_book
 from tracecloak.pipelines.ledger.caps import both_bounds
+from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.noted_cases import erase
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -67,6 +68,15 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a key is wrapped by neither": (wrapped_by_neither, UsageError, "by neither"),
     "a decision is damaged": (damaged_decision, KeyStoreError, "is damaged"),
     "a copy is damaged": (damaged_copy, KeyStoreError, "cannot be used"),
+    "a number that no ledger wrote": (
+        lambda f: ledger_in(f).balance_in(
+            [Entry.after(None, "reserve", {**reservation().columns(), "epsilon": "x"})], "a"
+        ),
+        LedgerError, "ledger verify",
+    ),
+    "a give-up that nobody signs": (
+        lambda f: ledger_in(f).forfeit("/out", "r", "k", "a\nb", "x"), UsageError, "printable",
+    ),
     "two units": (
         lambda f: both_bounds(account(), account(unit="individual")), UsageError, "per case",
     ),

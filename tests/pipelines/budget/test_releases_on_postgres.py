@@ -20,7 +20,6 @@ from tracecloak.schemas.errors import BudgetExhausted
 __all__ = ["database", "server"]  # fixtures
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
-SIGNED = ("--by", "the officer", "--reason", "its machine is gone")
 
 
 class Ward:
@@ -111,43 +110,6 @@ def test_what_died_is_finished_by_the_same_command_for_nothing(ward: Ward, death
     assert manifest(ward.out / "run_id=r")["randomness"]["key_fingerprint"] == paid
     assert "Nothing waits" in ward.ledger("list-unfinished").text
     assert key_files(ward.keys) == []
-
-
-@pytest.mark.parametrize("death", [d if d == SOME[0] else at_night(d) for d in DEATHS])
-def test_what_died_can_be_given_up_and_stays_spent(ward: Ward, death: str) -> None:
-    """But where its files are visible it is finished: then the ledger is told so and no more."""
-    die(ward, death)
-    given_up = ward.ledger("forfeit", "--output", ward.out, "--release_id", "r", *SIGNED)
-    is_there = DEATHS[death][1]
-    if is_there:
-        assert given_up.code == 2 and "is visible and complete" in given_up.text
-        assert ward.actions("r") == ["reserve", "draw", "commit"]
-    else:
-        assert given_up.code == 0, given_up.text
-        assert ward.actions("r") == [*DEATHS[death][0], "forfeit"]
-    ward.check_totals(2, n_open=0)
-    assert (ward.out / "run_id=r").exists() == is_there
-    assert "Nothing waits" in ward.ledger("list-unfinished").text
-    assert key_files(ward.keys) == []
-    # The same name is another release then, which is paid for; a visible one is not made again.
-    assert ward.release("r", SECOND).code == 0
-    ward.check_totals(2 if is_there else 3, n_open=0)
-
-
-@pytest.mark.parametrize("is_run_again", [at_night(False), True])
-def test_what_died_with_its_keys_is_given_up(ward: Ward, is_run_again: bool) -> None:
-    """As where a node is gone with its disk: catches a second draw that nobody pays for."""
-    die(ward, "after decide variants")
-    ward.keys.rename(ward.keys.with_name("lost"))
-    assert "Its key is not in this key store" in ward.ledger("list-unfinished").text
-    assert not is_run_again or ward.release("r", SECOND).code == 75
-    given_up = ward.ledger("forfeit", "--output", ward.out, "--release_id", "r", *SIGNED)
-    assert given_up.code == 0, given_up.text
-    ward.check_totals(2, n_open=0)
-    assert not is_run_again or ward.release("r", SECOND).code == 0
-    ward.check_totals(2 + is_run_again, n_open=0)
-    assert (ward.out / "run_id=r").exists() == is_run_again
-    assert "Nothing waits" in ward.ledger("list-unfinished").text
 
 
 # --- Many at once -----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -11,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.books import KEY, book_at, claimed_by_window, of_window, scope, units
+from tests.support.books import KEY, book_at, of_window, scope, units
 from tests.support.keys import release_key
 from tests.support.ledgers import account, python, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
@@ -144,14 +141,6 @@ def test_what_was_claimed_before_a_void_is_not_of_the_next_reservation(world: Wo
     world.ledger.draw("/out", "r1", "k")
 
 
-def test_a_release_that_appears_after_a_void_has_counted_after_all(world: World) -> None:
-    """Of two runs of one release, one may fail and give back, and the other go through."""
-    world.claim(1, "2026-11", units(["c1"]))
-    world.ledger.void("/out", "r1", "k")
-    world.ledger.commit("/out", "r1", "k")
-    assert world.claim(2, "2026-12", units(["c1"])).weight == 0
-
-
 def test_only_a_release_of_a_window_claims(world: World) -> None:
     world.ledger.reserve(reservation(1))
     with pytest.raises(UsageError, match="is reserved for no window"):
@@ -253,63 +242,6 @@ def test_a_book_that_cannot_be_written_claims_nothing(
 # All that can happen in small worlds
 
 
-LABELS = ("w0", "w1", "w2")
-
-
-ENDINGS = ("claim", "void", "draw", "commit", "forfeit", "withdraw")
-
-
-@settings(max_examples=25)
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.sampled_from(LABELS),
-            st.sets(st.sampled_from(["p1", "p2", "p3", "q1", "q2"])),
-            st.sampled_from(ENDINGS),
-            st.booleans(),
-        ),
-        max_size=4,
-    ),
-    max_cases=st.sampled_from([None, 1, 2]),
-)
-def test_no_unit_counts_in_two_windows_of_a_ledger(
-    steps: list[tuple[str, set[str], str, bool]], max_cases: int | None
-) -> None:
-    """The same with all that a ledger knows: given up, taken back, reserved again, run again."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as name:
-        world = World(Path(name), max_cases)
-        spent_once: dict[int, set[tuple[int, ...]]] = {}
-        for number, (label, lake, ending, is_rerun) in enumerate(steps):
-            of = units(lake) if max_cases is None else individuals(*lake)
-            counted = world.claim(number, label, of)
-            if ending == "void":
-                world.ledger.void("/out", f"r{number}", "k")
-                if not is_rerun:
-                    continue
-                counted = world.claim(number, label, of)
-            if ending not in ("claim", "void"):
-                world.ledger.draw("/out", f"r{number}", "k")
-                spent_once[number] = rows(counted)
-            if ending in ("commit", "withdraw"):
-                world.ledger.commit("/out", f"r{number}", "k")
-            if ending == "forfeit":
-                world.ledger.forfeit("/out", f"r{number}", "k", *OFFICER)
-            if ending == "withdraw":
-                world.ledger.withdraw("/out", f"r{number}", *OFFICER)
-            elif is_rerun and ending != "forfeit":
-                again = world.book.claim("/out", f"r{number}", "k", units([]))
-                assert rows(again.units) == rows(counted)
-        by_window = claimed_by_window(world.book, world.ledger)
-        for one, other in itertools.combinations(by_window.values(), 2):
-            assert not one & other
-        every = set().union(*by_window.values())
-        assert set().union(*spent_once.values()) <= every
-        if max_cases is not None:
-            whose = [row[:2] for row in every]
-            assert all(whose.count(one) <= max_cases for one in whose)
-        assert world.ledger.verify() == []
-
-
 # Many at once
 
 
@@ -386,16 +318,6 @@ def test_a_part_of_a_file_that_a_run_left_is_in_nobodys_way(world: World) -> Non
     book_at(world.folder / "book", world.ledger).check(scope())
 
 
-def test_a_rerun_after_the_claim_draws_on_what_was_claimed(world: World) -> None:
-    """A run is cut off between the claim and the draw, and another window is released meanwhile."""
-    world.claim(1, "2026-11", units(["c1"]))
-    assert world.claim(2, "2026-12", units(["c1", "c2"])).weight == 1
-    world.ledger.reserve(of_window(1, "2026-11"))  # as every rerun does
-    again = World(world.folder)
-    assert rows(again.book.claim("/out", "r1", "k", units(["c2"])).units) == rows(units(["c1"]))
-    again.ledger.draw("/out", "r1", "k")
-
-
 def test_a_release_that_is_reserved_for_another_window_is_refused(world: World) -> None:
     world.ledger.reserve(of_window(1, "2026-11"))
     for other in (of_window(1, "2026-12"), reservation(1), of_window(1, "2026-11", adds_up=True)):
@@ -461,22 +383,12 @@ def test_a_file_that_was_changed_stops_the_scope(world: World, change: str) -> N
         world.book.verify(scope())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE tracecloak_ledger SET details = replace(details, 'units\":\"', 'units\":\"0')",
-        "UPDATE tracecloak_ledger SET details = '' WHERE action = 'claim'",
-        "UPDATE tracecloak_ledger SET details = replace(details, '2026-11', '2026-12')",
-        "UPDATE tracecloak_ledger SET action = 'void' WHERE action = 'claim'",
-        "DELETE FROM tracecloak_ledger WHERE action = 'claim'",
-    ],
-)
-def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World, change: str) -> None:
+def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World) -> None:
     world.claim(1, "2026-11", units(["c1"]))
     world.ledger.draw("/out", "r1", "k")
     world.ledger.reserve(of_window(2, "2026-12"))
     connection = sqlite3.connect(world.folder / "ledger.sqlite", isolation_level=None)
-    connection.execute(change)
+    connection.execute("DELETE FROM tracecloak_ledger WHERE action = 'claim'")
     connection.close()
     for ask in (
         lambda: world.book.claim("/out", "r2", "k", units(["c1"])),

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -26,8 +24,6 @@ from tests.support.releasing import (
 )
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.case_digests import CountedUnits
-from tracecloak.pipelines.ledger.balance import windowed
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.windows.batch import exit_code_of
 from tracecloak.schemas.errors import RetryLater
@@ -164,30 +160,6 @@ def test_any_order_and_what_is_there_is_not_made_again(lake: Lake) -> None:
     assert len(ledger_entries(lake.folder / "keys")) == n_entries
 
 
-@pytest.mark.slow
-def test_several_windows_at_once_are_those_one_by_one(
-    tmp_path: Path,
-) -> None:
-    """Each counts the same units, whose names the key of the book makes the same in both."""
-    (tmp_path / "book.key").write_text("b0" * 32)
-    counted = []
-    for jobs in (1, 2):
-        lake = Lake(tmp_path / str(jobs), book_key=f"file:{tmp_path}/book.key")
-        assert lake.release("due", "--jobs", jobs) == 0
-        assert lake.spent == "3"
-        for window in ("2026-01", "2026-02", "2026-03", "2026-04"):
-            assert manifest(lake.released(window))["window"]["label"] == window
-        found = {}
-        for one in windowed(ledger_entries(lake.folder / "keys")).values():
-            assert one.claim is not None
-            (path,) = (lake.folder / "keys" / "book").rglob(f"{one.claim.units_sha256}.units")
-            units = CountedUnits.from_bytes(path.read_bytes().partition(b"\n")[2])
-            found[one.window.label] = units.digests.tolist()
-        counted.append(found)
-    assert counted[0] == counted[1]
-    assert [len(counted[0][f"2026-0{month}"]) for month in (1, 2, 3, 4)] == [2, 2, 1, 0]
-
-
 def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,27 +229,6 @@ def test_what_was_counted_and_moved_is_left_out(
     assert ("left out" in printed.out + printed.err) == is_watched
     [kept] = (lake.folder / "keys" / "operator").glob("ward-2026-02-*/operator.log")
     assert "units that are left out, as they counted in other windows: 1\n" in kept.read_text()
-
-
-def test_a_case_is_the_same_in_a_file_that_holds_its_id_as_a_float(
-    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a table has it in which one id is missing."""
-    watch(monkeypatch)
-    ids = range(202600001000, 202600001040)
-    lake.write(1, [(str(number), "A", "2026-01-10T08:00Z") for number in ids])
-    assert lake.release("2026-01") == 0
-    lake.write(1, [])
-    (lake.folder / "lake" / "month-2.csv").unlink()
-    later = pa.table({
-        "case_id": pa.array([*ids, None], pa.float64()),
-        "activity": ["A"] * 41, "timestamp": ["2026-02-10T08:00Z"] * 41,
-    })  # fmt: skip
-    pq.write_table(later, lake.folder / "lake" / "month-2.parquet")
-    capsys.readouterr()
-    assert lake.release("2026-02") == 0
-    assert "40 units, as they counted in other windows" in " ".join(capsys.readouterr().out.split())
-    assert lake.spent == "3"
 
 
 def test_a_window_that_was_withdrawn_is_made_again_by_its_name_alone(
