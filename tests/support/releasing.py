@@ -138,6 +138,18 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
             yield f"case-{case}", activity, stamp
 
 
+def small_release(folder: Path, *flags: object) -> list[object]:
+    """Arguments of a release of a folder's small log, which is written where there is none."""
+    log = folder / "log.csv"
+    if not log.exists():
+        csv_log(log, list(small_rows(60)))
+    return [
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", "variant-histogram", "--epsilon", 1, "--runner", "InMemory", "--parts", 1,
+        *flags,
+    ]  # fmt: skip
+
+
 def individual_log(path: Path, rows: Sequence[tuple[str, str, str, str]]) -> Path:
     """Writes (individual, case, activity, stamp) rows and returns the path."""
     lines = ["person,case_id,activity,timestamp", *(",".join(row) for row in rows)]
@@ -267,7 +279,12 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
             lambda *_: True,
         ),
         ("charge", "tracecloak.pipelines.ledger.ledger", "Ledger.reserve", lambda *_: True),
-        ("copy", "tracecloak.pipelines.ledger.snapshot", "Past.add", lambda _, new: bool(new)),
+        (
+            "copy",
+            "tracecloak.pipelines.ledger.snapshot",
+            "LedgerSnapshot.add",
+            lambda _, new: bool(new),
+        ),
         # Inside a transaction of the ledger: the row is written and not committed.
         (
             "insert",
@@ -341,7 +358,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
         ("units", "tracecloak.pipelines.ledger.unit_book", "write_anew", lambda *_: True),
         ("claim", "tracecloak.pipelines.ledger.unit_book", "claim", lambda *_: True),
         ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
-        ("append", "tracecloak.transforms.lakes.appending", "append", lambda *_: True),
+        ("append", "tracecloak.transforms.lakes.delta", "append", lambda *_: True),
         (
             "statement",
             "tracecloak.pipelines.release.run",

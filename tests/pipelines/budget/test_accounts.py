@@ -118,20 +118,3 @@ def test_decimal_texts_are_exact_and_have_one_form(numerator: int, twos: int, fi
     assert not text.startswith(".")
     assert text == "0" or "." in text or not text.startswith("0")
     assert "." not in text or text[-1] != "0"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Fraction(10), "10"),
-        (Fraction(1, 10), "0.1"),
-        (Fraction(1, 100_000), "0.00001"),
-        (Fraction(5, 4), "1.25"),
-        (Fraction(-1, 8), "-0.125"),
-        (Fraction(0), "0"),
-        # The smallest binary floating-point number is a decimal of 1,074 places.
-        (Fraction(5e-324), "0." + str(5**1074).rjust(1074, "0")),
-    ],
-)
-def test_decimal_texts(value: Fraction, text: str) -> None:
-    assert decimal_text(value) == text

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.ledgers import account, reservation
-from tests.support.releasing import as_typed, csv_log, ledger_entries, small_rows, visible
+from tests.support.releasing import (
+    as_typed,
+    ledger_entries,
+    small_release,
+    visible,
+)
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -79,22 +80,6 @@ def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     assert "xceeded" not in reading.show(ledger)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"epsilon": "x"}, {"unit": "person"}, {"details": "{}"}, {"details": '{"by": "me"}'}],
-)
-def test_a_declaration_that_no_ledger_writes_is_noticed(
-    ledger: Ledger, change: dict[str, Any]
-) -> None:
-    from tracecloak.pipelines.ledger.entries import Entry
-    from tracecloak.pipelines.ledger.snapshot import problems
-
-    ledger.declare_account(account(), *OFFICER)
-    columns = {**asdict(ledger.entries()[0]), **change}
-    facts = json.loads(columns["details"])
-    assert problems([Entry.after(None, "account", columns, facts)])
-
-
 @pytest.mark.parametrize(("by", "reason"), [("", "x"), ("x", ""), ("a\nb", "x")])
 def test_nobody_declares_anything_without_name_and_reason(
     ledger: Ledger, by: str, reason: str
@@ -138,36 +123,12 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
 # Withdrawn
 
 
-def test_what_is_withdrawn_stays_spent_and_is_not_reserved_again(ledger: Ledger) -> None:
-    ledger.reserve(reservation(0, "0.5"))
-    with pytest.raises(UsageError, match="is not finished; run it again, or give it up"):
-        ledger.withdraw("/out", "r0", *OFFICER)
-    ledger.commit("/out", "r0", "k")
-    for _ in range(2):
-        ledger.withdraw("/out", "r0", *OFFICER)
-    assert [e.action for e in ledger.entries()] == ["reserve", "commit", "withdraw"]
-    assert ledger.entries()[-1].facts == {"by": "the officer", "reason": "file 17"}
-    balance = ledger.balance("a")
-    assert (balance.spent_epsilon, balance.n_open, balance.n_releases) == (Fraction("0.5"), 0, 1)
-    for key in "kl":
-        with pytest.raises(UsageError, match=r"was withdrawn on .*choose another release_id"):
-            ledger.reserve(reservation(0, "0.5", key_fingerprint=key))
-    ledger.commit("/out", "r0", "k")
-    assert len(ledger.entries()) == 3
-    with pytest.raises(UsageError, match="correct output, release_id or ledger"):
-        ledger.withdraw("/out", "r9", *OFFICER)
-
-
 # The command
 
 
 @pytest.fixture
 def common(tmp_path: Path) -> list[object]:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
-    ]  # fmt: skip
+    return small_release(tmp_path)
 
 
 def test_a_ledger_that_is_not_there_is_an_error_and_nothing_is_made(
@@ -206,17 +167,10 @@ def test_an_officer_caps_an_account_and_binds_a_data_set(
     assert as_typed(*bound) == 0
     assert capsys.readouterr().out == "Data set claims is bound to account hospital\n"
 
-    run = [*common, "--account", "hospital", "--delta", "1e-6"]
-    assert as_typed(*run, "--release_id", "r", "--dataset", "claims") == 0
+    run = [*common, "--account", "hospital", "--delta", "1e-6", "--dataset", "claims"]
+    assert as_typed(*run, "--release_id", "r") == 0
     assert as_typed(*run, "--release_id", "s") == 4
     assert "epsilon cap 1.5, spent 1, asked 1" in capsys.readouterr().err
-    assert as_typed(*common, "--release_id", "s") == 2
-    assert "account 'default' is not declared" in capsys.readouterr().err
-    other = ["ledger", "declare", "other", *place, *signed, "--epsilon", "none", "--delta", "none"]
-    assert as_typed(*other, "--unit", "case") == 0
-    run = [*common, "--account", "other", "--dataset", "claims", "--release_id", "s"]
-    assert as_typed(*run) == 2
-    assert "dataset 'claims' belongs to account 'hospital'" in capsys.readouterr().err
     assert not [path for path in visible(tmp_path / "out") if "run_id=s" in str(path)]
     assert not list((tmp_path / "keys").rglob("*.key"))
 

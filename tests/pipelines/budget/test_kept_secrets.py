@@ -10,13 +10,12 @@ import pytest
 
 from tests.support.releasing import (
     Commands,
-    csv_log,
     digests,
     fix_key,
     key_files,
     ledger_entries,
     manifest,
-    small_rows,
+    small_release,
     tracecloak,
     visible,
 )
@@ -46,17 +45,13 @@ class Hospital:
         self.first, self.second = f"file:{folder}/first", f"file:{folder}/second"
         (folder / "first").write_text(FIRST.hex())
         (folder / "second").write_text(SECOND.hex())
-        csv_log(folder / "log.csv", list(small_rows(60)))
 
     def release(self, name: str, key: str | None = None, *flags: object) -> int:
         return tracecloak(*self.line(name, key, *flags))
 
     def line(self, name: str, key: str | None = None, *flags: object) -> list[object]:
-        return [
-            "release", "--log", self.folder / "log.csv", "--output", self.folder / "out",
-            "--key_store", self.keys, "--method", "variant-histogram", "--epsilon", 8, "--delta",
-            "1e-5", "--release_id", name, "--runner", "InMemory", *_named(key), *flags,
-        ]  # fmt: skip
+        named = [*_named(key), "--release_id", name, *flags]
+        return small_release(self.folder, "--epsilon", 8, "--key_store", self.keys, *named)
 
     def cut_off(self, name: str, key: str | None = None, *flags: object) -> None:
         """Ends a run as a kill would, after it drew noise."""
@@ -219,24 +214,6 @@ def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
 
 
 # --- Another key ----------------------------------------------------------------------------------
-
-
-def test_a_store_in_clear_is_taken_over_when_it_is_next_used(
-    hospital: Hospital, caplog: pytest.LogCaptureFixture
-) -> None:
-    hospital.cut_off("r")
-    hospital.cut_off("s")
-    identity = hospital.store().identity()
-    assert hospital.wrapped_by() == {"none"}
-    assert hospital.release("r", hospital.first) == 0
-    assert hospital.wrapped_by() == {"first"} and len(hospital.secrets()) == 3
-    assert "4 keys lay in clear and are encrypted from now on" in caplog.text
-    assert hospital.store(hospital.first).identity() == identity
-    caplog.clear()
-    assert hospital.release("s", hospital.first) == 0
-    assert "lay in clear" not in caplog.text
-    actions = [entry.action for entry in ledger_entries(hospital.keys)]
-    assert sorted(actions) == ["commit"] * 2 + ["draw"] * 2 + ["reserve"] * 2
 
 
 @pytest.mark.parametrize("way", ["takes over", "rewraps"])

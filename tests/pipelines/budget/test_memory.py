@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.ledgers import account, reservation
-from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
+from tests.support.releasing import as_typed, small_release, tracecloak
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import LedgerError
@@ -87,9 +87,6 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     assert {c: a for c, a in before.items() if a != "void"}.items() <= after.items()
     assert spent(ledger) == Fraction("0.7")
     assert ledger.balance("a").remaining_epsilon == 0  # by the later cap
-    with pytest.raises(UsageError, match="belongs to account 'a'"):
-        ledger.declare_account(account(name="b"), *OFFICER)
-        ledger.reserve(reservation(8, account="b", dataset="claims"))
     reserved = [e for e in accepted.again if (e.action, e.release_id) == ("reserve", "r1")]
     assert reserved[0].facts["dataset"] == "claims"
     entry = next(e for e in ledger.entries() if e.action == "accept")
@@ -132,12 +129,7 @@ def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to
     """Catches a configuration that gets round a cap by new_ledger and another ledger."""
     opened().declare_account(account(), *OFFICER)
     second, keys = f"sqlite:///{tmp_path / 'second.sqlite'}", tmp_path / "keys"
-    log = csv_log(tmp_path / "log.csv", list(small_rows(4)))
-    release = [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", keys, "--ledger",
-        second, "--method", "variant-histogram", "--epsilon", 1, "--release_id", "r", "--runner",
-        "InMemory", "--account", "a",
-    ]  # fmt: skip
+    release = small_release(tmp_path, "--ledger", second, "--release_id", "r", "--account", "a")
     assert tracecloak(*release) == 2
     assert "their caps would not hold in a fresh one" in capsys.readouterr().err
     assert not (tmp_path / "second.sqlite").exists()

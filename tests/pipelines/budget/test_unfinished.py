@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import (
-    csv_log,
     key_files,
     ledger_entries,
-    small_rows,
+    small_release,
     tracecloak,
     visible,
 )
@@ -21,14 +20,7 @@ SIGNED = ("--by", "the officer", "--reason", "its input is gone")
 
 
 def release(tmp_path: Path, name: str = "r") -> int:
-    log = tmp_path / "log.csv"
-    if not log.exists():
-        csv_log(log, list(small_rows(60)))
-    return tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", name,
-        "--runner", "InMemory",
-    )  # fmt: skip
+    return tracecloak(*small_release(tmp_path, "--epsilon", 8, "--release_id", name))
 
 
 def cut_off(tmp_path: Path, name: str, owner: type = ReleaseFolder, step: str = "commit") -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.books import KEY, book_at, of_window, scope, units
 from tests.support.keys import release_key
-from tests.support.ledgers import account, python, reservation
+from tests.support.ledgers import account, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
@@ -239,31 +239,7 @@ def test_a_book_that_cannot_be_written_claims_nothing(
     assert world.ledger.entries()[-1].action == "reserve"
 
 
-# All that can happen in small worlds
-
-
 # Many at once
-
-
-def test_of_many_processes_at_once_each_case_goes_to_one(world: World) -> None:
-    """Catches what is read before the lock and decided after it."""
-    n_processes, n_cases = 8, 5
-    code = (
-        "from tests.support.books import *; "
-        f"fork_and_claim({world.url!r}, {str(world.folder / 'book')!r}, {n_processes}, {n_cases})"
-    )
-    done = python(code)
-    assert (done.returncode, done.stderr) == (0, "")
-    claimed = [
-        world.book.frozen("/out", f"r{number}", "k").units  # type: ignore[union-attr]
-        for number in range(n_processes)
-    ]
-    shared = rows(units(f"c{number}" for number in range(n_cases)))
-    assert sorted(len(rows(one) & shared) for one in claimed) == [0] * 7 + [n_cases]
-    assert sum(one.weight for one in claimed) == n_cases + n_processes
-    assert world.ledger.verify() == []
-    # Each asked for 1, and all together cost what one does.
-    assert str(world.ledger.balance("a").spent_epsilon) == "1"
 
 
 def test_who_claims_between_reading_and_locking_is_not_overlooked(

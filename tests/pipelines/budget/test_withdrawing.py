@@ -11,10 +11,9 @@ import pytest
 
 from tests.support.releasing import (
     as_typed,
-    csv_log,
     key_files,
     ledger_entries,
-    small_rows,
+    small_release,
     tracecloak,
 )
 from tests.support.stream_runs import run, stream_config
@@ -26,11 +25,7 @@ from tracecloak.transforms.stream.step_files import epoch_workplace
 
 @pytest.fixture
 def common(tmp_path: Path) -> list[object]:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", "1", "--runner", "InMemory", "--parts", 1,
-    ]  # fmt: skip
+    return small_release(tmp_path)
 
 
 @pytest.fixture

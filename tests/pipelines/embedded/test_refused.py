@@ -25,7 +25,6 @@ from tracecloak import (
     WriteRelease,
 )
 from tracecloak.pipelines.embedded.elements import kind_of
-from tracecloak.pipelines.embedded.read import field_name
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 
 UNPAID = {"release_id": "r", "key": "env:NO_KEY", "unaccounted": True}
@@ -225,15 +224,6 @@ def test_a_ledger_that_stays_here_is_refused_for_a_runner_elsewhere(tmp_path: Pa
     rows = pipeline | beam.Create([{"claim": 1}])
     with pytest.raises(UsageError, match="runner PortableRunner leaves this machine"):
         _ = rows | AnonymizeEventLog(**AMUN, **paid(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("name", "field"),
-    [("amount", "amount"), ("case:region", "case_region"), ("org:resource", "org_resource"),
-     ("2nd", "attribute_2nd"), ("_x", "attribute__x"), ("class", "attribute_class"), ("é", "é")],
-)  # fmt: skip
-def test_a_column_has_a_name_that_a_row_can_have(name: str, field: str) -> None:
-    assert field_name(name) == field
 
 
 def test_a_runner_is_shown_no_key_and_no_value_of_a_filter() -> None:

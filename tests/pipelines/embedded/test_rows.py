@@ -32,12 +32,12 @@ from tests.support.embedded import (
 )
 from tests.support.examples import examples_of
 from tests.support.logs import read_cases, trace_batch
-from tests.support.releasing import ledger_entries, tracecloak
+from tests.support.releasing import ledger_entries
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, anonymise
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.anonymize import read_rows
 from tracecloak.pipelines.embedded.elements import elements_of
-from tracecloak.pipelines.embedded.read import PRODUCT_COLUMNS, ReleasedRows
+from tracecloak.pipelines.embedded.read import PRODUCT_COLUMNS, ReleasedRows, field_name
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
@@ -82,37 +82,6 @@ def test_dicts_are_paid_once_and_released_as_rows(tmp_path: Path) -> None:
     assert len(released[0]) >= 30 and released[0] == released[1]
     entries = ledger_entries(tmp_path / "keys")
     assert [entry.action for entry in entries] == ["reserve", "draw"]
-
-
-@pytest.mark.slow
-def test_a_ledger_says_that_rows_were_paid_once_and_how_they_are_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Built twice and not run: reserved once, and free again for whoever says so."""
-    for _ in range(2):
-        _ = (
-            beam.Pipeline(runner="FnApiRunner")
-            | beam.Create(claims(2))
-            | AnonymizeEventLog(**AMUN, **paid(tmp_path, dataset="claims"))
-        )
-    assert tracecloak("ledger", "show", "--key_store", tmp_path / "keys") == 0
-    assert "1 release, 1 of them open" in " ".join(capsys.readouterr().out.split())
-    ended = (
-        "--output", tmp_path / "keys" / "rows", "--release_id", "r", "--by", "N", "--reason", "R",
-    )  # fmt: skip
-    assert tracecloak("ledger", "forfeit", "--key_store", tmp_path / "keys", *ended) == 0
-    assert tracecloak("ledger", "list-unfinished", "--key_store", tmp_path / "keys") == 0
-    assert "rows" not in capsys.readouterr().out.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_another_configuration_under_the_same_name_is_another_release(tmp_path: Path) -> None:
-    """Nothing was drawn for the first, so what it reserved is given back."""
-    for advantage in (0.4, 0.3):
-        door = AnonymizeEventLog(**{**AMUN, "guessing_advantage": advantage}, **paid(tmp_path))
-        _ = beam.Pipeline(runner="FnApiRunner") | beam.Create(claims(2)) | door
-    entries = ledger_entries(tmp_path / "keys")
-    assert [entry.action for entry in entries] == ["reserve", "void", "reserve"]
 
 
 @pytest.mark.slow
@@ -225,10 +194,12 @@ def test_the_columns_of_every_product_are_known_when_a_pipeline_is_built() -> No
 
 
 def test_attributes_have_fields_of_their_types() -> None:
-    kinds = {"case:amount": pa.int64(), "ward": pa.string(), "share": pa.float64()}
+    kinds = {"case:amount": pa.int64(), "2nd": pa.string(), "share": pa.float64()}
     row_type = dict(ReleasedRows(released_schema(kinds))._type._fields)
-    assert list(row_type)[3:] == ["case_amount", "ward", "share"]
+    assert list(row_type)[3:] == ["case_amount", "attribute_2nd", "share"]
     assert row_type["share"] == float | None
+    names = {"_x": "attribute__x", "class": "attribute_class", "é": "é"}
+    assert {name: field_name(name) for name in names} == names
     with pytest.raises(UsageError, match="one name in a row"):
         ReleasedRows(released_schema({"a:b": pa.string(), "a.b": pa.string()}))
 

@@ -49,21 +49,27 @@ def actions(folder: Path) -> list[str]:
     return [entry.action for entry in ledger_entries(folder / "keys")]
 
 
+def by_the_command(folder: Path, log: Path, *flags: object) -> Path:
+    """The folder of a release that the command makes of a file."""
+    columns = [word for name, value in COLUMNS.items() for word in (f"--{name}", value)]
+    places = ["--output", folder / "other", "--key_store", folder / "others", "--release_id", "r"]
+    assert tracecloak("release", "--log", log, *places, *columns, *flags) == 0
+    return folder / "other" / "run_id=r"
+
+
+BY_METHOD = (
+    "--method", "private-dfg", "--epsilon", "2", "--runner", "FnApiRunner", "--order", "at",
+    "--vocabulary", '["Register", "Check", "Pay", "Reject"]',
+)  # fmt: skip
+
+
 def test_rows_are_written_as_the_command_writes_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under one key: also its statement and its page."""
     fix_key(monkeypatch)
     rows = claims(60)
-    flags = [
-        "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
-        "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
-        "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
-        "--runner", "FnApiRunner", "--order", "at",
-        *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
-    ]  # fmt: skip
-    assert tracecloak("release", *flags) == 0
-    command = tmp_path / "other" / "run_id=r"
+    command = by_the_command(tmp_path, csv_of(tmp_path / "claims.csv", rows), *BY_METHOD)
     keys = {**KEYS, "order": "at"}
     assert written(tmp_path, rows, keys) == digests(command)
     assert actions(tmp_path) == ["reserve", "draw", "commit"]
@@ -90,21 +96,15 @@ def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
         {**row, "step": row["step"].lower()} if n % 3 else row for n, row in enumerate(claims(60))
     ]
     rows += rows[::2]
+    log = csv_of(tmp_path / "claims.csv", rows)
     rename = {name.lower(): name for name in ("Register", "Check", "Pay", "Reject")}
-    flags = [
-        "--log", csv_of(tmp_path / "claims.csv", rows), "--output", tmp_path / "other",
-        "--key_store", tmp_path / "others", "--method", "private-dfg", "--epsilon", "2",
-        "--vocabulary", '["Register", "Check", "Pay", "Reject"]', "--release_id", "r",
-        "--rename", json.dumps(rename), "--drop_duplicates", "--order", "at",
-        *(word for name, value in COLUMNS.items() for word in (f"--{name}", value)),
-    ]  # fmt: skip
-    assert tracecloak("release", *flags) == 0
+    flags = ("--rename", json.dumps(rename), "--drop_duplicates", *BY_METHOD)
+    expected = digests(by_the_command(tmp_path, log, *flags))
     keys = {**KEYS, "rename": rename, "drop_duplicates": True, "order": "at"}
-    expected = digests(tmp_path / "other" / "run_id=r")
     assert written(tmp_path, rows, keys) == expected
     out = tmp_path / "read"
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        events = pipeline | ReadEventLog(str(tmp_path / "claims.csv"), **COLUMNS, order="at")
+        events = pipeline | ReadEventLog(str(log), **COLUMNS, order="at")
         _ = events | WriteRelease(**keys, **paid(out, output=str(out / "out")))
     assert digests(out / "out" / "run_id=r") == expected
 
@@ -174,14 +174,11 @@ def test_files_are_read_into_a_pipeline_as_the_command_reads_them(
     fix_key(monkeypatch)
     rows = claims(60, ties=True)
     log = csv_of(tmp_path / "claims.csv", rows)
-    keys = ["--key_store", tmp_path / "others", "--method", "amun", "--guessing_advantage", "0.4"]
-    columns = [word for name, value in COLUMNS.items() for word in (f"--{name}", value)]
-    places = ["--log", log, "--output", tmp_path / "other", "--release_id", "r"]
-    assert tracecloak("release", *places, *keys, *columns) == 0
+    command = by_the_command(tmp_path, log, "--method", "amun", "--guessing_advantage", "0.4")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         events = pipeline | ReadEventLog(str(log), **COLUMNS)
         _ = events | WriteRelease(**AMUN, **paid(tmp_path, output=str(tmp_path / "out")))
         steps = pipeline | "Rows" >> ReadEventLog(str(log), **COLUMNS, output="rows")
         found = steps | beam.Map(lambda row: (row.case_id, row.activity))
         assert_that(found, equal_to([(row["claim"], row["step"]) for row in rows]))
-    assert digests(tmp_path / "out" / "run_id=r") == digests(tmp_path / "other" / "run_id=r")
+    assert digests(tmp_path / "out" / "run_id=r") == digests(command)

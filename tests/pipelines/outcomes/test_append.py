@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.lake_tables import use_catalogue
-from tests.support.releasing import Commands, csv_log, small_rows, tracecloak
+from tests.support.releasing import Commands, small_release, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.outcomes.metrics import append_release
 from tracecloak.schemas.errors import InputSchemaError
@@ -30,13 +29,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(folder: Path, name: str, formats: str = "parquet") -> Path:
-    csv_log(folder / "log.csv", list(small_rows(60)))
-    assert not tracecloak(
-        "release", "--log", folder / "log.csv", "--output", folder / "out", "--key_store",
-        folder / "keys", "--method", "variant-histogram", "--epsilon", 1, "--release_id", name,
-        "--vocabulary", '["A", "B", "C", "D"]', "--runner", "InMemory", "--parts", 2,
-        "--formats", formats,
-    )  # fmt: skip
+    named = ("--release_id", name, "--parts", 2, "--formats", formats)
+    assert not tracecloak(*small_release(folder, "--vocabulary", '["A", "B", "C", "D"]', *named))
     return folder / "out" / f"run_id={name}"
 
 
@@ -92,18 +86,6 @@ def test_a_table_gets_the_rows_once(
     assert "was there" in capsys.readouterr().out
     assert len(rows_of(table)) == len(released(release))
     assert names_in_history(table) == ["r"]
-
-
-@pytest.mark.slow
-def test_another_release_is_appended_beside_it(release: Path, table: str, tmp_path: Path) -> None:
-    for name in ("s", "r"):
-        (tmp_path / name).mkdir()
-    others = [made(tmp_path / name, name) for name in ("s", "r")]
-    for one in (release, *others, *others, release):
-        append_release(str(one), table)
-    # One name, and another key: it is another release.
-    assert sorted(names_in_history(table)) == ["r", "r", "s"]
-    assert in_order(rows_of(table)) == sorted(chain(*map(released, (release, *others))))
 
 
 def test_a_history_that_was_cut_off_is_no_reason_to_append_again(
@@ -178,6 +160,8 @@ def test_what_is_no_release_or_no_table_is_refused(
     (tmp_path / "w").mkdir()
     without = made(tmp_path / "w", "w", "csv")
     deltalake.write_deltalake(str(tmp_path / "others"), pa.table({"x": [1]}))
+    dates = pa.table({"case_id": ["c"], "activity": ["A"], "timestamp": pa.array([0], pa.date32())})
+    deltalake.write_deltalake(str(tmp_path / "dates"), dates)
     cases = (
         (tmp_path, f"delta:{tmp_path}/t", 3, "holds no manifest.json"),
         (changed, f"delta:{tmp_path}/t", 5, "tracecloak verify"),
@@ -185,6 +169,7 @@ def test_what_is_no_release_or_no_table_is_refused(
         (release, f"delta:{tmp_path}/t@3", 2, "has no version"),
         (release, str(tmp_path / "t"), 2, "delta:PATH"),
         (release, f"delta:{tmp_path}/others", 2, "other columns"),
+        (release, f"delta:{tmp_path}/dates", 2, ""),  # which times would be cast to
         (release, f"delta:{release / 'manifest.json'}/t", 3, "cannot be read or written"),
         (release, "iceberg:nowhere.a.b", 2, "nowhere"),
     )
@@ -204,12 +189,3 @@ def test_a_killed_append_is_finished_by_the_next_one(
         assert killed.code == -9
     assert not tracecloak("append", release, "--table", table)
     assert in_order(rows_of(table)) == released(release)
-
-
-def test_a_table_whose_columns_are_of_other_types_is_refused(release: Path, tmp_path: Path) -> None:
-    """Catches times that become dates, as the library casts what it writes."""
-    place = tmp_path / "dates"
-    rows = pa.table({"case_id": ["c"], "activity": ["A"], "timestamp": pa.array([0], pa.date32())})
-    deltalake.write_deltalake(str(place), rows)
-    assert tracecloak("append", release, "--table", f"delta:{place}") == 2
-    assert len(deltalake.DeltaTable(str(place)).to_pyarrow_table()) == 1

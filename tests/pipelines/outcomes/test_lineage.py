@@ -37,7 +37,8 @@ SCHEMAS = Path(__file__).parents[2] / "support" / "openlineage"
 PARAMS = {"epsilon": 1, "vocabulary": ["a", "b"]}
 METHOD = method_named("private-dfg")
 RUN = LineageRun(
-    "hospital", "ward-2026-10", "/releases", ("lake/day=*/*.parquet", "gs://lake/claims/"),
+    "hospital", "ward-2026-10", "/releases",
+    ("lake/day=*/*.parquet", "gs://lake/claims/", "delta:/lake/visits@7", "iceberg:lake.ward.v@12"),
     "private-dfg", METHOD.guarantee(METHOD.Params(**PARAMS)), 1_795_400_000_000_000,
     "2026-10", 1_790_805_600_000_000, 1_793_487_600_000_000,
 )  # fmt: skip
@@ -89,6 +90,8 @@ def test_an_event_says_what_is_public_and_no_more() -> None:
     assert COMPLETED["inputs"] == [
         {"namespace": "file", "name": str(Path.cwd() / "lake")},
         {"namespace": "gs://lake", "name": "claims"},
+        {"namespace": "file", "name": "/lake/visits"},  # a table without its version
+        {"namespace": "iceberg://lake", "name": "ward.v"},
     ]
     assert COMPLETED["outputs"] == [{"namespace": "file", "name": "/releases/run_id=ward-2026-10"}]
     assert STARTED["outputs"] == FAILED["outputs"] == []
@@ -234,16 +237,6 @@ def test_a_place_that_will_not_do_is_told_before_anything_is_spent(tmp_path: Pat
             check_lineage(wrong)
     with pytest.raises(UsageError, match=r"the folder of .* is not there"):
         check_lineage(str(tmp_path / "none" / "lineage.jsonl"))
-
-
-def test_a_table_is_named_without_its_version() -> None:
-    tables = ("delta:/lake/visits@7", "delta:s3://lake/visits", "iceberg:lake.ward.visits@12")
-    event = event_of(dataclasses.replace(RUN, inputs=tables), "START", 1_795_400_000_000_000)
-    assert event["inputs"] == [
-        {"namespace": "file", "name": "/lake/visits"},
-        {"namespace": "s3://lake", "name": "visits"},
-        {"namespace": "iceberg://lake", "name": "ward.visits"},
-    ]
 
 
 def test_a_database_is_named_without_who_asks_it_and_how() -> None:

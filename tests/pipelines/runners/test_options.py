@@ -126,18 +126,24 @@ def test_a_job_server_is_taken_by_address_by_file_and_by_url(tmp_path: Path) -> 
     check_ready(options("FlinkRunner", "--flink_job_server_jar=https://inner/server.jar", java))
 
 
-def test_a_job_server_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    jar = tmp_path / "server.jar"
-    with pytest.raises(UsageError, match=r"server\.jar' is not there"):
-        check_ready(options("FlinkRunner", f"--flink_job_server_jar={jar}"))
-
-
-def test_flink_without_java_is_refused(tmp_path: Path) -> None:
-    jar = tmp_path / "server.jar"
-    jar.touch()
-    java = f"--job_server_java_launcher={tmp_path / 'java'}"
-    with pytest.raises(UsageError, match="needs Java, and there is no "):
-        check_ready(options("FlinkRunner", f"--flink_job_server_jar={jar}", java))
+@pytest.mark.parametrize(
+    ("runner", "flags", "told"),
+    [
+        ("FlinkRunner", ["--flink_job_server_jar={}/gone.jar"], r"gone\.jar' is not there"),
+        (
+            "FlinkRunner",
+            ["--flink_job_server_jar={}/server.jar", "--job_server_java_launcher={}/java"],
+            "needs Java, and there is no ",
+        ),
+        ("FlinkyRunner", [], "runner 'FlinkyRunner' is none of Beam's"),
+    ],
+)
+def test_what_is_not_there_is_refused(
+    tmp_path: Path, runner: str, flags: Sequence[str], told: str
+) -> None:
+    (tmp_path / "server.jar").touch()
+    with pytest.raises(UsageError, match=told):
+        check_ready(options(runner, *(flag.format(tmp_path) for flag in flags)))
 
 
 @pytest.mark.parametrize(
@@ -151,11 +157,6 @@ def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None
     check_ready(options("FlinkRunner", server, *where, f"--sdk_container_image={IMAGE}"))
     loopback = [flag for flag in where if "environment" not in flag]
     check_ready(options("FlinkRunner", server, *loopback, "--environment_type=LOOPBACK"))
-
-
-def test_a_runner_of_nobody_is_refused() -> None:
-    with pytest.raises(UsageError, match="runner 'FlinkyRunner' is none of Beam's"):
-        check_ready(options("FlinkyRunner"))
 
 
 # --- What a manifest says -------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import yaml
 from tests.support.releasing import as_typed, digests, fix_key, tracecloak
 from tests.support.s3_double import S3Double, s3_double
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release import opening
 
 BEGIN = dt.datetime(2026, 1, 1, 8, tzinfo=dt.UTC)
 
@@ -106,26 +105,3 @@ def test_processes_side_by_side_are_given_the_listing(server: S3Double, tmp_path
     kinds = night.server.kinds
     # What one process got, the other does not have.
     assert set(kinds) == {"LIST", "GET"} and kinds["LIST"] == 4 and kinds["GET"] <= 2 * 9
-
-
-@pytest.mark.slow
-def test_a_window_whose_file_is_replaced_meanwhile_is_left_for_the_next_command(
-    server: S3Double, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    night = Night(server, tmp_path, 3)
-    opened = opening.source_of
-
-    def replaced(*given: Any) -> Any:
-        night.put(night.paths[7], 21)
-        return opened(*given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(opening, "source_of", replaced)
-        assert night.release("there") == 75
-    said = capsys.readouterr()
-    assert "part-1.parquet' was replaced or deleted after" in said.out + said.err
-    # A window reads the days beside its own, too.
-    assert set(night.released("there")) == {"run_id=ward-2026-01-01"}
-    assert night.release("there") == 0
-    assert len(night.released("there")) == 3

@@ -122,33 +122,20 @@ def test_after_the_claim_nothing_is_decided_any_more(
     assert lake.spent == "3"
 
 
-def test_what_can_be_read_is_not_left_out(
-    lake: Damaged, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = lake.folder / "lake" / "month-1.csv"
-    assert lake.quarantine("2026-02", file=good) == 2
-    assert "can be read, and is not left out" in capsys.readouterr().err
-    assert lake.quarantine("2026-02", file=lake.folder / "nothing.csv") == 2
-    assert "is no file that one of these windows reads" in capsys.readouterr().err
-    assert lake.quarantine("2026-02", "--by", "A. Operator") == 2
-    assert "reason is missing" in capsys.readouterr().err
-    assert not list((lake.folder / "keys").rglob("left-out.json"))
-
-
 @pytest.mark.parametrize(
-    ("flags", "mend"),
+    ("name", "flags", "mend"),
     [
-        (("--by", "", "--reason", "ticket 17"), "by is missing"),
-        (("--by", "A. Operator", "--reason", ""), "reason is missing"),
-        (("--reason", "ticket 17"), "by is missing"),
-        ((*DECIDED, "--readmit", "x"), "quarantine and readmit exclude each other"),
+        ("lake/month-1.csv", DECIDED, "can be read, and is not left out"),
+        ("nothing.csv", DECIDED, "is no file that one of these windows reads"),
+        ("lake/month-2.csv", ("--by", "", "--reason", "ticket 17"), "by is missing"),
+        ("lake/month-2.csv", ("--by", "A. Operator"), "reason is missing"),
+        ("lake/month-2.csv", (*DECIDED, "--readmit", "x"), "exclude each other"),
     ],
 )
-def test_nobody_decides_nothing(
-    lake: Damaged, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], mend: str
+def test_what_can_be_read_or_nobody_decides_is_not_left_out(
+    lake: Damaged, capsys: pytest.CaptureFixture[str], name: str, flags: tuple[str, ...], mend: str
 ) -> None:
-    """Catches a decision that has no name or no reason, and one that is two."""
-    assert lake.quarantine("2026-02", *flags) == 2
+    assert lake.quarantine("2026-02", *flags, file=lake.folder / name) == 2
     assert mend in capsys.readouterr().err
     assert not list((lake.folder / "keys").rglob("left-out.json"))
 

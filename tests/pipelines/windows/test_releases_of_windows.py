@@ -375,21 +375,17 @@ def test_on_an_object_store_a_window_is_the_same_and_its_book_is_read_back(
     assert [e.action for e in ledger_entries(there.folder / "keys")][8:] == []
 
 
-def test_a_book_that_nobody_can_reach_is_refused_before_anything_is_spent(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert lake.release("2026-01", "--book", "nowhere://book") == 2
-    assert "book 'nowhere://book' is on a file system" in capsys.readouterr().err
-    assert ledger_entries(lake.folder / "keys") == []
-
-
-def test_workers_elsewhere_need_a_key_of_the_book_that_they_can_read(
+def test_a_book_that_cannot_be_reached_is_refused_before_anything_is_spent(
     lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake.configure(runner="FlinkRunner", ledger="postgresql+psycopg://nobody@localhost:1/none")
     assert lake.release("2026-01", "--job_endpoint=localhost:1") == 2
     assert "book_key is missing" in capsys.readouterr().err
     assert not (lake.folder / "keys" / "book.secret").exists()
+    lake.configure()
+    assert lake.release("2026-01", "--book", "nowhere://book") == 2
+    assert "book 'nowhere://book' is on a file system" in capsys.readouterr().err
+    assert ledger_entries(lake.folder / "keys") == []
 
 
 def test_the_whole_book_is_verified_where_that_is_asked_for(

@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from tests.engines.postgresql import PostgreSql
 from tests.pipelines.stream.test_local_killed import Appending, happenings, hooked
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import begun_at_once
@@ -28,6 +27,7 @@ from tests.support.local_streams import NAME, Script
 from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
 from tests.support.stream_runs import files_of, stream_config
+from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import caps, unit_book
 from tracecloak.pipelines.ledger.balance import charges, windowed
@@ -195,31 +195,29 @@ def sqlite_in(folder: Path) -> str:
     return f"sqlite:///{folder / 'ledger.db'}"
 
 
-def made_in(folder: Path, number: int) -> Path:
-    (folder / str(number)).mkdir()
-    return folder / str(number)
+def urls_of(
+    kind: str, n: int, folder: Path, request: pytest.FixtureRequest
+) -> list[tuple[int, Path, str]]:
+    """Ledgers of a kind, each with a seed and a folder of its own."""
+    made = []
+    for seed in range(n):
+        (folder / str(seed)).mkdir()
+        on_server = kind == "postgresql"
+        url = request.getfixturevalue("server").new_database() if on_server else None
+        made.append((seed, folder / str(seed), url or sqlite_in(folder / str(seed))))
+    return made
 
 
-def check_lakes(folder: Path, urls: Sequence[str]) -> int:
-    """Does so with several lakes; returns how often a machine was killed."""
-    n_kills = 0
-    for seed, url in enumerate(urls):
-        n_kills += check_windows(folder / str(seed), url, 6, seed)
-    return n_kills
-
-
-def test_three_machines_release_each_window_once(tmp_path: Path) -> None:
-    assert check_windows(tmp_path, sqlite_in(tmp_path), n_rounds=1, seed=1) > 0
-
-
-@pytest.mark.slow
-def test_so_they_do_killed_many_times(tmp_path: Path) -> None:
-    assert check_lakes(tmp_path, [sqlite_in(made_in(tmp_path, i)) for i in range(8)]) > 40
-
-
-@pytest.mark.slow
-def test_so_they_do_on_postgresql(tmp_path: Path, server: PostgreSql) -> None:
-    assert check_lakes(tmp_path, [server.new_database() for _ in range(6)]) > 30
+@pytest.mark.parametrize(
+    ("kind", "n", "n_rounds", "n_kills"),
+    [("sqlite", 1, 1, 1), at_night("sqlite", 8, 6, 41), at_night("postgresql", 6, 6, 31)],
+)
+def test_three_machines_release_each_window_once(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, n: int, n_rounds: int, n_kills: int
+) -> None:
+    found = urls_of(kind, n, tmp_path, request)
+    killed = [check_windows(folder, url, n_rounds, seed) for seed, folder, url in found]
+    assert sum(killed) >= n_kills
 
 
 @pytest.mark.slow
@@ -229,7 +227,9 @@ def test_machines_that_do_not_ask_the_ledger_are_caught(
     """The control: with a ledger that knows of no other key store, somebody pays twice."""
     monkeypatch.setattr(caps, "check_not_elsewhere", lambda *_: None)
     with pytest.raises(AssertionError):
-        check_lakes(tmp_path, [sqlite_in(made_in(tmp_path, i)) for i in range(3)])
+        for seed in range(3):
+            (tmp_path / str(seed)).mkdir()
+            check_windows(tmp_path / str(seed), sqlite_in(tmp_path / str(seed)), 6, seed)
 
 
 @pytest.mark.slow
@@ -292,24 +292,13 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
     return machines.n_kills
 
 
-def check_streams(folder: Path, urls: Sequence[str]) -> int:
-    """Does so with several streams; returns how often a machine was killed."""
-    n_kills = 0
-    for seed, url in enumerate(urls):
-        (folder / str(seed)).mkdir(exist_ok=True)
-        n_kills += check_stream(folder / str(seed), url, 12, seed)
-    return n_kills
-
-
-def test_three_machines_publish_each_step_of_a_stream_once(tmp_path: Path) -> None:
-    assert check_stream(tmp_path, sqlite_in(tmp_path), n_rounds=2, seed=4) > 0
-
-
-@pytest.mark.slow
-def test_so_they_do_of_a_stream_killed_many_times(tmp_path: Path) -> None:
-    assert check_streams(tmp_path, [sqlite_in(made_in(tmp_path, i)) for i in range(5)]) > 40
-
-
-@pytest.mark.slow
-def test_so_they_do_of_a_stream_on_postgresql(tmp_path: Path, server: PostgreSql) -> None:
-    assert check_streams(tmp_path, [server.new_database() for _ in range(4)]) > 30
+@pytest.mark.parametrize(
+    ("kind", "n", "n_rounds", "n_kills"),
+    [("sqlite", 1, 2, 1), at_night("sqlite", 5, 12, 41), at_night("postgresql", 4, 12, 31)],
+)
+def test_three_machines_publish_each_step_of_a_stream_once(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, n: int, n_rounds: int, n_kills: int
+) -> None:
+    found = urls_of(kind, n, tmp_path, request)
+    killed = [check_stream(folder, url, n_rounds, seed) for seed, folder, url in found]
+    assert sum(killed) >= n_kills
