@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.pipelines.budget.test_windows import asked, chained
 from tests.support.ledgers import account, reservation
+from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
+from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger import reading
+from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in, windowed
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.reading import accepted_text
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
+
+__all__ = ["database", "server"]  # fixtures
 
 OFFICER = ("the officer", "the disk broke")
 
@@ -302,3 +313,335 @@ def _interrupted(*_: object, **__: object) -> None:
 def _interrupted_at_new(_: LedgerSnapshot, new: Sequence[Entry]) -> None:
     if new:
         raise KeyboardInterrupt
+
+
+class Place:
+    """Ledgers that two machines share, each with a key store of its own."""
+
+    def __init__(self, folder: Path, url: str, restored_url: str) -> None:
+        self.folder, self.url, self.restored_url = folder, url, restored_url
+        self.backup = str(folder / "ledger.backup")
+
+    def store(self, name: str) -> KeyStore:
+        return KeyStore(self.folder / name)
+
+    def ledger(self, name: str) -> Ledger:
+        return Ledger(self.url, new=True, store=self.store(name))
+
+    def restored(self, name: str) -> Ledger:
+        return Ledger(self.restored_url, store=self.store(name))
+
+    def restore(self) -> None:
+        restore(self.store("officer"), self.restored_url, self.backup, *OFFICER)
+
+
+def check_restored(place: Place) -> None:
+    """One machine paid after the backup and one did not; both are asked before anybody pays."""
+    place.ledger("one").declare_account(account("1"), *OFFICER)
+    place.ledger("one").reserve(reservation(1, "0.3"))
+    place.ledger("two").reserve(reservation(2, "0.2"))
+    head = back_up(place.ledger("one"), place.backup)
+    assert head == place.ledger("two").entries()[-1]
+    place.ledger("one").reserve(reservation(3, "0.4"))
+    before = place.ledger("one").entries()
+
+    place.restore()
+    names = {name: place.store(name).identity() for name in ("one", "two")}
+    assert place.restored("two").entries()[:-1] == before[: head.seq]
+    assert place.restored("two").verify() == []
+    for store in (place.store("two"), place.store("new"), None):  # who has forgotten nothing
+        with pytest.raises(LedgerError, match="does not know what was paid since") as raised:
+            Ledger(place.restored_url, store=store).reserve(reservation(4, "0.1"))
+        assert raised.value.exit_code == 6
+        assert all(name in str(raised.value) for name in names.values())
+    with pytest.raises(LedgerError, match="was restored from a backup"):
+        place.restored("new").check_remembered()
+
+    accepted = place.restored("two").accept(*OFFICER)
+    assert f"once these have answered, too: {names['one']}." in accepted_text(accepted)
+    with pytest.raises(LedgerError) as raised:
+        place.restored("two").check_remembered()
+    assert names["one"] in str(raised.value)
+    assert names["two"] not in str(raised.value)
+    with pytest.raises(UsageError, match="this key store paid nothing with it before"):
+        place.restored("new").accept(*OFFICER)
+    accepted = place.restored("one").accept(*OFFICER)
+    assert [entry.release_id for entry in accepted.again] == ["r3"]
+    assert place.restored("two").balance("a").spent_epsilon == Fraction("0.9")
+    for name in ("one", "two", "new"):
+        place.restored(name).check_remembered()
+    place.restored("new").reserve(reservation(5, "0.1"))
+    assert place.restored("one").verify() == []
+
+
+def test_a_restored_ledger_pays_nothing_until_each_key_store_said_what_it_paid(
+    tmp_path: Path,
+) -> None:
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("first", "second")]
+    check_restored(Place(tmp_path, *urls))
+
+
+@pytest.mark.slow
+def test_so_does_one_on_postgresql(tmp_path: Path, database: str, server: object) -> None:
+    check_restored(Place(tmp_path, database, server.new_database()))  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    urls = [f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("first", "second")]
+    return Place(tmp_path, *urls)
+
+
+def test_a_key_store_that_is_lost_is_answered_for_by_name(place: Place) -> None:
+    place.ledger("one").reserve(reservation(1))
+    back_up(place.ledger("one"), place.backup)
+    place.restore()
+    name = place.store("one").identity()
+    with pytest.raises(
+        UsageError, match=f"does not wait for key store 'none'; it waits for {name}"
+    ):
+        place.restored("new").accept(*OFFICER, lost_stores=["none"])
+    place.restored("new").accept(*OFFICER, lost_stores=[name])
+    place.restored("new").reserve(reservation(2))
+    with pytest.raises(UsageError, match="there is nothing to accept"):
+        place.restored("new").accept(*OFFICER)
+
+
+def test_a_backup_that_is_cut_off_or_changed_is_none(place: Place) -> None:
+    for number in range(3):
+        place.ledger("one").reserve(reservation(number))
+    back_up(place.ledger("one"), place.backup)
+    whole = Path(place.backup).read_bytes()
+    lines = whole.splitlines(keepends=True)
+    end = json.loads(lines[-1])
+    broken = [whole[:n] for n in range(0, len(whole) - 2, 97)]
+    broken += [b"".join(lines[:-1]), b"".join([lines[0], *lines[2:]])]
+    broken += [whole.replace(b'"0.1"', b'"0.0"'), b"".join(lines[:-2]) + lines[-1]]
+    fewer = {**end, "entries": 2, "hash": json.loads(lines[1])["hash"]}
+    assert fewer != end
+    for text in broken:
+        Path(place.backup).write_bytes(text)
+        with pytest.raises(UsageError, match="is not whole"):
+            place.restore()
+        assert not (place.folder / "second.sqlite").exists()
+    Path(place.backup).write_bytes(whole)
+    place.restore()
+
+
+def test_neither_a_ledger_nor_a_backup_is_replaced(place: Place) -> None:
+    place.ledger("one").reserve(reservation(1))
+    back_up(place.ledger("one"), place.backup)
+    with pytest.raises(UsageError, match="may be the last good backup"):
+        back_up(place.ledger("one"), place.backup)
+    with pytest.raises(UsageError, match="has entries, and what they say was spent is not"):
+        restore(place.store("one"), place.url, place.backup, *OFFICER)
+    assert len(place.ledger("one").entries()) == 1
+
+
+def test_a_restore_that_is_killed_leaves_no_entry(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a ledger that has half of what was spent."""
+    for number in range(4):
+        place.ledger("one").reserve(reservation(number))
+    back_up(place.ledger("one"), place.backup)
+    monkeypatch.setattr("tracecloak.pipelines.budget.opening._ROWS_AT_ONCE", 2)
+    original = range
+
+    def cut_off(*bounds: int) -> object:
+        yield from list(original(*bounds))[:1]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tracecloak.pipelines.budget.opening.range", cut_off, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        place.restore()
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="does not exist"):
+        Ledger(place.restored_url)
+    place.restore()
+    assert len(Ledger(place.restored_url).entries()) == 5
+
+
+def test_the_commands_back_up_restore_and_accept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys, signed = ["--key_store", tmp_path / "keys"], ["--by", "A. Officer", "--reason", "disk"]
+    caps = ["--epsilon", "1", "--delta", "0", "--unit", "case"]
+    assert as_typed("ledger", "begin", *keys) == 0
+    assert as_typed("ledger", "declare", "a", *caps, *keys, *signed) == 0
+    assert as_typed("ledger", "backup", *keys, "--output", tmp_path / "backup") == 0
+    assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "keys" / "ledger.db").unlink()
+    assert as_typed("ledger", "restore", *keys, *signed, "--backup", tmp_path / "backup") == 0
+    capsys.readouterr()
+    assert as_typed("ledger", "verify", *keys) == 6
+    assert "was restored from a backup" in capsys.readouterr().out
+    assert as_typed("ledger", "accept", *keys, *signed) == 0
+    assert as_typed("ledger", "verify", *keys) == 0
+
+
+class World:
+    """A ledger and a key store that pays with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file, self.keys = folder / "ledger.sqlite", folder / "keys"
+        self.opened(new=True)
+
+    def opened(self, **named: Any) -> Ledger:
+        accounts = {"a": account("1")}
+        return Ledger(f"sqlite:///{self.file}", accounts, store=KeyStore(self.keys), **named)
+
+    def change(self, statement: str) -> None:
+        _execute(self.file, statement)
+
+    @property
+    def copy(self) -> Path:
+        (copy,) = self.keys.glob("ledgers/*.db")
+        return copy
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    for number in range(4):
+        world.opened().reserve(reservation(number))
+    return world
+
+
+@given(st.lists(asked, max_size=6), st.data())
+def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
+    drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
+    data: st.DataObject,
+) -> None:
+    steps = []
+    for number, (epsilon, delta, window, way) in enumerate(drawn):
+        of = replace(
+            reservation(number % 4, window=window, config_digest=f"c{number}"), epsilon=epsilon,
+            delta=None if epsilon is None else delta,
+        )  # fmt: skip
+        steps += [(a, of) for a in way if window is not None or a != "claim"]
+    entries = chained(*steps)
+    ends = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=3)))
+    with contextlib.closing(LedgerSnapshot(None)) as past:
+        for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
+            assert past.problems(entries[begin:end]) == []
+            past.add(entries[begin:end])
+        past.add(entries[:2])  # which are there
+        assert past.entries() == entries and not past.differs_from(entries)
+        expected = balance_of(spent_in(entries, "a"), "a", account())
+        assert balance_of(past.spent("a"), "a", account()) == expected
+        assert past.spent("a").kinds == spent_in(entries, "a").kinds
+        for _, _, window, _ in drawn:  # one more of a window that is there
+            more = (Fraction(3), Fraction(0), window if window and not window.adds_up else None)
+            whole, short = spent_in(entries, "a"), past.spent("a", window)
+            assert balance_of(
+                replace(short, still_open=(*short.still_open, more)), "a", None
+            ) == balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
+        last = charges(entries)
+        for scope in ("s", "t"):
+            assert sorted((label, e.seq) for label, e in past.charged(scope)) == sorted(
+                (one.window.label, last[charge].seq)
+                for charge, one in windowed(entries).items()
+                if one.window.scope == scope
+            )
+        claimed = [one for one in windowed(entries).values() if one.claim is not None]
+        for scope in {one.window.scope for one in claimed}:
+            assert sorted(past.claims(scope)) == sorted(
+                (one.window.label, one.claim.units_sha256)
+                for one in claimed
+                if one.claim is not None and one.window.scope == scope
+            )
+
+
+def test_a_release_reads_only_what_is_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches a night that takes longer each year."""
+    since: list[int] = []
+    read = ledger_module.read_entries
+    monkeypatch.setattr(
+        ledger_module,
+        "read_entries",
+        lambda connection, first=1: since.append(first) or read(connection, first),
+    )
+    monkeypatch.setattr(LedgerSnapshot, "entries", None)
+    ledger = world.opened()
+    ledger.check_remembered()
+    ledger.reserve(reservation(4))
+    ledger.draw("/out", "r4", "k")
+    ledger.commit("/out", "r4", "k")
+    assert ledger.balance("a").spent_epsilon == Fraction("0.5")
+    assert min(since) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "is_noticed"),
+    [
+        ("UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 4", True),
+        ("DELETE FROM tracecloak_ledger WHERE seq = 4", True),
+        ("UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 2", False),
+        ("DELETE FROM tracecloak_ledger WHERE seq = 2", False),
+    ],
+)
+def test_what_is_changed_in_the_ledger_is_never_believed(
+    world: World, change: str, is_noticed: bool
+) -> None:
+    world.change(change)
+    ledger = world.opened()
+    assert not reading.verify(ledger)[1]
+    if is_noticed:
+        with pytest.raises(LedgerError):
+            ledger.check_remembered()
+            ledger.reserve(reservation(5))
+        return
+    assert ledger.balance("a").spent_epsilon == Fraction("0.4")
+    with pytest.raises(BudgetExhausted, match=r"spent 0\.4"):
+        ledger.reserve(reservation(5, "0.7"))
+    other = Ledger(f"sqlite:///{world.file}")  # which no key store follows
+    with pytest.raises(LedgerError, match="does not say what tracecloak wrote"):
+        other.reserve(reservation(5))
+
+
+def test_entries_that_others_wrote_since_are_checked(world: World, tmp_path: Path) -> None:
+    others = Ledger(f"sqlite:///{world.file}", store=KeyStore(tmp_path / "others"))
+    others.reserve(reservation(7))
+    world.change("UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 5")
+    with pytest.raises(LedgerError, match="entry 5: it was changed"):
+        world.opened().reserve(reservation(5))
+
+
+def test_a_key_store_that_lost_its_copy_says_so_until_it_is_accepted(
+    world: World, tmp_path: Path
+) -> None:
+    """Catches a ledger of an earlier day whose copy was deleted with what it knew."""
+    shutil.copy(world.file, tmp_path / "backup")
+    world.opened().reserve(reservation(4))
+    shutil.copy(tmp_path / "backup", world.file)
+    world.copy.unlink()
+    for _ in range(2):
+        with pytest.raises(LedgerError, match="has lost its copy of ledger"):
+            world.opened().check_remembered()
+        assert not reading.verify(world.opened())[1]
+    world.opened().accept(*OFFICER)
+    assert world.opened().complaints() == [] and reading.verify(world.opened())[1]
+    world.opened().reserve(reservation(5))
+
+
+def test_a_copy_that_says_something_else_is_told_by_verify(world: World) -> None:
+    """Catches sums that do not follow from the entries."""
+    _execute(world.copy, "UPDATE unfinished SET account = 'b'")
+    assert world.opened().complaints() == []
+    text, is_sound = reading.verify(world.opened())
+    assert not is_sound and "copy of ledger" in text and "accept" in text
+    world.opened().accept(*OFFICER)
+    assert reading.verify(world.opened())[1]
+
+
+def test_what_another_version_made_is_computed_again_from_its_entries(world: World) -> None:
+    _execute(world.copy, "DROP TABLE dearest")
+    _execute(world.copy, "PRAGMA user_version = 7")
+    assert world.opened().balance("a").spent_epsilon == Fraction("0.4")
+    assert reading.verify(world.opened())[1]
+
+
+def _execute(file: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(statement)

@@ -321,39 +321,6 @@ def test_the_exit_code_is_the_first_that_somebody_must_look_at(
     assert exit_code_of(ended) == expected
 
 
-def test_of_two_key_stores_one_pays_for_a_window(
-    lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches two machines that are told the same on the same night, and each pay for it."""
-    key = lake.folder / "book.key"
-    key.write_text("b0" * 32)
-    shared = {
-        "ledger": f"sqlite:///{lake.folder / 'ledger.db'}", "book_key": f"file:{key}",
-        "book": str(lake.folder / "book"),
-    }  # fmt: skip
-    lake.configure(**shared, new_ledger=True)
-    with monkeypatch.context() as cut:
-        cut.setattr("tracecloak.transforms.batch.write.commit", _interrupted)
-        assert lake.release("2026-01") == 6
-    other = str(lake.folder / "other keys")
-    lake.configure(**shared, key_store=other)
-    fix_key(monkeypatch, b"o" * 32)
-    capsys.readouterr()
-    assert lake.release("2026-01") == 75
-    assert "was begun on" in (said := capsys.readouterr().err) and "ledger forfeit" in said
-    ledger = Ledger(shared["ledger"])
-    assert str(ledger.balance("default").spent_epsilon) == "3"
-    lake.configure(**shared)
-    assert lake.release("2026-01") == 0  # the first goes on with what it left
-    lake.configure(**shared, key_store=other)
-    assert lake.release("due") == 0  # and the other finds it, and makes the others
-    assert str(ledger.balance("default").spent_epsilon) == "3"
-
-
-def _interrupted(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
 def test_on_an_object_store_a_window_is_the_same_and_its_book_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -401,3 +368,56 @@ def test_the_whole_book_is_verified_where_that_is_asked_for(
     units.write_bytes(bytes(units.stat().st_size))
     assert as_typed("windows", lake.config, "--verify") == 6
     assert "was changed" in capsys.readouterr().err
+
+
+@pytest.fixture
+def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    fix_key(monkeypatch)
+    ward = Lake(tmp_path)
+    assert ward.release("2026-01..2026-02") == 0
+    return ward
+
+
+def compared(ward: Lake, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, Any]]:
+    """(what the screen says, what each window's operator reads)."""
+    capsys.readouterr()
+    assert as_typed("windows", ward.config, "--verify") == 0
+    said = capsys.readouterr()
+    folder = ward.folder / "keys" / "operator"
+    notes = {
+        path.parent.name[:12]: json.loads(path.read_text())
+        for path in folder.glob("*/input-since.json")
+    }
+    return said.out + said.err, notes
+
+
+def test_only_the_operator_is_told_what_changed(
+    ward: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, notes = compared(ward, capsys)
+    assert "those of 2 releases were compared" in before
+    assert notes == {f"ward-2026-0{i}": {"is_as_it_was": True} for i in (1, 2)}
+    released = digests(ward.released("2026-02"))
+    ward.write(2, [*ROWS[2], ("z", "A", "2026-02-12T08:00Z")])
+    late = csv_log(ward.folder / "lake" / "late.csv", [("y", "A", "2026-02-13T08:00Z")])
+    (ward.folder / "lake" / "month-3.csv").unlink()
+    after, notes = compared(ward, capsys)
+    assert after == before  # whoever keeps it learns nothing of the data
+    files = {
+        "changed": [str(ward.folder / "lake" / "month-2.csv")],
+        "gone": [str(ward.folder / "lake" / "month-3.csv")],
+        "came": [str(late)],
+    }
+    assert notes["ward-2026-02"] == {"is_as_it_was": False, **files}
+    assert digests(ward.released("2026-02")) == released
+
+
+def test_what_another_key_store_released_is_not_compared(
+    ward: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for receipt in (ward.folder / "keys" / "releases").glob("*.json"):
+        if "2026-01" in receipt.read_text():
+            receipt.unlink()
+    said, notes = compared(ward, capsys)
+    assert "those of 1 release were compared" in said
+    assert set(notes) == {"ward-2026-02"}
