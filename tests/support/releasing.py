@@ -138,9 +138,9 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
             yield f"case-{case}", activity, stamp
 
 
-def small_release(folder: Path, *flags: object) -> list[object]:
-    """Arguments of a release of a folder's small log, which is written where there is none."""
-    log = folder / "log.csv"
+def small_release(folder: Path, *flags: object, log: Path | None = None) -> list[object]:
+    """Arguments of a release of a log, or of a folder's small one, which is written if need be."""
+    log = log or folder / "log.csv"
     if not log.exists():
         csv_log(log, list(small_rows(60)))
     return [

@@ -42,10 +42,8 @@ class Place:
     def release(self, log: Path, name: str, account: str, *more: object, code: int = 0) -> str:
         """Makes a release, and returns the warnings."""
         self._caplog.clear()
-        arguments = small_release(
-            self.folder, "--log", log, "--formats", "parquet", "--release_id", name, "--account",
-            account, *more,
-        )  # fmt: skip
+        named = ("--formats", "parquet", "--release_id", name, "--account", account, *more)
+        arguments = small_release(self.folder, *named, log=log)
         assert tracecloak(*arguments) == code
         records = [
             record

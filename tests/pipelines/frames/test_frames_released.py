@@ -242,12 +242,13 @@ def test_what_was_left_out_is_in_the_folder_of_the_operator_alone(place: Path) -
         "              'timestamp': ['2026-01-01', '2026-01-02'] * 60})\n"
         "keys = {'method': 'private-dfg', 'epsilon': 4, 'vocabulary': ['X', 'Y']}\n"
         "broken = t.set_column(2, 'timestamp', [['soon'] * 120])\n"
-        "for name, one in {'broken': broken, 'empty': t[:0], 'whole': t}.items():\n"
+        "for name, one in {'whole': t, 'broken': broken, 'empty': t[:0]}.items():\n"
         "    tracecloak.plan(one, **keys)\n"
         "    released = tracecloak.release(one, **keys, release_id=name, new_ledger=True)\n"
         "    print(released), released._repr_html_()\n"
-        "released.graph, tracecloak.vocabulary(t), tracecloak.evaluate(t, released)\n"
-        "assert 'apache_beam' not in sys.modules\n"
+        "    if name == 'whole':\n"
+        "        released.graph, tracecloak.vocabulary(t), tracecloak.evaluate(t, released)\n"
+        "        assert 'apache_beam' not in sys.modules\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -258,7 +259,7 @@ def test_what_was_left_out_is_in_the_folder_of_the_operator_alone(place: Path) -
     told = "NOT ONE RECORD"
     assert told not in done.stdout + done.stderr
     logs = [[path.read_text() for path in folder.glob("*.log")] for folder in folders]
-    assert [sum(text.count(told) for text in texts) for texts in logs] == [1, 1, 0]
+    assert [sum(text.count(told) for text in texts) for texts in logs] == [0, 1, 1]
 
 
 def test_flags_are_keywords_but_in_commands() -> None:
