@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -41,22 +40,6 @@ def true(value: Fraction) -> mpmath.mpf:
 
 
 # --- exact numbers --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("0.1", Fraction(1, 10)),
-        ("1e-6", Fraction(1, 10**6)),
-        (" 2 ", Fraction(2)),
-        (Decimal("0.30"), Fraction(3, 10)),
-        (3, Fraction(3)),
-        (Fraction(1, 3), Fraction(1, 3)),
-        ("0", Fraction(0)),
-    ],
-)
-def test_decimals_are_read_exactly(text: str, value: Fraction) -> None:
-    assert exact(text) == value
 
 
 # --- enclosures -----------------------------------------------------------------------------------
@@ -169,27 +152,6 @@ def test_a_value_with_gaussian_noise_seldom_reaches_its_threshold(
     threshold = gaussian_threshold(scale, value, exact(passing))
     assert tail(Fraction(*scale), threshold - value)[1] <= exact(passing)
     assert tail(Fraction(*scale), threshold - value - 2)[0] > exact(passing) * exact("0.999")
-
-
-def test_the_error_of_the_rounding_is_below_what_is_set_aside_for_it() -> None:
-    """2 d eta for 10^9 coordinates and r = 2, from the sum itself; r = 1 would not do."""
-    with mpmath.workdps(60):
-
-        def loss(r: int) -> mpmath.mpf:
-            h = 2 * mpmath.nsum(
-                lambda i: mpmath.exp(-2 * mpmath.pi**2 * r**2 * i**2), [1, mpmath.inf]
-            )
-            return 2 * 10**9 * 2 * mpmath.atanh(h)
-
-        assert loss(2) < mpmath.mpf(10) ** -23
-        assert loss(1) > mpmath.mpf(10) ** -23
-
-
-@given(st.fractions(Fraction(1, 100), 10**7, max_denominator=100))
-def test_sigma_fits_the_samplers(sensitivity: Fraction) -> None:
-    numerator, denominator = gaussian_scale(Fraction(1), MILLIONTH, of_count(sensitivity))
-    assert 0 < numerator <= 10**8
-    assert 0 < denominator <= 10**7
 
 
 # --- guessing advantage ---------------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -20,8 +18,6 @@ from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
-    Way,
-    joint_sentence,
     total,
 )
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
@@ -68,72 +64,6 @@ def test_parts_that_contradict_themselves_are_refused(
 
 
 BLOCK = Block("edges", (4231, 100), Fraction(7, 2))
-
-
-def test_a_joint_part_is_written_exactly_with_its_blocks_and_choices() -> None:
-    opened = Block("names", (5, 1), Fraction(1), 2, True, exact("2e-7"))
-    chosen = (("clip", exact("0.02")), ("length", exact("0.01")))
-    part = Spend("all", "joint", Fraction(1), MILLIONTH, blocks=(BLOCK, opened), choices=chosen)
-    assert json.loads(json.dumps(part.to_json())) == {
-        "what": "all",
-        "mechanism": "joint",
-        "epsilon": "1",
-        "delta": "0.000001",
-        "scale": None,
-        "sensitivity": None,
-        "blocks": [
-            {
-                "what": "edges",
-                "scale": "4231/100",
-                "sensitivity": "7/2",
-                "units": 1,
-                "is_per_clip": False,
-                "delta": "0",
-            },
-            {
-                "what": "names",
-                "scale": "5",
-                "sensitivity": "1",
-                "units": 2,
-                "is_per_clip": True,
-                "delta": "0.0000002",
-            },
-        ],
-        "choices": [{"what": "clip", "epsilon": "0.02"}, {"what": "length", "epsilon": "0.01"}],
-        "instead": [],
-    }
-    assert "blocks" not in pure("1").to_json()
-    assert joint_sentence(part.to_json()) == (
-        "The noise has these standard deviations: edges 42.3, names 2.5 times the clip. This was "
-        "chosen, or is private by itself, with epsilon: clip 0.02, length 0.01."
-    )
-    alone = replace(part, blocks=(BLOCK,), choices=())
-    assert joint_sentence(alone.to_json()) == "The noise has these standard deviations: edges 42.3."
-    tree = Way("tree", (("splits", exact("0.6")), ("leaves", exact("0.4"))))
-    histogram = Way("histogram", (("cases", exact("1")),), exact("5e-7"))
-    chosen_way = replace(alone, instead=(tree, histogram)).to_json()
-    assert chosen_way["instead"] == [
-        {
-            "what": "tree",
-            "parts": [
-                {"what": "splits", "epsilon": "0.6"},
-                {"what": "leaves", "epsilon": "0.4"},
-            ],
-            "delta": "0",
-        },
-        {
-            "what": "histogram",
-            "parts": [{"what": "cases", "epsilon": "1"}],
-            "delta": "0.0000005",
-        },
-    ]
-    assert joint_sentence(chosen_way) == (
-        "The noise has these standard deviations: edges 42.3. If one of these was chosen, it "
-        "stands in place of the others: tree, with epsilon 1; histogram, with epsilon 1 and delta "
-        "0.0000005."
-    )
-    with pytest.raises(UsageError, match="tree has more epsilon than the choices leave"):
-        replace(alone, choices=chosen, instead=(tree,))
 
 
 @pytest.mark.parametrize(

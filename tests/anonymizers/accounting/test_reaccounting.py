@@ -339,19 +339,6 @@ def test_windows_in_which_each_case_costs_as_much_as_all_lose_more_than_is_paid(
     assert not are_kept([laplace], [Fraction(1)] * 2)
 
 
-def test_clips_of_individuals_cost_the_root_of_the_number_of_windows() -> None:
-    """Where an individual's cases are clipped together, one of them moves as much as all."""
-    one = joint.joint_deviation(Fraction(1), MILLIONTH)
-    for n_windows, expected in ((2, 1.45), (5, 2.40)):
-        together = one / Fraction(math.isqrt(n_windows * 10**20), 10**10)
-
-        def delta_at(epsilon: float, deviation: Fraction = together) -> float:
-            return float(gaussian_delta(deviation, calibration.exact(f"{epsilon:.6f}")).high)
-
-        assert delta_at(1.0) > 10 * float(MILLIONTH)
-        assert delta_at(expected + 0.005) < float(MILLIONTH) < delta_at(expected - 0.005)
-
-
 DELTA = Fraction(1, 10**6)
 
 

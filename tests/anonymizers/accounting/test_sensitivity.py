@@ -299,14 +299,6 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
     assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
 
 
-@LENGTHS
-def test_a_case_moves_pair_presence_so_far_and_no_farther(length):
-    bounds = ContributionBounds(max_trace_length=length)
-    every = sequences("AB", length + 1)
-    found = by_cases(pair_presence, bounds, every, 3 if length < 3 else 2)
-    assert found == sensitivity.of_distinct_cells(length + 1)
-
-
 @pytest.mark.parametrize(
     ("kernel", "stated"),
     [

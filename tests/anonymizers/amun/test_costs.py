@@ -44,14 +44,3 @@ def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon:
 
 
 # --- what is said beforehand ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("profile", "moves"), [("reference", 1.2), ("paper", 5.6193)])
-def test_the_moves_of_a_transition_are_the_mean_size_of_rounded_noise(
-    profile: str, moves: float
-) -> None:
-    """(1 - g²) / 4g by epsilon_d, which is 1.2 at g = 0.2; by hand the sum over sizes else."""
-    params = AmunParams(mode="oversampling", guessing_advantage=0.2, profile=profile)
-    by_size = sum(np.exp(-params.epsilon_d * (size - 0.5)) for size in range(1, 400))
-    assert moves_per_transition(params) == pytest.approx(by_size)
-    assert moves_per_transition(params) == pytest.approx(moves, abs=1e-3)

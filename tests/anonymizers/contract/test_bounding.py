@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import logs
-from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tracecloak.anonymizers.contract.bounding import (
     ContributionBounds,
     distinct_activities,
 )
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
 
 Owned = list[tuple[logs.Event, str]]
@@ -139,39 +136,3 @@ def test_activities_chosen_do_not_depend_on_other_cases(log, key):
 
 
 # --- uniform choices: each test rejects at ALPHA, n = 60,000 --------------------------------------
-
-N_UNITS = 60_000
-
-
-def subset_p_value(subsets: Counter[tuple[int, ...]], n_items: int, n_chosen: int) -> float:
-    """The p-value of choices against equal chances of all subsets of that size."""
-    every = list(itertools.combinations(range(n_items), n_chosen))
-    assert set(subsets) <= set(every)
-    observed = np.array([subsets[subset] for subset in every])
-    return p_value(observed, np.full(len(every), observed.sum() / len(every)))
-
-
-def rows_by_group(groups: np.ndarray, items: np.ndarray) -> Counter[tuple[int, ...]]:
-    order = np.lexsort((items, groups))
-    return Counter(map(tuple, items[order].reshape(N_UNITS, -1).tolist()))
-
-
-def test_cases_are_sampled_uniformly():
-    n_cases, most = 5, 2
-    individual, case = np.divmod(np.arange(N_UNITS * n_cases), n_cases)
-    traces = TraceBatch(
-        pa.array([f"c{i}" for i in case]),
-        np.arange(len(case) + 1),
-        np.zeros(len(case), np.int32),
-        np.zeros(len(case), np.int64),
-        ActivityVocabulary.of("A"),
-        pa.array([f"i{i}" for i in individual]),
-    )
-    kept = ContributionBounds(max_cases_per_individual=most).bound(traces, randomness())
-    whose = np.array([int(name[1:]) for name in kept.individuals.to_pylist()])
-    which = np.array([int(name[1:]) for name in kept.case_ids.to_pylist()])
-    subsets = rows_by_group(whose, which)
-    assert subset_p_value(subsets, n_cases, most) > ALPHA
-    # Control: one in twenty prefers the first two.
-    subsets.update({(0, 1): N_UNITS // 20})
-    assert subset_p_value(subsets, n_cases, most) < ALPHA

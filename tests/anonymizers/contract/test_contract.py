@@ -144,25 +144,6 @@ def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
 
 
 @every_method
-def test_every_parameter_is_described(method: Anonymizer) -> None:
-    assert method.Params.model_fields
-    for name, field in method.Params.model_fields.items():
-        assert field.description, name
-        assert field.description.endswith("."), name
-        assert len(field.description) > 20, name
-
-
-@every_method
-def test_parameters_are_frozen_and_unknown_ones_refused(method: Anonymizer) -> None:
-    params = method.Params(**method.examples[0])
-    name = next(iter(method.Params.model_fields))
-    with pytest.raises(pydantic.ValidationError, match="frozen"):
-        setattr(params, name, getattr(params, name))
-    with pytest.raises(pydantic.ValidationError, match="no_such_parameter"):
-        method.Params(**method.examples[0], no_such_parameter=1)
-
-
-@every_method
 def test_no_parameter_is_a_seed_or_a_key(method: Anonymizer) -> None:
     for name in method.Params.model_fields:
         assert not {"seed", "key", "secret", "random"} & set(name.split("_"))
@@ -185,40 +166,6 @@ def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anon
 
 
 # --- rounds, guarantees, explanations -------------------------------------------------------------
-
-
-@every_method
-def test_rounds_are_named_once_and_explained_in_order(method: Anonymizer) -> None:
-    for params, _, spends, explained in descriptions(method):
-        rounds = method.rounds(params)
-        assert rounds
-        assert len(set(rounds)) == len(rounds)
-        assert len(explained) >= len(rounds)
-        # A round of several parts is explained part by part, and what they share comes last.
-        names = [sentence.partition(": ")[0] for sentence in explained]
-        assert len(set(names)) == len(names)
-        is_shared = any(spend.mechanism == "joint" for spend in spends)
-        assert (names[-1] == "all") == is_shared or len(spends) == 1
-        parts = [name for name in names if name != "all"]
-        spent = [name for spend in spends for name in names_of(spend)]
-        assert len(set(spent)) == len(spent)
-        is_told = {name: any(tells(sentence, name) for sentence in explained) for name in spent}
-        assert tuple(parts) == rounds or (spent and all(is_told.values())), is_told
-        for name, sentence in zip(names, explained, strict=True):
-            assert len(sentence) > len(name) + 12
-
-
-def names_of(spend: Spend) -> list[str]:
-    """What it is about: of a joint one, its blocks and choices."""
-    if spend.mechanism != "joint":
-        return [spend.what]
-    return [*(block.what for block in spend.blocks), *(name for name, _ in spend.choices)]
-
-
-def tells(sentence: str, name: str) -> bool:
-    """Whether it says what a part costs, or one of what a part has to spend."""
-    costs = (f" {name} spends epsilon", f" {name} has a share of")
-    return sentence.startswith(f"{name}: ") or any(said in sentence for said in costs)
 
 
 @every_method
@@ -376,17 +323,3 @@ def released_or_refused(method: Anonymizer, params: Params, edge: str) -> None:
         rows.validate(full=True)
         assert rows.num_rows == batch.n_events
         assert batch.case_ids.type == pa.string()
-
-
-@first_mode
-def test_batches_without_cases_are_released_as_such(method: Anonymizer, params: Params) -> None:
-    [traces] = traces_of(WIRE_LOG)
-    none = traces.take(np.zeros(0, np.int64))
-    made = release(method, params, [none, traces, none])
-    if method.log != "transformed":
-        assert rows_of(made) == rows_of(release(method, params, [traces]))
-        return
-    empty, full, also_empty = made
-    assert empty.n_cases == also_empty.n_cases == 0
-    assert empty.to_rows().num_rows == 0
-    assert rows_of([full]) == rows_of(release(method, params, [traces]))

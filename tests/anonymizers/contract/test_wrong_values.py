@@ -107,10 +107,3 @@ def test_a_wrong_parameter_is_told_by_its_key_what_it_must_be_and_its_value(
     with pytest.raises(UsageError) as raised:
         load(None, {"log": "a", "output": "o", "method": method, "params": params})
     assert told in str(raised.value)
-
-
-def test_a_wrong_parameter_of_the_transform_is_told_so_too() -> None:
-    from tracecloak import AnonymizeEventLog
-
-    with pytest.raises(UsageError, match=r"^guessing_advantage: must be below 1, got 2$"):
-        AnonymizeEventLog("amun", {"guessing_advantage": 2}, release_id="r")

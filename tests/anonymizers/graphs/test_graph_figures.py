@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,17 +106,6 @@ def test_the_median_of_exact_counts_lies_in_its_bin() -> None:
     assert (figure.low, figure.high) == (borders[0], borders[1])
     ratio = borders[1] / borders[0]
     assert figure.value == pytest.approx(borders[0] * ratio ** (50 / 400), rel=1e-5)
-
-
-def test_a_median_that_noise_hides_is_said_to_lie_anywhere() -> None:
-    noise = SumNoise((1000, 1), 1, is_laplace=False)
-    bins = cells_of({"AB0": 900, "AB1": 5000, "▶A0": 5900, "B■0": 5900}, noise, n_bins=4)
-    graph = released_graph(bins.over_bins(4), WORDS)
-    durations = released_durations(bins, graph, duration_borders(4))
-    hidden = replace(bins, values=np.where(bins.values == 5000, 100.0, bins.values))
-    [figure] = median_times(None, hidden, graph, durations)
-    assert figure.low == 0 and figure.high == 10 * durations.edges_us[-1]
-    assert figure.grade == "noise"
 
 
 # --- over keys ------------------------------------------------------------------------------------

@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, trace_batch
 from tests.support.rounds import run_rounds
 from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import continuous_deviation, total
+from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
@@ -30,7 +28,6 @@ from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.graph_kinds import ClipsDecision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
 from tracecloak.anonymizers.noise import drawing
-from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     NAME_UNITS,
@@ -65,16 +62,6 @@ def edges_of(graph: Any) -> dict[tuple[str, str], int]:
     found = {(row["source"], row["target"]): row["count"] for row in rows}
     assert len(found) == len(rows) == graph.weight
     return found
-
-
-class Telling(Noise):
-    """Draws as ever, and keeps the sums that it is told of."""
-
-    def __init__(self) -> None:
-        self.sums: list[np.ndarray] = []
-
-    def made(self, purpose: str, domain: np.ndarray, noisy: np.ndarray, *_: Any) -> None:
-        self.sums.append(noisy)
 
 
 BLOCKS = {
@@ -327,8 +314,6 @@ NOISY: dict[str, dict[str, Any]] = {
     "bought with bins": {"durations": True, "n_duration_bins": 4},
     "bought vocabulary": {"l2_clip": "3"},
 }
-# Its kind is chosen, so that it may be a histogram of variants.
-WAYS = NOISY | {"chosen": {"vocabulary": tuple("ABCDEF")}}
 
 
 def force(patch: pytest.MonkeyPatch, vote: int) -> None:
@@ -381,17 +366,6 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(
     assert set(drawn) == expected | ({"activity"} if params.vocabulary is None else set())
 
 
-def test_different_cells_and_keys_draw_different_noise() -> None:
-    noises = []
-    for number in (0, 1):
-        params, noise = params_of(vocabulary=("A", "B", "C"), l2_clip="3"), Telling()
-        run_rounds([], METHOD, params, release_key(number), noise=noise)
-        noises += [sums for sums in noise.sums if len(sums) > 1]
-    assert len(noises) == 2
-    assert len(set(noises[0].tolist())) == len(noises[0])  # sigma is 13,000
-    assert not set(noises[0].tolist()) & set(noises[1].tolist())
-
-
 # --- what is published ----------------------------------------------------------------------------
 
 
@@ -408,13 +382,6 @@ def test_with_little_noise_the_graph_is_the_logs() -> None:
         assert row["low"] <= true[row["source"], row["target"]] <= row["high"]
 
 
-def test_an_unknown_activity_counts_as_other() -> None:
-    log = {f"c{i}": "A Q" for i in range(500)}
-    found = edges_of(released(log, params_of("1", vocabulary=("A",), l2_clip="2"))["dfg"])
-    assert found.keys() >= {("▶", "A"), ("A", OTHER), (OTHER, "■")}
-    assert not [pair for pair in found if "Q" in pair]
-
-
 def test_names_that_were_not_bought_are_in_no_byte() -> None:
     canary = "canary-activity-7f3a"
     log = {f"c{i}": "A B" for i in range(800)} | {"x": f"A {canary} B"}
@@ -428,76 +395,7 @@ def test_names_that_were_not_bought_are_in_no_byte() -> None:
     assert canary not in json.dumps(products.by_name["dfg"].to_json())
 
 
-@pytest.mark.parametrize("name", WAYS)
-def test_a_log_without_cases_is_released(name: str) -> None:
-    for traces in ([], [trace_batch({}, individuals={})]):
-        for number in range(3):
-            products = anonymise(
-                traces, METHOD, params_of(**WAYS[name]), release_key(number), "release", "config"
-            ).products.by_name
-            graph = products["dfg"]
-            assert (graph.lows <= graph.counts).all() and (graph.counts <= graph.highs).all()
-            assert OTHER in graph.names.to_pylist()
-            assert "▶" in json.dumps(graph.to_json(), ensure_ascii=False)
-            if "durations" in products:
-                assert products["durations"].to_table().num_rows >= 0
-
-
 # --- parameters and shares ------------------------------------------------------------------------
-
-
-@settings(max_examples=40)
-@given(
-    st.decimals("0.001", "900", places=3),
-    st.integers(1, 10**6),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([None, 5, 500]),
-    st.sampled_from(["A", "ABCDEF"]),
-)
-def test_the_parts_cost_the_budget_together_whatever_is_bought(
-    epsilon: Any,
-    millionths: int,
-    buys_vocabulary: bool,
-    buys_clip: bool,
-    durations: bool,
-    longest: int | None,
-    names: str,
-) -> None:
-    delta = Fraction(millionths, 10**12)
-    params = params_of(
-        str(epsilon),
-        delta=f"{millionths}e-12",
-        vocabulary=None if buys_vocabulary else tuple(names),
-        l2_clip=None if buys_clip else "3",
-        durations=durations,
-        max_trace_length=longest,
-    )
-    assert total(METHOD.spends(params)) == (Fraction(epsilon), delta)
-    means = params.spending.means
-    buys_clip = buys_clip and not params.is_whole
-    bought = [name for name, buys in (("vocabulary", buys_vocabulary), ("clip", buys_clip)) if buys]
-    assert [*bought, "edges"] == list(METHOD.rounds(params))
-    if params.is_whole:
-        assert longest is not None and not buys_vocabulary
-        assert means["edges"].epsilon == Fraction(epsilon)
-        return
-    beside = ("vocabulary", "kind", "votes", "variants", "lengths", "pairs")
-    shares = {name: own.share for name, own in means.items() if name not in beside}
-    assert shares == shares_of(params)
-    if params.may_choose:
-        of_epsilon = {name: means[name].epsilon * 320 / Fraction(epsilon) for name in beside[1:]}
-        expected = {"kind": 16, "votes": 8, "variants": 296, "lengths": 37, "pairs": 259}
-        assert of_epsilon == expected
-        assert means["variants"].delta * 4 == delta
-        assert means["pairs"].delta == means["lengths"].delta == 0
-    if buys_vocabulary:
-        assert means["vocabulary"].share == Fraction(15, 100)
-        assert 0 < means["vocabulary"].delta < delta
-    [spend] = METHOD.spends(params)
-    lost = sum(block.squared_loss for block in spend.blocks)
-    assert lost * params.spending.deviation**2 <= 1 + Fraction(1, 10**6)
 
 
 @pytest.mark.parametrize(

@@ -142,23 +142,6 @@ def test_cases_follow_groups_whose_activities_noise_hides() -> None:
     assert of_groups > 0.15 > 0.05 > of_names
 
 
-def test_where_activities_stand_out_walks_are_as_without_groups(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    followed = []
-    monkeypatch.setattr(
-        grouped_variants, "group_chain", lambda *given: followed.append(1) or group_chain(*given)
-    )
-    clear = counted({v: 200 * n for v, n in LOGS["many"].items()})
-    answer_of(GROUPED, clear, domain(), Fraction(1), DELTA, randomness())
-    assert not followed
-    exact, vocabulary = wide_log(30, 300)
-    grouping = by_letter(vocabulary)
-    where = Domain(vocabulary, 20, 1)
-    answer_of(GroupedVariants(grouping), exact, where, Fraction(1), DELTA, randomness())
-    assert followed
-
-
 # --- what it costs --------------------------------------------------------------------------------
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.figures import (
     LONGEST_US,
-    GroupsDecision,
     count_labels,
     count_times,
     relabel_by,
@@ -69,14 +67,6 @@ def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
         for weight in counts:
             assert 0 <= NAME_UNITS * (most / len(counts)) ** 0.5 - weight <= 1
         assert set(counted.names.to_pylist()) <= labels_of(case, by) | {OTHER}
-
-
-def test_a_pair_is_its_names_in_json_and_adds_nothing_where_there_is_none() -> None:
-    traces = log_of([Case((Event("A", 0), Event('B"', 1))), Case((Event("C", 0),))])
-    assert relabel_by(traces, "pair").vocabulary.names.to_pylist() == ['["A", "B\\""]', OTHER]
-    decision = GroupsDecision(pa.array(['["A", "B\\""]']), is_pair=True)
-    assert decision.steps == [("A", 'B"')]
-    assert GroupsDecision(pa.array(["x", "y"]), is_pair=False).steps == ["x", "y"]
 
 
 @given(case_lists())
@@ -132,13 +122,6 @@ def test_what_many_cases_have_is_chosen_and_what_one_has_is_not() -> None:
         assert decided[f"groups by {KIND}"].labels == ["k1", "k2"]
 
 
-def test_the_most_frequent_are_kept() -> None:
-    more = [Case((Event("C", DAY, "R1"),), "k1") for _ in range(300)]
-    decided = bought(MANY + more, f"cases by={KIND} n_groups=1", "workload n_groups=1")
-    assert decided[f"groups by {KIND}"].labels == ["k1"]
-    assert decided[f"groups by {RESOURCE}"].labels == ["R1"]
-
-
 def test_empty_texts_and_what_is_missing_are_no_groups() -> None:
     cases = [Case((Event("A", DAY),), kind) for kind in ("", None, OTHER, "k1") for _ in range(300)]
     assert bought(cases, f"cases by={KIND}")[f"groups by {KIND}"].labels == ["k1"]
@@ -152,11 +135,3 @@ def test_the_longest_time_is_a_few_times_that_of_three_of_four_cases() -> None:
         longest = decided["mean throughput time, longest time"].longest_us
         assert longest in LONGEST_US
         assert 2 * 15 * HOUR < longest < 8 * 24 * HOUR
-
-
-def test_a_longest_time_is_never_0() -> None:
-    at_once = [Case((Event("A", DAY), Event("B", DAY))) for _ in range(100)]
-    for cases in (at_once, []):
-        decided = bought(cases, "throughput of=histogram", "waiting activity=A then=B")
-        times = [one for name, one in decided.items() if name.endswith("longest time")]
-        assert len(times) == 2 and all(one.longest_us > 0 for one in times)

@@ -74,9 +74,3 @@ def test_an_activity_that_never_occurs_breaks_no_rule_that_needs_it_to() -> None
     traces = batch([[("A", 0)], [("C", 0)]])
     assert cases_that_keep(traces, "precedence", "nowhere", "A").tolist() == [False, True]
     assert cases_that_keep(traces, "existence", "nowhere").tolist() == [False, False]
-
-
-def test_a_batch_without_cases_has_none() -> None:
-    empty = batch([[("A", 0)]]).take(np.zeros(0, np.int64))
-    for template in (*OF_ONE, *OF_TWO):
-        assert cases_that_keep(empty, template, "A", "B").shape == (0,)

@@ -14,7 +14,6 @@ from tracecloak.anonymizers.indicators.declared import Indicator, OneIndicator
 from tracecloak.anonymizers.indicators.params import IndicatorParams
 
 READ = pydantic.TypeAdapter(OneIndicator)
-DAY_US = 86_400_000_000
 
 
 def read(given: Any) -> Indicator:
@@ -109,21 +108,6 @@ def test_an_indicator_is_the_same_as_text_and_as_mapping_and_is_written_again(te
     assert read(written(indicator)) == indicator
 
 
-def test_what_an_indicator_is_about() -> None:
-    waiting = read("waiting by=pair groups=A>B at_most=1h where.occurs=C")
-    assert waiting.steps_of == (("A", "B"),)
-    assert waiting.activities == ("A", "B", "C")
-    assert waiting.is_by_steps and not waiting.is_bought
-    amount = read(
-        "amount attribute=case:x bounds=0|1 by=case:y where.attribute=case:z where.equals=1"
-    )
-    assert set(amount.attributes) == {"case:x", "case:y", "case:z"}
-    assert amount.is_bought and not amount.is_by_steps
-    assert not read("cases by=month").is_bought
-    assert read("workload").is_bought
-    assert read("throughput at_most=1d").at_most == DAY_US  # type: ignore[attr-defined]
-
-
 # Names that somebody may have given to activities and values.
 HOSTILE = (
     "a b", "a|b", "a>b", "a=b", "it's", 'say "x"', "$(x)", "a,b", "#", "\\", " a", "a ", "\t",
@@ -150,15 +134,6 @@ def test_hostile_names_survive_a_manifest(one: str, other: str, groups: list[str
         again = read(written(indicator))
         assert again == indicator
         assert again.title == indicator.title
-
-
-def test_a_text_that_would_say_another_is_written_as_a_mapping() -> None:
-    groups = read({"indicator": "cases", "by": "case:kind", "groups": ["a|b", "c"]})
-    assert written(groups) == {"indicator": "cases", "by": "case:kind", "groups": ["a|b", "c"]}
-    pair = read({"indicator": "waiting", "by": "pair", "groups": [["a>b", "c"]], "at_most": "1h"})
-    assert written(pair)["groups"] == [["a>b", "c"]]
-    # Only the first > stands between the two.
-    assert read("waiting by=pair groups=a>b>c at_most=1h").groups == (("a", "b>c"),)
 
 
 # By what is wrong: the place of the error under its indicator, and a part of the sentence.
@@ -223,24 +198,3 @@ def test_what_cannot_be_is_refused_with_its_place_and_the_mend(text: str) -> Non
     assert where.startswith("indicators.1")
     assert where.removeprefix("indicators.1").removeprefix(".").startswith(place)
     assert said in " ".join(one["msg"] for one in (first, *others))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        5, None, ["cases"], {}, {"indicator": ["cases"]},
-        {"indicator": "cases", "by": "case:x", "groups": 5},
-        {"indicator": "cases", "by": "case:x", "groups": []},
-        {"indicator": "cases", "by": "case:x", "groups": [["A", "B"]]},
-        {"indicator": "waiting", "by": "pair", "groups": [["A", "B", "C"]], "at_most": "1d"},
-        {"indicator": "waiting", "by": "pair", "groups": [3], "at_most": "1d"},
-        {"indicator": "throughput", "of": True},
-        {"indicator": "throughput", "of": {}},
-        {"indicator": "throughput", "of": []},
-        {"indicator": "amount", "attribute": "case:x", "bounds": [1]},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_is_no_indicator_is_an_error_of_validation(body: Any) -> None:
-    with pytest.raises(pydantic.ValidationError):
-        read(body)

@@ -275,28 +275,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(others: dict[str, Any]) -
     assert holds / n > 0.95 - 4 * math.sqrt(0.05 * 0.95 / n)
 
 
-def test_a_histogram_has_as_many_cases_as_there_are_and_none_below_0() -> None:
-    texts = ["cases", "throughput of=histogram n_bins=20 at_most=90d"]
-    for number in range(5):
-        whole, *bins = rows_of(texts, number=number, epsilon="0.1")
-        assert all(row.value >= 0 and row.low <= row.value <= row.high for row in bins)
-        assert sum(row.value for row in bins) == pytest.approx(whole.value, abs=len(bins))
-
-
-def test_groups_that_were_not_bought_have_no_rows() -> None:
-    """The log is too small for the threshold, and all else is released as it is."""
-    texts = [
-        "rework by=activity", "waiting by=pair at_most=1d of=median", "workload",
-        f"cases by={KIND}",
-        f"throughput by={KIND} at_most=1d of=median", "waiting by=pair at_most=1d name=w",
-        f"amount attribute={AMOUNT} bounds=0|1 by={KIND} of=histogram", "within limit=1d",
-        f"throughput by={KIND} at_most=1d of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9 name=q",
-    ]  # fmt: skip
-    rows = rows_of(texts, epsilon="0.1", delta="1e-9")
-    assert [row.indicator for row in rows] == ["share within 1 day"]
-    assert 0 <= rows[0].low <= rows[0].high <= 1
-
-
 def test_groups_that_were_bought_are_told_by_their_labels() -> None:
     texts = [
         "frequency by=activity n_groups=2", "waiting by=pair at_most=1d n_groups=3", "workload",
@@ -314,19 +292,3 @@ def test_groups_that_were_bought_are_told_by_their_labels() -> None:
     # The longest time was bought: the mean is below it, and all of it is what it says.
     truth = mean([case.throughput_us / 1e6 for case in cases()])
     assert rows[-1].value == pytest.approx(truth, rel=0.05)
-
-
-def test_of_a_log_without_cases_there_are_figures_of_nothing() -> None:
-    params = METHOD.Params(
-        epsilon="1", service_times=True, delta="0",
-        indicators=[
-            *KINDS, "throughput of=0.5|0.9 at_most=1d", "throughput of=histogram at_most=1d",
-        ],
-    )  # fmt: skip
-    for traces in ([], [log_of([])]):
-        run = run_rounds(traces, METHOD, params, release_key())
-        rows = METHOD.products(run.decisions, params).by_name["indicators"].rows()
-        assert len(rows) == len(KINDS) + 2 + 20
-        shares = [row for row in rows if row.unit == "share"]
-        assert np.median([row.high - row.low for row in shares]) > 0.5
-        assert all(math.isfinite(row.value + row.low + row.high) for row in rows)

@@ -106,10 +106,6 @@ def test_what_does_not_go_together_is_refused_with_its_place(name: str) -> None:
     assert said in error.value.errors()[0]["msg"]
 
 
-def test_one_text_is_one_indicator() -> None:
-    assert IndicatorParams(epsilon="1", indicators="cases") == asked("cases")
-
-
 def test_steps_are_declared_or_those_of_the_vocabulary_or_bought() -> None:
     rework, frequency, waiting, workload, named = (
         "rework by=activity n_groups=7", "frequency by=activity groups=A|B|C",

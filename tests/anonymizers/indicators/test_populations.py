@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -14,11 +13,9 @@ from hypothesis import strategies as st
 
 from tests.support.indicator_logs import KIND, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter
-from tracecloak.anonymizers.indicators.params import IndicatorParams
 from tracecloak.anonymizers.indicators.summands import (
     Groups,
     Population,
-    case_places,
     cases_where,
     periods_of,
     value_places,
@@ -79,31 +76,6 @@ def test_a_value_is_found_as_it_is_written_in_plain_texts_and_in_dictionaries() 
         assert value_places(values, ["b", "a"]).tolist() == [1, -1, 0, -1, -1, -1, 1]
         assert value_places(values, []).tolist() == [-1] * 7
     assert value_places(plain[:0], ["a"]).tolist() == []
-
-
-def test_an_attribute_that_the_log_does_not_have_is_of_no_case() -> None:
-    traces = log_of([Case((Event("A", 0),), kind="k1")])
-    assert case_places(traces, "case:other", ["k1"]).tolist() == [-1]
-    assert cases_where(traces, Filter(attribute="case:other", equals="k1")).tolist() == [False]
-    no_attributes = replace(traces, attributes={})
-    assert Population(None, KIND).places(no_attributes, Groups(("k1",), KIND)).tolist() == [-1]
-
-
-def test_activities_pairs_and_staff_tell_no_cases_apart() -> None:
-    params = IndicatorParams(
-        epsilon="1",
-        indicators=[
-            "rework by=activity where.occurs=A", "waiting by=pair at_most=1d", "workload",
-            "cases by=case:x groups=a|b", "cases by=case:y", "cases by=month",
-        ],
-    )  # fmt: skip
-    rework, waiting, workload, declared, bought, monthly = map(Population.of, params.indicators)
-    assert rework == Population(Filter(occurs="A"))
-    assert waiting == workload == Population()
-    assert declared == Population(None, "case:x", ("a", "b"))
-    assert bought == Population(None, "case:y", None)
-    assert monthly == Population(None, "month", None)
-    assert waiting.is_whole and not rework.is_whole and not monthly.is_whole
 
 
 # --- periods --------------------------------------------------------------------------------------

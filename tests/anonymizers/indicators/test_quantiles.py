@@ -80,12 +80,6 @@ def test_chosen_quantiles_ascend_whatever_the_noise(row: list[int], number: int)
     assert (np.diff(ends, axis=1) >= 0).all() and (np.diff(ends, axis=2) >= 0).all()
 
 
-def test_rank_half_width_by_hand() -> None:
-    """Laplace noise of scale 1 / epsilon, all to one side, is off by more than ln(40) seldom."""
-    assert rank_half_width(Fraction(1), Fraction(1, 2), 1) == pytest.approx(math.log(40))
-    assert rank_half_width(Fraction(2), Fraction(9, 10), 3) == pytest.approx(2.7 * math.log(40))
-
-
 # --- intervals ------------------------------------------------------------------------------------
 
 
@@ -178,8 +172,3 @@ def test_intervals_of_running_sums_hold_the_quantiles_as_often_as_they_say(
     found = [running(kind, n, 37.0, number) for number in range(n_keys)]
     holds = np.mean([[one[0] for one in row] for row in found], axis=0)
     assert (holds > 0.95 - 4 * math.sqrt(0.05 * 0.95 / n_keys)).all(), holds
-
-
-def test_of_no_case_the_interval_is_everything() -> None:
-    for one in quantiles_of_running(np.zeros(len(coarse_grid())), SHARES, 20.0):
-        assert (one.low, one.high) == (0, len(coarse_grid()) - 1)

@@ -28,11 +28,10 @@ from tests.support.silence import Silence
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.indicators import quantiles, terms
-from tracecloak.anonymizers.indicators.declared import Amount
 from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.figures import counted_terms
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
-from tracecloak.anonymizers.indicators.summands import RANGE, Numbers, Summand
+from tracecloak.anonymizers.indicators.summands import RANGE, Summand
 
 METHOD = PrivateIndicators()
 HOUR = 3_600_000_000
@@ -330,11 +329,3 @@ def test_all_sums_windows_and_choices_of_a_unit_cost_what_is_promised_at_most(na
     assert dearest_pure <= choices * (1 + 1e-9)
     promised = 1 / float(budget.deviation) ** 2
     assert 0.5 * promised < dearest_squared <= promised * (1 + 1e-6)
-
-
-def test_amounts_beyond_the_bounds_are_among_the_cases() -> None:
-    """The control of the enumeration: it has what a bound is for."""
-    [amount] = [i for i in PARAMS.indicators if isinstance(i, Amount) and i.of == "mean"]
-    assert {"-9", "1e9", "50", None} <= {case.amount for case in cases_of_one_unit()}
-    numbers: Numbers = terms.SumOf(amount, 1).summand(KNOWN).numbers(log_of(cases_of_one_unit()))
-    assert np.nanmax(numbers.values) > 1e8

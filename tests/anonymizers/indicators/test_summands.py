@@ -18,7 +18,6 @@ from tracecloak.anonymizers.indicators.summands import (
     RANGE,
     Numbers,
     Summand,
-    numbers_counted,
     repeats,
     summand_of,
 )
@@ -113,12 +112,6 @@ def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range(
     assert places[:2].tolist() == [0, RANGE]
 
 
-def test_steps_that_were_not_bought_are_no_columns() -> None:
-    traces = log_of([Case((Event("A", 0), Event("A", 5)))])
-    for text in ("frequency by=activity", "waiting by=pair at_most=1d"):
-        assert summand_of(read(text), ()).numbers(traces).values.shape == (1, 0)
-
-
 def test_an_attribute_that_the_log_does_not_have_is_of_no_case() -> None:
     traces = log_of([Case((Event("A", 0),), amount="5")])
     numbers = summand_of(read("amount attribute=case:other bounds=0|1")).numbers(traces)
@@ -145,10 +138,3 @@ def test_others_together_are_no_rework() -> None:
     cases = [Case((Event(OTHER, 0), Event(OTHER, 1))), Case((Event("A", 0), Event("A", 0)))]
     assert repeats(log_of(cases)).tolist() == [False, True]
     assert repeats(log_of([])).tolist() == []
-
-
-def test_what_is_a_count_has_no_summand() -> None:
-    with pytest.raises(TypeError):
-        summand_of(read("cases"))
-    with pytest.raises(TypeError):
-        numbers_counted(read("workload"), ())

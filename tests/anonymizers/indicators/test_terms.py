@@ -176,24 +176,6 @@ def to_bins(measured: np.ndarray) -> np.ndarray:
     return np.rint(above - np.append(above[1:], 0)).astype(np.int64)
 
 
-def test_every_kind_of_term_is_there() -> None:
-    kinds = Counter(type(term) for term in TERMS)
-    assert kinds.keys() == {
-        terms.CasesOf,
-        terms.SumOf,
-        terms.CasesWith,
-        terms.BinsOf,
-        terms.EventsOf,
-    }
-    of_bins = [term for term in TERMS if isinstance(term, terms.BinsOf)]
-    assert {(term.is_running, term.is_measured) for term in of_bins} == {
-        (False, False), (True, True), (False, True),
-    }  # fmt: skip
-    of_cases = [term for term in TERMS if isinstance(term, terms.CasesOf | terms.CasesWith)]
-    assert {term.is_centred for term in of_cases} == {True, False}
-    assert len({term.name for term in TERMS}) == len(TERMS)
-
-
 # --- what was bought ------------------------------------------------------------------------------
 
 BOUGHT = IndicatorParams(
@@ -235,16 +217,6 @@ def test_there_are_as_many_cells_as_was_bought_even_if_that_is_nothing(
 
 
 # --- grids ----------------------------------------------------------------------------------------
-
-
-def test_a_point_of_the_fine_grid_is_a_64th_further_from_just_before_0() -> None:
-    points = terms.grid()
-    assert points[0] == 0 and points[-1] == terms.coarse_grid()[-1] == RANGE
-    assert (np.diff(points) > 0).all()
-    assert (np.diff(points) <= (points[:-1] + RANGE / 16_000) / 64 + 1).all()
-    assert len(points) < 700
-    assert set(terms.coarse_grid().tolist()) <= set(points.tolist())
-    assert 90 < len(terms.coarse_grid()) < 130
 
 
 def test_weights_of_numbers_of_cases() -> None:

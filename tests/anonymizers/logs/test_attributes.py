@@ -23,7 +23,6 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.logs.attributes import (
     AttributeCounter,
     AttributeDecision,
-    attribute_of_traces,
     cells_of_cases,
     cells_of_events,
     changed_values,
@@ -34,7 +33,7 @@ from tracecloak.anonymizers.logs.attributes import (
 )
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Budget, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
@@ -201,21 +200,6 @@ def test_an_attribute_of_events_needs_a_clip() -> None:
 HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
 
 
-def budget_for(
-    attribute: Attribute, epsilon: Fraction, delta: Fraction, clip: int | None, max_units: int
-) -> Budget:
-    """Of an attribute alone."""
-    changed = changed_values(attribute, clip, max_units, is_pure=delta == 0)
-    return budget_of(epsilon, delta, (Sums("x", Fraction(1), *changed),))
-
-
-def noise_of(
-    attribute: Attribute, epsilon: Fraction, delta: Fraction, clip: int | None, max_units: int
-) -> SumNoise:
-    own = budget_for(attribute, epsilon, delta, clip, max_units).means["x"]
-    return own.noise(*changed_values(attribute, clip, max_units, is_pure=delta == 0))
-
-
 @pytest.mark.parametrize("is_pure", [False, True])
 def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_pure: bool) -> None:
     """With its own epsilon, Laplace noise on counts; with a share of a Gaussian budget, UNITS."""
@@ -289,41 +273,3 @@ def test_values_follow_the_shares_of_their_activity() -> None:
     off[2, :2] += (0.02, -0.02)
     control = drawn(off, 1)
     assert p_value(control[2], control[2].sum() * SHARES[2]) < ALPHA
-
-
-def test_numbers_are_uniform_in_their_bin_and_not_tied_to_it() -> None:
-    """Of 200,000 draws; control: the word that chose the bin is used for the place in it."""
-    activities = np.zeros(N, np.int32)
-    decision = AttributeDecision(np.array([[0.0, 0.25, 0.25, 0.5, 0, 0]]))
-    values = sample_attribute(
-        decision, NUMBER, activities, np.arange(N), np.zeros(N, np.int64), randomness()
-    ).to_numpy()
-    expected = N * np.repeat([0.25, 0.25, 0.5], 20) / 20
-
-    def places(numbers: np.ndarray) -> np.ndarray:
-        return np.bincount(np.floor(numbers * 10).astype(np.int64), minlength=60)
-
-    assert p_value(places(values), expected) > ALPHA
-    tied = np.random.default_rng(1).random(N)
-    cells = np.searchsorted([0.25, 0.5], tied, side="right") + 1
-    assert p_value(places(NUMBER.values_of(cells, tied).to_numpy()), expected) < ALPHA
-
-
-def test_a_value_that_depends_on_the_variant_is_kept() -> None:
-    """The control: by the last activity, which all cases share, it is not."""
-    rng = np.random.default_rng(5)
-    walks = rng.choice(["AAB", "AB", "BB"], 3000)
-    log = [[(a, {"AAB": "v", "AB": "w", "BB": None}[walk]) for a in walk] for walk in walks]
-    traces = traces_of(log, OF_CASE)
-    noise = noise_of(OF_CASE, Fraction(1), Fraction(0), None, 1)
-    for variants, is_kept in ((("AAB", "AB"), True), ((), False)):
-        classes = classes_of(*variants)
-        counted = cells_of_cases(traces, OF_CASE, classes)
-        n_rows = n_rows_of(OF_CASE, classes, 2)
-        decision = decide_attribute(OF_CASE, counted, n_rows, noise, randomness())
-        made = attribute_of_traces(
-            decision, OF_CASE, traces, classes, np.arange(3000), randomness()
-        )
-        equal = np.mean(np.array(made.to_pylist()) == traces.attributes["case:x"].to_pylist())
-        assert (equal > 0.98) == is_kept
-        assert is_kept or equal < 0.5

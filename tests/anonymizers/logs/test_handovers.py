@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
-from tests.support.keys import randomness, release_key
-from tests.support.logs import MINUTE
-from tracecloak.anonymizers.contract.in_memory import anonymise
+from tests.support.keys import randomness
 from tracecloak.anonymizers.logs.attributes import (
     AttributeDecision,
 )
@@ -220,16 +215,6 @@ def test_values_follow_the_value_before() -> None:
     assert p_value(off, off.sum() * LAWS[1, 1]) < ALPHA
 
 
-@given(st.lists(st.text("AB", min_size=1, max_size=6), max_size=12), st.integers(1, 5))
-def test_values_do_not_depend_on_the_pieces(variants: list[str], n_pieces: int) -> None:
-    whole = traces_of([[(activity, None) for activity in variant] for variant in variants])
-    made = drawn(whole, np.arange(len(variants))).tolist()
-    for piece in range(n_pieces):
-        cases = np.arange(piece, len(variants), n_pieces)
-        own = [made[i] for c in cases for i in range(whole.offsets[c], whole.offsets[c + 1])]
-        assert drawn(whole.take(cases), cases).tolist() == own
-
-
 # --- what is refused ------------------------------------------------------------------------------
 
 METHOD = PrivateLog()
@@ -242,7 +227,6 @@ PUBLIC: dict[str, Any] = {
     "l2_clip": "4",
     "attributes": {"org:resource": {"values": ["R1", "R2"], "handovers": True}},
 }
-PURE = {"delta": "0", "l2_clip": None}
 
 
 def params_of(**changes: Any) -> PrivateLogParams:
@@ -269,63 +253,3 @@ def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
 
 
 # --- what a release keeps -------------------------------------------------------------------------
-
-
-def office(n_cases: int) -> TraceBatch:
-    """R2 does B where R1 did A and the other way round; C is done by whoever did B."""
-    rng = np.random.default_rng(8)
-    first = rng.integers(0, 2, n_cases)
-    resources = np.stack([first, 1 - first, 1 - first], axis=1).ravel()
-    times = rng.integers(0, 300, n_cases)[:, None] * 24 * 60 + np.array([0, 30, 90])
-    return TraceBatch(
-        pa.array([f"case {i}" for i in range(n_cases)]),
-        np.arange(0, 3 * n_cases + 1, 3),
-        np.tile(np.arange(3, dtype=np.int32), n_cases),
-        1_704_067_200_000_000 + times.ravel() * MINUTE,
-        ActivityVocabulary.of("ABC"),
-        attributes={
-            "org:resource": pa.array(np.array(["R1", "R2"])[resources]).dictionary_encode()
-        },
-    )
-
-
-def handovers_in(log: TraceBatch) -> Counter[tuple[str, str, str]]:
-    """How often each activity has which value after which."""
-    names, values = log.vocabulary.names.to_pylist(), log.attributes["org:resource"].to_pylist()
-    return Counter(
-        (names[log.activities[i]], values[i - 1], values[i])
-        for i in np.flatnonzero(~log.is_first).tolist()
-    )
-
-
-BOUGHT = {
-    "vocabulary": None,
-    "buy_vocabulary": True,
-    "max_trace_length": None,
-    "first_date": None,
-    "last_date": None,
-    "l2_clip": None,
-}
-
-
-@pytest.mark.parametrize("changes", [{}, BOUGHT, PURE])
-def test_with_a_large_epsilon_the_released_handovers_agree(changes: dict[str, Any]) -> None:
-    """The control: declared without handovers, a half of them is other ones."""
-    log = office(2000)
-    params = params_of(epsilon="500", **changes)
-    [made] = anonymise([log], METHOD, params, release_key(), "r", "c").traces
-    truth, found = handovers_in(log), handovers_in(made)
-    wrong = sum(n for cell, n in found.items() if cell not in truth)
-    assert wrong < 0.03 * found.total()
-    for cell, n in truth.items():
-        assert found[cell] == pytest.approx(n, rel=0.1)
-    firsts = made.attributes["org:resource"].take(pa.array(made.offsets[:-1])).to_pylist()
-    assert firsts.count("R1") == pytest.approx(1000, abs=120)
-
-
-def test_without_handovers_they_do_not_agree() -> None:
-    plain = {"org:resource": {"values": ["R1", "R2"]}}
-    log, params = office(2000), params_of(epsilon="500", attributes=plain)
-    [made] = anonymise([log], METHOD, params, release_key(), "r", "c").traces
-    truth, found = handovers_in(log), handovers_in(made)
-    assert sum(n for cell, n in found.items() if cell not in truth) > 0.3 * found.total()

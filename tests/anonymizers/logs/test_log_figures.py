@@ -123,15 +123,6 @@ def test_what_was_clipped_of_the_released_cases_raises_the_sum_and_widens_it() -
     assert raised.high == math.ceil(2 * 52 + half)
 
 
-def test_the_corrections_of_all_arcs_are_too_large_together() -> None:
-    """Half of what clipping takes of the released cases is doubted, of one arc and of the sum."""
-    events = figures(HALVED, {("A",): 100})["events", ()]
-    half = 1.96 * math.hypot(2 * 6.0, 0.5 * 50, 50 * MORE)
-    assert (events.low, events.high) == (math.floor(2 * 50 - half), math.ceil(2 * 50 + half))
-    lower = figures(HALVED, {("A",): 1000})["events", ()]
-    assert lower.low == 0 < 2 * 50 - 1.96 * math.hypot(2 * 6.0, 0.05 * 500)
-
-
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=30), st.floats(1, 20), st.integers(1, 2))
 def test_clipped_cases_of_any_lengths_have_no_fewer_events(
     lengths: list[int], clip: float, times: int

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +21,6 @@ from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
-from tracecloak.schemas.events.events import IS_OPEN
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 from tracecloak.schemas.statistics.log_times import IntervalTimes
@@ -161,12 +158,6 @@ def law_of_draws(weights: np.ndarray, of_gaps: np.ndarray) -> np.ndarray:
     return law
 
 
-def test_weights_by_hand():
-    """A third of the gaps is short, so two thirds hold all long times: these take 3 of 4."""
-    weights = service_times.weights_of(np.array([[0.5, 0.5]]), np.array([[1 / 3, 2 / 3]]))
-    assert weights[0].tolist() == pytest.approx([0.25, 0.75], abs=1e-6)
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=8), st.data())
 def test_draws_by_weights_agree_with_a_law_that_gaps_have_room_for(pairs, data):
     """The law and the gaps are those of some pairs of a service time and a longer gap."""
@@ -200,17 +191,6 @@ def busy(n: int) -> list[list[Event]]:
              ("C", begin + 100 if i % 2 else None, begin + 200)]
         )  # fmt: skip
     return cases
-
-
-def test_an_event_without_a_completion_has_no_service_time_and_ends_none():
-    """C begins before B does; B's end is not known, so C's work is not cut at B's start."""
-    case = [("A", 540, 600), ("B", 660, 660), ("C", 650, 720)]
-    traces = in_minutes([case])
-    values = traces.attributes["start_timestamp"].to_pylist()
-    column = pa.array([values[0], IS_OPEN, values[2]], pa.int64())
-    open_b = replace(traces, attributes={"start_timestamp": column})
-    kinds, service, _ = service_times._kinds_of_events(open_b, GRID, service_times.borders_of(GRID))
-    assert kinds[1] == 0 and service.tolist() == [60, 0, 70]  # 0 is that it is not known
 
 
 # --- the method -----------------------------------------------------------------------------------

@@ -309,22 +309,6 @@ def test_a_value_does_not_depend_on_the_other_rows(
     assert len(np.unique(whole)) > 2
 
 
-@every_sampler
-def test_release_purpose_and_cell_decide_and_nothing_else(sampler: Sampler) -> None:
-    cells = cell_numbers(np.arange(N))
-
-    def draw(key: int = 0, purpose: str = "noise", first: int = 0) -> list[int]:
-        stream = CellStream(randomness(key), purpose, cells + np.uint64([first, 0]))
-        return sampler(stream, 4000, 3).tolist()
-
-    first = draw()
-    np.random.seed(1)
-    assert draw() == first
-    assert draw(key=1) != first
-    assert draw(purpose="other") != first
-    assert draw(first=1)[:-1] == first[1:]
-
-
 # --- refusals -------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ from tracecloak.anonymizers.pretsa.tree import (
     ROUNDING,
     ActivityDurations,
     MergedTree,
-    Pools,
     draw_durations,
     released_nodes,
 )
@@ -154,14 +153,6 @@ def test_an_end_of_one_case_is_released_unless_ends_are_protected() -> None:
     assert set(merged(protected).values()) == {("A", "B", "C")}
 
 
-def test_a_cut_takes_all_variants_below_out_of_the_targets() -> None:
-    """B A C is nearest to B A B, but goes with it: B has but 2 cases, and no variant is made up."""
-    log = {f"c{i}": "A A C" for i in range(3)} | {"x": "B A B", "y": "B A C"}
-    tree, _ = tree_of(log, 3)
-    tree.merge()
-    assert set(merged(tree).values()) == {("A", "A", "C")}
-
-
 # --- t-closeness ----------------------------------------------------------------------------------
 
 
@@ -198,19 +189,6 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
 
 
 # --- durations ------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 10**9), min_size=2, max_size=9))
-def test_quantiles_keep_the_mean_and_the_neighbourhood_of_the_values(values: list[int]) -> None:
-    pools = Pools.of(
-        np.zeros(len(values), int), np.array(values), np.ones(len(values), np.int64), 1
-    )
-    shares = (np.arange(40_000) + 0.5) / 40_000
-    found = pools.quantiles(np.zeros(len(shares), int), shares)
-    width = max(values) - min(values)
-    assert found.mean() == pytest.approx(np.mean(values), abs=1 + width * 1e-3)
-    assert found.min() >= 0
-    assert found.min() >= min(values) - width / 2 and found.max() <= max(values) + width / 2
 
 
 def drawn_of(
@@ -251,22 +229,6 @@ def test_fewer_than_k_durations_are_not_drawn_from(
     assert len(of_b) == 3 + n_alike
     assert fewest <= (of_b > 3000 * MINUTE).sum() <= most
     assert (drawn[tree.trie.depths[nodes] == 1] == 0).all()
-
-
-@given(logs(14, 60), st.integers(1, 4), st.floats(0.05, 1))
-def test_draws_are_close_at_every_node(log: dict[str, str], k: int, t: float) -> None:
-    assume(len(log) >= k)
-    try:
-        tree, nodes, drawn = drawn_of(log, k, t)
-    except GuaranteeError:
-        return
-    assert len(drawn) == len(nodes)
-    assert drawn.min() >= 0
-    activity = tree.trie.activities[nodes]
-    for node in np.unique(nodes).tolist():
-        own = drawn[nodes == node].tolist()
-        every = drawn[activity == tree.trie.activities[node]].tolist()
-        assert closeness(own, every) < t
 
 
 def test_fewer_than_k_durations_in_the_whole_log_are_none() -> None:

@@ -94,26 +94,6 @@ def test_rules_of_a_tree_are_those_of_its_sequences(tree: models.ProcessTree) ->
     assert rules_of_model(net_of_tree(tree)) == naive_rules(words)
 
 
-def test_what_leads_nowhere_is_no_part_of_the_model() -> None:
-    """D uses up the token that the end needs; tokens count, so two A are needed."""
-    net = PetriNet(
-        (
-            Transition("A", {"start": 1}, {"p": 1}),
-            Transition("B", {"p": 2}, {"end": 1}),
-            Transition("D", {"p": 1}, {}),
-        ),
-        {"start": 2},
-        {"end": 1},
-    )
-    rules = rules_of_model(net)
-    assert rules.activities == ("A", "B")
-    assert rules.always_follows == (("A", "A"), ("A", "B"))
-    assert rules.always_precedes == (("A", "B"),)
-    assert rules.never == (("B", "A"), ("B", "B"))
-    with pytest.raises(UsageError, match="no way from its start to its end"):
-        states_of(PetriNet(net.transitions, {"start": 1}, {"end": 1}))
-
-
 def test_a_model_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = net_of_tree(models.parallel(*map(models.leaf, "ABCDEF")))
     assert states_of(wide).n_states == 2 + 2**6

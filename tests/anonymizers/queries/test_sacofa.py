@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -31,7 +30,7 @@ from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
-from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, SacofaParams, _noisy_rules
+from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, SacofaParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -157,26 +156,6 @@ def test_with_the_last_event_cases_begin_with_what_is_harmful() -> None:
     log = log_of({"BCAB": 1, "AB": 1})
     assert violations_of(rules_of(log, at_first=False), "ABC", "B")["C"] == 1
     assert violations_of(rules_of(log, at_first=True), "ABC", "B")["C"] == 0
-
-
-def test_rules_by_name_are_those_of_their_codes() -> None:
-    rules = NamedRules(
-        activities=("C", "A"),
-        begins=("A",),
-        never=(("C", "A"),),
-        always_follows=(("A", "C"),),
-        always_precedes=(("A", "C"),),
-    ).over(ActivityVocabulary.of("ABC"))
-    assert rules.begins.tolist() == [True, False, False]
-    assert rules.never.tolist() == [
-        [False, True, False],
-        [True, True, True],
-        [True, True, False],
-    ]
-    assert np.argwhere(rules.always_follows).tolist() == [[0, 2]]
-    assert np.argwhere(rules.always_precedes).tolist() == [[0, 2]]
-    with pytest.raises(pydantic.ValidationError, match="'D', which is none of their activities"):
-        NamedRules(activities=("A",), begins=("D",))
 
 
 # --- the choice among harmful prefixes ------------------------------------------------------------
@@ -514,23 +493,3 @@ def test_the_whole_honest_answer_loses_epsilon_and_no_less() -> None:
                 assert delta_between(laws[one, two], laws[more], epsilon)[1] < 1e-12
                 less = delta_between(laws[one, two], laws[more], epsilon * Fraction(97, 100))
                 assert less[0] > 1e-9
-
-
-def test_of_much_budget_the_rules_of_the_log_are_bought() -> None:
-    """What occurs, occurs in hundreds of cases; the noise has a scale of about 1."""
-    log = log_of({"AB": 900, "ABC": 600, "ABCB": 300}, "ABC")
-    log = log.recode_public(ActivityVocabulary.public("ABC"))
-    params = SacofaParams(**{**BOUGHT, "epsilon": "60", "max_prefix_length": 5, "p_harmful": 40})
-    relations = ActivityRelations.from_traces(log)
-    bought = _noisy_rules(relations, log.vocabulary, params, randomness(), "s")
-    free = OrderRules.of_relations(relations, log.vocabulary)
-    for name in ("never", "always_follows", "begins"):
-        assert getattr(bought, name).tolist() == getattr(free, name).tolist(), name
-    # B comes before C and C before B, so that B comes before the first C is not seen.
-    assert free.always_precedes[1, 2] and not bought.always_precedes[1, 2]
-    bought.always_precedes[1, 2] = True
-    assert bought.always_precedes.tolist() == free.always_precedes.tolist() and bought.at_first
-    # Control: of little budget they are not.
-    poor = params.model_copy(update={"rules_share": Decimal("0.00002")})
-    found = _noisy_rules(relations, log.vocabulary, poor, randomness(), "s")
-    assert (found.never != free.never).any()

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -26,7 +25,6 @@ from tests.support.logs import trace_batch
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch
-from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.rigorous.bought import (
     NAME_UNITS,
     activities_of_cases,
@@ -36,7 +34,6 @@ from tracecloak.anonymizers.rigorous.bought import (
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.parts_method import choose_quantile
 from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
@@ -172,19 +169,6 @@ def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
             assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("quantile", [Fraction(1, 10), Fraction(4, 5), Fraction(999, 1000)])
-def test_a_value_that_all_cases_share_is_every_quantile(quantile: Fraction) -> None:
-    """Not anything above it, of which as many cases are as far from the quantile.
-
-    50 keys; every other candidate loses by 10,000 cases at least, which is a chance of e^-250.
-    """
-    cases = np.zeros(50, np.int64)
-    cases[3] = 10_000_000
-    for number in range(50):
-        found = choose_quantile(cases, Fraction(1, 20), quantile, 1, randomness(number), "any")
-        assert found == 3
-
-
 # --- the vocabulary -------------------------------------------------------------------------------
 
 
@@ -234,20 +218,6 @@ def counted(counts: dict[str, int]) -> ActivityCounts:
 CHANGED = changed_names(4, 1)
 OWN = allowance(Fraction(1), Fraction(1, 10**6), CHANGED)
 LEAST = OWN.threshold(CHANGED, NAME_UNITS)
-NOISE = OWN.noise(CHANGED, NAME_UNITS)
-
-
-def choose(counts: dict[str, int], number: int = 0, noise: Any = EXACT) -> list[str]:
-    keyed = randomness(number).with_noise(noise)
-    chosen = choose_vocabulary(counted(counts), OWN, CHANGED, keyed)
-    return chosen.vocabulary.names.to_pylist()
-
-
-def test_activities_from_the_threshold_on_are_chosen() -> None:
-    silence = Silence()
-    counts = {"below": LEAST - 1, "at": LEAST, "above": LEAST + 1, OTHER: 10**9}
-    assert choose(counts, noise=silence) == sorted([OTHER, "above", "at"])
-    assert silence.draws == [("gaussian", 4, Fraction(*NOISE.scale))]
 
 
 def test_of_more_names_than_can_be_counted_by_the_most_frequent_are_kept() -> None:

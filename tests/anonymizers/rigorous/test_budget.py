@@ -20,7 +20,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tests.support.examples import examples_of
 from tests.support.privacy_loss import ONE, Law, discrete_gaussian, power_of_e
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import exact, laplace_scale
+from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
@@ -28,7 +28,6 @@ from tracecloak.anonymizers.accounting.composition import (
     decimal_text,
     total,
 )
-from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import (
     of_clipped_cells,
     of_distinct_cells,
@@ -120,25 +119,6 @@ def test_shares_of_any_needs_add_up_exactly(n: int) -> None:
 # --- which noise ----------------------------------------------------------------------------------
 
 
-def test_one_open_histogram_alone_has_laplace_noise_and_four_blocks_are_joint() -> None:
-    """At epsilon 1, delta 1e-6: a threshold of 15 cases is less than 1 and 4.75 times 4.2."""
-    alone = budget_of(Fraction(1), MILLIONTH, (Sums("a", Fraction(1), CASE, is_open=True),))
-    assert alone.deviation is None
-    [spend] = alone.spends()
-    assert (spend.mechanism, spend.scale) == ("discrete_laplace", laplace_scale(1, CASE))
-    arcs = of_distinct_cells(20)
-    for changed, is_open in ((CASE, True), (arcs, False), (arcs, True)):
-        needs = tuple(Sums(f"{i}", QUARTER, changed, is_open=is_open) for i in range(4))
-        four = budget_of(Fraction(1), MILLIONTH, needs)
-        deviation = four.deviation
-        assert deviation is not None
-        assert 1 <= deviation / joint_deviation(Fraction(1), MILLIONTH) <= 1 + is_open / 10_000
-        [spend] = four.spends()
-        assert spend.mechanism == "joint" and len(spend.blocks) == 4
-        expected = block_scale(deviation, QUARTER, changed.times(UNITS).l2)
-        assert {block.scale for block in spend.blocks} == {expected}
-
-
 def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:
     """Whatever would err less, or where it cannot be had it is refused."""
     need = Sums("a", Fraction(1), CASE, is_l2=True)
@@ -146,46 +126,6 @@ def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:
     assert budget_of(Fraction(1), MILLIONTH, (need,)).deviation is not None
     with pytest.raises(UsageError, match="must be at least 1e-9"):
         budget_of(exact("1e-10"), MILLIONTH, (need,))
-
-
-def error_of(made: Budget, is_laplace: bool) -> float:
-    """The weighted mean of the logarithms of deviations, of continuous noise."""
-    sums = [need for need in made.needs if isinstance(need, Sums)]
-    whole = float(sum(need.share for need in sums))
-    pure = [need for need in made.needs if isinstance(need, Pure)]
-    chosen = sum((n.share for n in made.needs if isinstance(n, Choice)), Fraction(0))
-    left = made.epsilon * (1 - chosen)
-    others = sum((need.share for need in (*sums, *pure)), Fraction(0))
-    choices = [made.epsilon * n.share for n in made.needs if isinstance(n, Choice)]
-    choices += [left * need.share / others for need in pure]
-    deviation = 0.0 if is_laplace else float(joint_deviation(made.epsilon, made.delta, (*choices,)))
-    error = 0.0
-    for need in sums:
-        units = need.units or 1
-        wide = (
-            math.sqrt(2) * need.changed.l1 / float(left * need.share / others)
-            if is_laplace
-            else deviation * float(need.changed.l2) / math.sqrt(float(need.share) / whole)
-        )
-        error += float(need.share) / whole * math.log(wide / units)
-    return error
-
-
-@pytest.mark.parametrize("n", [25, at_night(300)])
-def test_the_noise_is_that_which_errs_less(n: int) -> None:
-    seen = set()
-    for made in random_budgets(n):
-        sums = [need for need in made.needs if isinstance(need, Sums)]
-        if any(need.is_open for need in sums):  # thresholds count there, and not deviations
-            continue
-        if any(need.is_any_clip for need in sums):
-            assert made.deviation is not None
-            continue
-        laplace, gaussian = error_of(made, True), error_of(made, False)
-        if abs(laplace - gaussian) > 0.01:
-            assert (made.deviation is None) == (laplace < gaussian)
-            seen.add(made.deviation is None)
-    assert seen == {True, False} or n < 100
 
 
 def test_without_delta_noise_is_laplace_and_nothing_open_is_released() -> None:

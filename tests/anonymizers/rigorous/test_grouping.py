@@ -8,8 +8,6 @@ import pytest
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.names import Grouping
-from tracecloak.anonymizers.streams.log_steps import LogSteps, LogStepsParams
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 
 NAMES = ("01_HOOFD_010", "01_HOOFD_020", "02_DRZ_010", "done")
@@ -58,32 +56,3 @@ def test_a_plan_says_which_activities_are_groups_by_themselves(name: str) -> Non
         name, vocabulary=None, buy_vocabulary=True, group_separator="_", group_depth=2
     )
     assert any("bought name" in text for text in method.explain(bought))
-
-
-@METHODS
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"group_depth": 1}, "go together"),
-        ({"groups": {"done": "H"}, "group_separator": "_", "group_depth": 1}, "exclude each other"),
-        ({"groups": {"done": "02_DRZ_010", "02_DRZ_010": "x"}}, "give the group another name"),
-        ({"groups": {"done": "02_DRZ_010", "01_HOOFD_010": "done"}}, "give the group another name"),
-        ({"groups": {"done": " "}}, "has no name"),
-        ({"groups": {"done": "H"}, "delta": "0", "max_trace_length": 4}, "delta above 0"),
-        (
-            {"groups": {"done": "H"}, "vocabulary": None, "buy_vocabulary": True},
-            "declare these with vocabulary",
-        ),
-    ],
-)
-def test_what_makes_no_groups_is_refused(name: str, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        params_of(name, **given)
-
-
-def test_a_stream_releases_no_groups() -> None:
-    params = LogStepsParams(
-        epsilon="1", vocabulary=NAMES, horizon=2, group_separator="_", group_depth=1
-    )
-    with pytest.raises(UsageError, match="groups cannot be released by a stream"):
-        LogSteps(params)

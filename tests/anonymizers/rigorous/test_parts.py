@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,84 +13,18 @@ from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import run_rounds
-from tracecloak.anonymizers.accounting.composition import Spend, total
-from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
-from tracecloak.anonymizers.logs import params as log_params
-from tracecloak.anonymizers.logs.params import Kind, PrivateLogParams
-from tracecloak.anonymizers.logs.private_log import PrivateLog, unfold_decisions
 from tracecloak.anonymizers.noise.drawing import Drawn, Recording
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.anonymizers.rigorous.budget import Sums
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import TraceLengths
 
 LOG = {f"c{i}": ("A B C", "A C", "A B")[i % 3] for i in range(900)}
 
 
 # --- a part of a test's own -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LongCases:
-    kind: ClassVar[type[TraceLengths]] = TraceLengths
-
-    def count(self, traces: TraceBatch, decisions: Any, randomness: Randomness) -> TraceLengths:
-        return TraceLengths.from_traces(traces.take(np.flatnonzero(traces.lengths > 2)))
-
-
-def toy(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    """How many cases have three events or more."""
-    changed = of_one_cell(params.max_units)
-
-    def decide(given: Given) -> int:
-        noise = given.means["toy"].noise(changed)
-        exact = np.array([given.statistics["long"].n_cases]) * noise.units
-        domain = np.zeros(1, np.int64)
-        return int(noisy_sums(exact, noise, "toy", domain, given.randomness)[0]) // noise.units
-
-    needs, counters = (Sums("toy", weight, changed),), {"long": LongCases()}
-    return (Part("toy", needs, lambda _: "counts long cases", decide, counters),)
-
-
-@pytest.mark.parametrize("k", [0, 2], ids=["joint", "without delta"])
-def test_a_part_that_is_registered_is_seen_everywhere(
-    monkeypatch: pytest.MonkeyPatch, k: int
-) -> None:
-    """And only where it is registered: nothing else names it."""
-    example = {**examples_of(PrivateLog)[k], "epsilon": "100"}
-    method, without = PrivateLog(), PrivateLogParams(**example)
-    assert "toy" not in without.spending.means
-    monkeypatch.setattr(
-        log_params, "KINDS", (*log_params.KINDS, Kind(toy, "toys", Fraction(1, 10)))
-    )
-    params = PrivateLogParams(**example)
-    assert total(method.spends(params)) == params.budget
-
-    def share(params: PrivateLogParams) -> Fraction:
-        own = params.spending.means["toy"]
-        assert own.delta == 0
-        return own.share or own.epsilon / params.budget[0]
-
-    assert 0 < share(params) < Fraction(1, 10)
-    noise = params.spending.means["toy"].noise(of_one_cell(params.max_units))
-    told = [s.scale for s in method.spends(params) if s.what == "toy"]
-    told += [b.scale for s in method.spends(params) for b in s.blocks if b.what == "toy"]
-    assert told == [noise.scale]
-    assert any(said.startswith("toy: counts long cases") for said in method.explain(params))
-    assert "long" in method.requires("log", params)
-    recording = Recording()
-    run = run_rounds([trace_batch(LOG)], method, params, release_key(), noise=recording)
-    assert unfold_decisions(run.decisions)["toy"] == pytest.approx(300, abs=20)
-    drawn = {d.scale for d in recording.drawn if d.purpose == "toy"}
-    assert drawn == {Fraction(*noise.scale)}
-    doubled = PrivateLogParams(**example, budget_split={"toys": "0.2"})
-    assert share(doubled) > 1.5 * share(params)
 
 
 # --- what is drawn and what is spent --------------------------------------------------------------

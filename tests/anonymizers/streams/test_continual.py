@@ -437,17 +437,6 @@ def test_columns_are_normalised_where_a_unit_is_protected_over_the_whole_stream(
     assert totals_of(9, participation=Participation(3, 2)).strategy == Strategy(9, None)
 
 
-def test_noise_that_is_too_wide_for_finer_integers_is_drawn_on_the_others() -> None:
-    """A unit of 2^26 scales would not be refused for the sake of 4 % less error."""
-    wide = partial(continual_noise, ONE, MILLIONTH, 9, n_cells=1, length=None)
-    assert wide(1 << 18).strategy == Strategy(9, None, COLUMN_UNITS)
-    noise = wide(1 << 26)
-    assert noise.strategy == Strategy(9, None)
-    assert noise.errors(None)[-1] > 0
-    with pytest.raises(UsageError, match="the noise would have a scale"):
-        wide(1 << 34)
-
-
 # --- the errors that are planned with -------------------------------------------------------------
 
 
@@ -471,18 +460,6 @@ def test_errors_of_pure_windows() -> None:
         noise = continual_noise(epsilon, Fraction(0), 1, 1, n_cells=1)
         assert noise.errors(1)[0] == pytest.approx(math.sqrt(variance))
     assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
-
-
-def test_estimates_are_in_occurrences_and_agree_with_each_other() -> None:
-    noise, counts = totals_of(12), counts_of(12) * 64
-    measured = noise.measure(counts, CELLS, STREAM(), "dfg")
-    totals, steps = noise.estimate(measured, None), noise.estimate(measured, 1)
-    np.testing.assert_allclose(np.cumsum(steps, axis=0), totals, atol=1e-6)
-    np.testing.assert_allclose(noise.estimate(measured, 4)[4:], totals[4:] - totals[:-4], atol=1e-6)
-    np.testing.assert_array_equal(noise.estimate(measured, None, first=11), totals[11:])
-    off = (totals - np.cumsum(counts, axis=0) / 64) / noise.errors(None)[:, None]
-    assert np.abs(off).max() < 8
-    assert off.std() > 0.1
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -82,15 +82,6 @@ def test_without_noise_they_are_those_of_the_cases(changes: dict[str, Any]) -> N
         assert values == pytest.approx(naive(cases), abs=1e-6)
 
 
-def test_a_step_is_the_same_in_all_its_forms() -> None:
-    for release in stream(IndicatorSteps(params(view="total")), STEPS):
-        assert StepIndicators.from_json(release.to_json()) == release
-        assert StepIndicators.from_kept(release.to_kept()) == release
-        rows = release.to_rows().to_pylist()
-        assert [row["value"] for row in rows] == [r.value for r in release.indicators.rows()]
-        assert {row["step"] for row in rows} == {release.step}
-
-
 @pytest.mark.parametrize("delta", ["0", "1e-6"])
 def test_no_case_moves_the_sums_further_than_the_noise_is_made_for(delta: str) -> None:
     """All cases of up to four events; one of them attains nearly all of it."""
@@ -103,16 +94,6 @@ def test_no_case_moves_the_sums_further_than_the_noise_is_made_for(delta: str) -
     assert max(norms) <= made.params.case_norm
     assert max(norms) >= 0.9 * made.params.case_norm
     assert made.params.noises["indicators"].case_norm == made.params.case_norm
-
-
-def test_the_budget_is_divided_by_priority() -> None:
-    plain, favoured = params(), params(indicators=("cases priority=4", *ASKED[1:]))
-
-    def share(of: IndicatorStepParams) -> float:
-        term, factor = of.terms[0]
-        return float(factor**2 * term.changed.l2_squared) / of.case_norm**2
-
-    assert 2 < share(favoured) / share(plain) < 4
 
 
 def test_intervals_hold_what_was_counted() -> None:

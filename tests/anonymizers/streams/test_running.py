@@ -331,21 +331,3 @@ def test_nothing_is_kept_of_what_no_step_will_count() -> None:
     state, decided = stream.advance(state, END_US)
     assert len(decided) == HORIZON and state.waiting == {}
     assert stream.take(state, batch([Message(end - 1, 3)])) is state
-
-
-def test_what_waits_for_its_closing_does_not_slow_the_reading(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One partition may be far ahead of the others: its messages are looked at now and then."""
-    monkeypatch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 4)
-    stream = stream_of()
-    state = stream.take(stream.begin(), batch([Message(21, 1)]))
-    merged = []
-    before = CaseEvents.before
-    monkeypatch.setattr(
-        CaseEvents, "before", lambda self, moment: (merged.append(1), before(self, moment))[1]
-    )
-    for number in range(64):
-        state = stream.take(state, batch([Message(100, number)]))
-    assert state.n_pending + state.opened.n_events == 65
-    assert len(merged) < 12

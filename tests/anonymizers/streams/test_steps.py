@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -16,8 +15,7 @@ from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.streams.count_steps import UNITS
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, default_clip
-from tracecloak.anonymizers.streams.matrix_mechanism import COLUMN_UNITS, Strategy
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -94,20 +92,6 @@ def test_a_case_beyond_the_clip_is_scaled_down() -> None:
         assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
 
 
-@pytest.mark.parametrize(("n_words", "longest"), [(1, 6), (2, 8), (3, 7)])
-def test_the_default_clip_is_the_smallest_norm_of_so_many_events(
-    n_words: int, longest: int
-) -> None:
-    """Of all cases, by brute force: catches one that scales down what does not loop."""
-    for n in range(1, longest + 1):
-        norms = []
-        for case in itertools.product(range(n_words), repeat=n):
-            norms.append(2 + sum(x**2 for x in Counter(itertools.pairwise(case)).values()))
-        clip = default_clip(n, n_words)
-        assert (10 * clip - 1) ** 2 < 100 * min(norms) <= (10 * clip) ** 2
-        assert clip.denominator in (1, 2, 5, 10)
-
-
 def test_the_widest_case_is_within_a_clip_of_its_length() -> None:
     """No more noise is drawn than it needs, whatever larger clip is given."""
     for clip in (30, 31, 10_000):
@@ -127,22 +111,6 @@ def test_counts_of_loops_are_too_low_by_what_is_said() -> None:
     assert counts_of(looping)["A", "A"] == pytest.approx(0.147 * 49_000, rel=0.01)
     assert counts_of(often)["A", "A"] == 7_000
     assert 7_000 < counts_of(too_often)["A", "A"] < 7_900
-
-
-@pytest.mark.parametrize("product", ["dfg", "variants"])
-@pytest.mark.parametrize("view", ["window", "total"])
-def test_the_same_counts_give_the_same_bytes(product: str, view: str) -> None:
-    steps = [["AB"] * 90 for _ in STEPS]
-    made = product_of(params(product=product, view=view))
-    first, again = stream(made, steps), stream(made, steps)
-    assert [r.to_json() for r in first] == [r.to_json() for r in again]
-    other_key = stream(made, steps, key=1)
-    other_epoch = stream(made, steps, name=StreamName("ward", "2", "configuration", 1_000, 50))
-    for others in (other_key, other_epoch):
-        assert [r.counts.tolist() for r in first] != [r.counts.tolist() for r in others]
-    # Of equal counts in all steps each has noise of its own.
-    if (product, view) == ("dfg", "window"):
-        assert len({tuple(release.counts.tolist()) for release in first}) == len(steps)
 
 
 def test_variants_below_the_threshold_are_not_there() -> None:
@@ -229,17 +197,6 @@ def test_cases_that_count_again_cost_more_than_once_and_less_than_so_often(
     assert once < more[0][0] < more[1][0] < 4 * once
     n_deltas = (2, 3) if "product" in changes else (1, 1)
     assert tuple(found / delta for _, found in more[:2]) == n_deltas
-
-
-def test_variants_have_normalised_sums_where_noise_may_be_so_wide() -> None:
-    def strategies(**changes: Any) -> list[Strategy]:
-        noises = params(product="variants", view="total", **changes).noises
-        return [noise.strategy for noise in noises.values()]
-
-    assert strategies() == [Strategy(5), Strategy(5, None, COLUMN_UNITS)]
-    assert strategies(epsilon="0.0001") == [Strategy(5), Strategy(5, None)]
-    w_event = {"guarantee": "w_event", "w_event_steps": 2, "max_cases_per_individual": 1}
-    assert strategies(**w_event) == [Strategy(5), Strategy(5, None)]
 
 
 def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:

@@ -38,19 +38,6 @@ def public(variants: list[str]) -> TraceBatch:
     return trace_batch(log).recode_public(WORDS)
 
 
-def test_classes_by_hand():
-    classes = CaseClasses.of(released({"AB": 5, "C": 3, "CBA": 1}), WORDS)
-    assert (classes.n_variants, classes.size, classes.n_places) == (3, 7, 6)
-    assert classes.of_cases(public(["CBA", "AB", "BA", "C", "AXB", "X"])).tolist() == [
-        2, 0, 3, 1, 4, 6,
-    ]  # fmt: skip
-    assert classes.sizes.tolist() == [5, 3, 1, 0, 0, 0, 0]
-    own = np.array([0, 0, 2, 2, 4, 1])
-    assert classes.places(own, np.array([0, 1, 1, 2, 1, 0])).tolist() == [0, 1, 4, 5, -1, 2]
-    # Of four activities: A to B, then C to B and B to A; first places have none.
-    assert classes.pairs(4).tolist() == [0, 1, 0, 0, 2 * 4 + 1, 1 * 4 + 0]
-
-
 some_variants = st.text("ABC", min_size=1, max_size=4)
 
 

@@ -26,7 +26,6 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.case_starts import (
     StartsDecision,
-    _Cells,
     changed_starts,
     count_starts,
     decide_starts,
@@ -156,87 +155,8 @@ def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
 
 # --- the decision ---------------------------------------------------------------------------------
 
-YEARS = rule("2020-01-01", "2023-12-31", "Europe/Amsterdam")
-
-
-@pytest.mark.parametrize(
-    ("n_cases", "days", "cells"),
-    [
-        # 1461 days, 209 weeks, 53 of 4, 17 of 13 and 5 of 52, each 4 scales of 20.
-        (10**9, 1, 168),
-        (1461 * 80, 1, 168),
-        (1461 * 80 - 1, 7, 168),
-        (209 * 80, 7, 168),
-        (209 * 80 - 1, 28, 168),
-        # 168, 48, 28 and 8 cells of the week, each 2 scales.
-        (168 * 40, 28, 168),
-        (168 * 40 - 1, 28, 48),
-        (53 * 80, 28, 48),
-        (53 * 80 - 1, 91, 48),
-        (48 * 40 - 1, 91, 28),
-        (17 * 80 - 1, 364, 28),
-        (28 * 40 - 1, 364, 8),
-        (0, 364, 8),
-        (-(10**6), 364, 8),
-    ],
-)
-def test_counts_are_as_fine_as_the_number_of_cases_allows(n_cases, days, cells):
-    empty = ClippedCells.merge([])
-    time = YEARS.working_time({})
-    decided = decide_starts(empty, time, n_cases, noise_of(Fraction(1, 10)), randomness())
-    assert (decided.bucket_days, decided.n_hours) == (days, cells)
-    assert len(decided.buckets) == -(-time.n_days // days) and len(decided.rates) == 168
-    assert decided.buckets.sum() == pytest.approx(1) and decided.buckets.min() >= 0
-    assert decided.rates.min() >= 0
-    assert len(set(decided.rates.tolist())) <= cells
-    back: StartsDecision = decode(encode(decided))
-    numbers = np.arange(100)
-    assert np.array_equal(
-        sample_starts(back, numbers, randomness()), sample_starts(decided, numbers, randomness())
-    )
-
-
-def test_without_cases_starts_are_even_over_the_working_time():
-    """At a scale of 10^9 the totals are noise: as often as not a row falls back on even shares."""
-    time = time_of("2024-01-01", "2024-06-30", days=(0, 1, 2), from_hour=8, to_hour=12)
-    empty = ClippedCells.merge([])
-    for number in range(20):
-        decided = decide_starts(empty, time, 0, noise_of(Fraction(1, 10**9)), randomness(number))
-        drawn = sample_starts(decided, np.arange(200), randomness(number))
-        assert np.array_equal(time.at_us(time.elapsed_us(drawn)), drawn)
-
 
 # --- what is drawn --------------------------------------------------------------------------------
-
-
-def rhythm(n: int, time: WorkingTime) -> np.ndarray:
-    """Starts of cases: more in winter, more at ten, none at weekends, in working time."""
-    rng = np.random.default_rng(7)
-    stamps = np.sort(rng.integers(time.first_us, time.last_us, 20 * n))
-    days, hours = time.days_and_hours(stamps)
-    chance = np.exp(-(((hours % 24) - 10) ** 2) / 20) * (hours < 120) * (1 + np.cos(days / 58))
-    kept = stamps[rng.random(len(stamps)) * 2 < chance]
-    return time.at_us(time.elapsed_us(kept))
-
-
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Amsterdam", "America/Sao_Paulo"])
-def test_drawn_starts_have_the_dates_and_hours_of_the_log(zone):
-    """40,000 draws with next to no noise; the control is a log without the season."""
-    log_time = rule("2017-01-01", "2018-12-31", zone)
-    time = log_time.working_time({})
-    starts = rhythm(60_000, time)
-    counts = Counted(ClippedCells, count_starts, (log_time,)).count(many(starts), {}, randomness())
-    decided = decide_starts(counts, time, len(starts), NONE, randomness())
-    assert (decided.bucket_days, decided.n_hours) == (1, 168)
-    n = 40_000
-    drawn = sample_starts(decided, np.arange(n), randomness())
-    found_days, _ = time.days_and_hours(drawn)
-    true_days, _ = time.days_and_hours(starts)
-    observed = np.bincount(found_days, minlength=time.n_days)
-    expected = np.bincount(true_days, minlength=time.n_days) * (n / len(starts))
-    assert p_value(observed, expected) > ALPHA
-    flat = np.where(expected > 0, n / (expected > 0).sum(), 0)
-    assert p_value(observed, flat) < ALPHA
 
 
 @pytest.mark.parametrize("bucket_days", [1, 7, 91])
@@ -288,16 +208,6 @@ def test_the_law_of_a_start_is_that_of_the_rates(bucket_days):
     assert p_value(observed, n * np.maximum(wrong, 1e-12) / np.maximum(wrong, 1e-12).sum()) < ALPHA
     zeros = [place for place, chance in zip(places, expected.values(), strict=True) if chance == 0]
     assert zeros and not set(quarter) & set(zeros)
-
-
-def test_a_bucket_without_any_hour_that_starts_is_even():
-    time = time_of("2024-01-01", "2024-01-02")
-    rates = np.zeros(168)
-    rates[:24] = 1  # Mondays
-    decided = StartsDecision(time, 1, np.array([0.0, 1.0]), 168, rates)
-    drawn = sample_starts(decided, np.arange(4000), randomness())
-    hours = np.bincount((drawn - us("2024-01-02")) // HOUR_US, minlength=24)
-    assert p_value(hours, np.full(24, 4000 / 24)) > ALPHA
 
 
 def test_closed_hours_are_never_drawn_even_from_noise():
@@ -396,35 +306,3 @@ def test_ranks_of_periods_are_the_shares_of_starts():
     # The first hour has two of four quarters, so one border less.
     quarters = periods_of(decided, 4)
     assert quarters.ranks == pytest.approx([0, 10 / 19, 15 / 19, 1])
-
-
-def test_a_range_whose_last_hours_have_no_start_has_a_period_of_none():
-    time = time_of("2024-01-01", "2024-01-07", days=(0,), from_hour=8, to_hour=10)
-    rates = np.zeros(168)
-    rates[8] = 1
-    periods = periods_of(StartsDecision(time, 7, np.array([1.0]), 168, rates), 5)
-    assert periods.ranks.tolist() == [0, 1, 1]
-    assert periods.borders_us.tolist() == [us("2024-01-01T09:00")]
-
-
-@pytest.mark.parametrize(("shares", "most"), [("standing_out", 0.002), ("smoothed", 0.05)])
-def test_years_without_a_case_before_the_first_and_after_the_last_have_none(
-    shares: str, most: float
-) -> None:
-    """Of 20 years of days the log has one, of 20 cases a day; the control keeps what noise has."""
-    counts = np.zeros(20 * 364, np.int64)
-    counts[8 * 364 : 9 * 364] = 20
-    outside = []
-    for number in range(20):
-        cells = cells_of_days(counts, SumNoise((5, 1), 1, True), number)
-        assert len(cells.noisy) == len(counts)  # all are released
-        found = getattr(cells, shares)()
-        assert found.sum() == pytest.approx(1)
-        outside.append(1 - found[8 * 364 : 9 * 364].sum())
-    assert (sorted(outside)[-2] < most) == (shares == "standing_out"), outside
-
-
-def cells_of_days(counts: np.ndarray, noise: SumNoise, number: int) -> _Cells:
-    days = np.arange(len(counts))
-    labels = [days // length for length in (1, 7, 28, 364)]
-    return _Cells.of(counts, np.ones(len(counts)), labels, noise, "test", randomness(number))

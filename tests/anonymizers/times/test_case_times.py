@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
@@ -99,13 +97,6 @@ def naive(log: Log) -> list[int]:
 def test_cases_are_counted_by_class_period_and_time(log, unit):
     log = [(case, name, time // MINUTE * unit) for case, name, time in log]
     assert counts_of(log) == naive(log)
-
-
-@pytest.mark.parametrize(("n_cases", "expected"), [(0, 2), (5_000, 4), (10_000, 8), (10**6, 24)])
-def test_larger_logs_have_more_periods(n_cases, expected):
-    """Forty deviations a period: of Laplace noise of scale 3 / epsilon."""
-    allowance = Allowance(Fraction(3) * Fraction(1414214, 10**6) / 30)
-    assert case_times.n_periods_of(n_cases, allowance, 1) == expected
 
 
 # --- what is drawn from ---------------------------------------------------------------------------

@@ -117,21 +117,6 @@ def test_times_add_up_are_not_negative_and_are_in_proportion(cases, logs):
         )
 
 
-def test_by_hand():
-    """10 and 30 of a case of 80 become 20 and 60; with a factor of 3 for the first, 40 and 40."""
-    steps, wanted = steps_of([[0, 1, 2]]), np.array([80])
-    taken = np.array([10, 30, 50])
-    for first, expected in ((1.0, [20, 60, 0]), (3.0, [40, 40, 0])):
-        factors = PairFactors(np.log([first, 1, 1, 1]), IDLE)
-        weights = weights_of(taken, steps, factors)
-        assert np.abs(divided(wanted, weights, steps) - expected).max() <= 1
-    # A step that takes no time gets some only where its factor is large.
-    none = np.array([0, 1000, 0])
-    for log, least, most in ((0.0, 0, 0), (LARGEST_LOG, 60, 80)):
-        weights = weights_of(none, steps, PairFactors(np.array([log, 0, 0, 0]), IDLE))
-        assert least <= divided(wanted, weights, steps)[0] <= most
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
 def test_the_first_of_equally_large_ones_is_the_largest(pairs):
     pairs = sorted(pairs, key=lambda pair: pair[1])
@@ -233,22 +218,6 @@ def test_times_of_variants_come_out_as_counted():
     assert wanted["AB"][1] < 60 < 150 < wanted["A"][1] < 210 < 240 < wanted["CBA"][1]
 
 
-def test_which_step_takes_most_depends_on_the_time_of_the_case():
-    """Short cases A B A wait for B, long ones for A; the control is each other's share."""
-    rng = np.random.default_rng(9)
-    cases: list[Case] = []
-    for i in range(600):
-        unit = int(rng.uniform(1, 2) * HOUR)
-        steps = [200 * unit, 20 * unit] if i % 2 else [unit // 10, unit]
-        cases.append(("ABA", int(rng.integers(0, 300 * DAY)), steps))
-    traces = log_of(cases)
-    made = timed_anew(traces)
-    is_long = spans_of(made) > 24
-    first, second = np.diff(made.times.reshape(-1, 3)).T
-    assert is_long.mean() == pytest.approx(0.5, abs=0.06)
-    assert (first > second)[is_long].mean() > 0.9 > 0.1 > (first > second)[~is_long].mean()
-
-
 # --- what it is made of ---------------------------------------------------------------------------
 
 
@@ -330,17 +299,3 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     timing = timing_from(known | {"pair factors": PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS)
     made = timed(traces, np.arange(300), timing, randomness())
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
-
-
-def test_noisy_sums_decide_where_time_goes_if_steps_say_something_else():
-    """Of A B C A the sums say that half of the time is from B to C: factors bring it there."""
-    traces = log_of(uneven(300))
-    known = decided_on(traces, LOG_TIME, N_PERIODS)
-    own = known["pair times"]
-    sums = np.zeros_like(own.sums)
-    sums[[1 * 3 + 2, 2 * 3 + 0]] = own.sums.sum() / 2
-    known["pair times"] = replace(own, sums=sums, deviation=1.0)
-    known |= fitted(known, WORDS, randomness(3))
-    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
-    assert times_by_pair(made)[1 * 3 + 2] == pytest.approx(0.5, abs=0.15)
-    assert times_by_pair(traces)[1 * 3 + 2] < 0.01

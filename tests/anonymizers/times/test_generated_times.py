@@ -248,49 +248,6 @@ def test_long_cases_do_not_overflow():
     assert (took > 10 * 365 * DAY).all()
 
 
-@pytest.mark.parametrize("name", ["always microsecond", "office minute", "office day"])
-def test_periods_decide_when_cases_of_a_class_start(name):
-    """Of A those of one event are of the last period, the others of the first; B the other way.
-
-    All take no time but those of the last bin, which would outlast the range: they begin earlier.
-    """
-    grid = GRIDS[name]
-    starts = starts_in(grid.time)
-    periods = case_starts.periods_of(starts, 3)
-    n, last = grid.n_ticks, periods.borders_us[-1]
-    first_only, last_only = [1.0, 1.0, 1.0], [0.0, 0.0, 1.0]
-    rows = np.array([last_only, first_only, first_only, last_only])
-    lengths = [1, 2, 1, 4] * 50
-    traces = traces_of(lengths)
-    own = NO_CLASSES.of_cases(traces)
-    several = traces.lengths > 1
-    in_last = own == several
-    assert {(a, b) for a, b in zip(own.tolist(), several.tolist(), strict=True)} == {
-        (0, False),
-        (0, True),
-        (1, False),
-        (1, True),
-    }
-
-    def begun(spans: SpansDecision) -> np.ndarray:
-        times = CaseTimes(rows, np.tile(spans.reached, (2, 3, 1)))
-        timing = timing_of(grid, durations_of(n, 0, 3), spans)
-        timing = replace(timing, starts=starts, periods=periods, times=times)
-        made = fitted_times.timed(traces, np.arange(traces.n_cases), timing, randomness())
-        check(made, grid)
-        return made.starts
-
-    found = begun(spans_of(n, 0))
-    # A stamp is the tick's begin, which can lie before the border.
-    tick = grid.ticks(found)
-    assert periods.size == 3
-    assert (tick[in_last] >= grid.ticks(last)).all()
-    assert (tick[~in_last] <= grid.ticks(periods.borders_us[0])).all()
-    moved = begun(spans_of(n, -1))
-    assert (moved <= found).all() and (moved[in_last & several] < last).any()
-    assert np.array_equal(moved[~several], found[~several])
-
-
 # --- a log timed anew -----------------------------------------------------------------------------
 
 

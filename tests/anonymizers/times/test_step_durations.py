@@ -18,7 +18,7 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
-from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
@@ -229,47 +229,6 @@ def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int =
     return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
 
 
-def test_places_are_drawn_towards_their_pair_as_far_as_noise_asks(monkeypatch):
-    """By a loop, of sums that no log has; each way that a bin can go is gone by many."""
-    noise, k = SumNoise((10, 1), 1, False), 6
-    classes = CaseClasses.of(released(["AB", "BAX"])["variants"], WORDS)
-    deviation = math.sqrt(variance_of(noise))
-    beyond = deviation * math.sqrt(2 * math.log(classes.n_places * k))
-    ways: Counter[str] = Counter()
-    for number in range(50):
-        rng = np.random.default_rng(number)
-        noisy = rng.normal(rng.choice([-5, 5, 60], n_cells_of(3, k, 5), p=[0.4, 0.4, 0.2]), 10)
-        monkeypatch.setattr(step_durations, "noisy_counts", lambda *_, noisy=noisy: noisy)
-        given_ = ClippedCells.merge([]), WORDS, classes, k, N_TICKS, noise, randomness()
-        decided = decide_durations(*given_)
-        found = np.diff(decided.reached, prepend=0.0, axis=1)
-        for place, (source, target) in {1: (0, 1), 3: (1, 0), 4: (0, 2)}.items():
-            counts = noisy[(3 * 4 + place) * k :][:k]
-            # Shares come from differences, so what is 0 is so but for rounding.
-            of_pair = np.where(found[source * 3 + target] > 1e-9, found[source * 3 + target], 0)
-            [shares] = time_bins.without_longest(counts[None], deviation, of_pair)
-            ways["shorter"] += int((shares < of_pair).sum())
-            # What its pair has none of, a place has none of, if the pair's steps take no time.
-            is_idle = decided.is_idle[source * 3 + target]
-            ways["idle"] += is_idle
-            limit = math.inf if is_idle else beyond
-            total = sum(x for x, p in zip(counts, shares, strict=True) if p or x > limit)
-            made = []
-            for x, p in zip(counts, shares, strict=True):
-                m = max(total, 0) * p
-                trust = m**2 / (m**2 + deviation**2)
-                way = "as it is" if x > limit else "between" if m > 0 else "none"
-                ways[way] += 1
-                made.append(x if x > limit else max(m + trust * (x - m), 0))
-            expected = np.array(made) / sum(made) if sum(made) > 0 else shares
-            ways["its pair's"] += sum(made) == 0
-            assert found[9 + place] == pytest.approx(expected, abs=1e-6)
-    assert (
-        min(ways[way] for way in ("as it is", "between", "none")) > 100 and ways["its pair's"] > 2
-    )
-    assert ways["shorter"] > 2
-
-
 def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_their_target_s():
     log = {"c": "A@0 B@0 A@10 B@5000 A@5001", "d": "B@0 B@10"}
     shares = shares_of(decided_on(log))
@@ -289,32 +248,6 @@ def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_the
     for bin_, count in of_log.items():
         assert shares[a, other, bin_] == pytest.approx(count / 5)
     assert shares.sum(axis=2) == pytest.approx(1)
-
-
-def test_a_target_is_what_both_of_its_levels_say_by_their_variances():
-    """Sums that no log has: the cells of B say bin 0, those of A to B bin 1, each 40 times.
-
-    The sum over the three sources has three times the variance, so it counts a quarter.
-    """
-    names = cell_names(6)
-    cells = sorted([names.index((None, "B", 0)), names.index(("A", "B", 1))])
-    counted = ClippedCells(np.array(cells), np.array([40 * UNITS] * 2))
-    decided = decide_durations(counted, WORDS, NO_CLASSES, 6, 86_400, EXACT, randomness())
-    assert shares_of(decided)[1, 1, :3] == pytest.approx([0.75, 0.25, 0])
-    assert shares_of(decided)[0, 1, :3] == pytest.approx([0, 1, 0])
-
-
-@pytest.mark.parametrize("noise", [EXACT, SumNoise((10**6, 1), 1, True)])
-def test_an_empty_log_gives_possible_durations(noise):
-    for number in range(10):
-        decided = decided_on({}, 8, noise, number)
-        assert decided.reached.shape == (9, 8)
-        assert (decided.reached[:, -1] == 1).all()
-        assert (np.diff(decided.reached, axis=1) >= 0).all() and (decided.reached >= 0).all()
-        # In a range of one tick nothing takes time.
-        counted = ClippedCells.merge([])
-        short = decide_durations(counted, WORDS, NO_CLASSES, 8, 1, noise, randomness(number))
-        assert short.reached.shape == (9, 1) and (short.reached == 1).all()
 
 
 def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times.time_bins import (
@@ -18,25 +17,13 @@ from tracecloak.anonymizers.times.time_bins import (
     MOST_BINS,
     estimated_shares,
     is_reached,
-    largest_noise,
     n_bins_of,
     time_borders,
     times_at,
     without_longest,
 )
-from tracecloak.schemas.errors import UsageError
 
 # --- borders --------------------------------------------------------------------------------------
-
-
-def test_borders_by_hand():
-    assert time_borders(4, 1000).tolist() == [1, 10, 100]
-    assert time_borders(5, 10**8).tolist() == [1, 100, 10**4, 10**6]
-    assert time_borders(9, 16).tolist() == [1, 2, 3, 4, 6, 8, 11]  # 1.4 and 1 are one border
-    assert time_borders(48, 2).tolist() == [1]  # no tick or one
-    assert time_borders(48, 1).tolist() == []  # there is no time in a range of one tick
-    with pytest.raises(UsageError, match="n_duration_bins must be at least 4, got 3"):
-        time_borders(3, 100)
 
 
 def naive_borders(n_bins: int, n_ticks: int, second: int) -> list[int]:
@@ -87,13 +74,6 @@ def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
         cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
         found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
         assert found == [13, 48, 48, 70, 200]
-
-
-@pytest.mark.parametrize("n_cells", [10, 500, 10**6])
-def test_noise_of_many_cells_hardly_exceeds_its_largest(n_cells):
-    """Of as many normals fewer than a third are expected above it, and one above 3/4 of it."""
-    assert n_cells * stats.norm.sf(largest_noise(n_cells)) < 1 / 3
-    assert n_cells * stats.norm.sf(0.75 * largest_noise(n_cells)) > 1 / 3
 
 
 # --- shares ---------------------------------------------------------------------------------------

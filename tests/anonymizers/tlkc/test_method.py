@@ -225,19 +225,6 @@ def test_a_release_has_new_ids_cut_times_resources_and_sensitive_values() -> Non
     released.to_rows().validate(full=True)
 
 
-def test_a_resource_or_value_that_is_not_declared_is_released_as_none_and_counts_as_none() -> None:
-    cases: dict[str, Case] = {
-        f"c{i}": ([("A", "R1" if i else "R9", 0)], {DISEASE: "x" if i < 2 else "rare"})
-        for i in range(5)
-    }
-    given_ = params("set", "activity_resource", k=1, confidence=0.5, sensitive=DISEASE_DECLARED)
-    [released] = release_of([traces_with(cases)], Tlkc(), given_)
-    # (A, R1) has one x among four; (A, none) is a case with x alone, so it goes.
-    assert released.n_cases == 4
-    assert released.attributes[RESOURCE].to_pylist() == ["R1"] * 4
-    assert sorted(map(str, released.attributes[DISEASE].to_pylist())) == ["None"] * 3 + ["x"]
-
-
 # --- what cannot be met ---------------------------------------------------------------------------
 
 
@@ -255,16 +242,6 @@ def test_the_attribute_of_a_value_that_is_too_frequent_in_the_whole_log_is_named
         release_of([ages(["10", "20", "30", "40", "50"])], Tlkc(), given_)
     assert raised.value.exit_code == 5
     assert "even among all cases of the log" in str(raised.value)
-
-
-@given(values=st.lists(st.integers(0, 12), min_size=1, max_size=12))
-def test_boxes_are_those_of_numpy(values: list[int]) -> None:
-    given_ = params("set", "activity", sensitive=AGE, confidence=1)
-    cases = known(ages([str(v) for v in values]), given_)
-    labels = labels_of(cases, given_.sensitive_attributes)[:, 0]
-    lower, upper = np.quantile(values, [0.25, 0.75])
-    for cell, label in zip(cases.sensitive[:, 0], labels, strict=True):
-        assert label == (1 if cell - 1 < lower else 3 if cell - 1 > upper else 2)
 
 
 @pytest.mark.parametrize(

@@ -172,21 +172,6 @@ def test_every_log_that_plain_python_refuses_is_refused(log: Mapping[str, Case],
             Tlkc().verify([fewer], given_)
 
 
-def test_a_share_exactly_at_the_bound_holds_and_one_above_does_not() -> None:
-    """0.3 is three tenths, which no float is."""
-
-    def log(n_of_x: int) -> TraceBatch:
-        values = ["x"] * n_of_x + [None] * (10 - n_of_x)
-        return traces_with(
-            {f"c{i}": ([("A", None, 0)], {DISEASE: v}) for i, v in enumerate(values)}, True
-        )
-
-    asked = params("set", "activity", 2, confidence=0.3)
-    assert verify.verify_tlkc([log(3)], asked).largest_share == Fraction(3, 10)
-    with pytest.raises(GuaranteeError, match=r"confidence=0\.3"):
-        verify.verify_tlkc([log(4)], asked)
-
-
 def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None:
     """Read again, its texts are in dictionaries and its numbers are texts; both are checked."""
     cases: dict[str, Case] = {

@@ -28,7 +28,6 @@ from tracecloak.anonymizers.trees.cuts import (
     loop_cut,
     parallel_cut,
     sequence_cut,
-    top_pairs,
 )
 from tracecloak.anonymizers.trees.process_tree import exact_ends
 from tracecloak.schemas.models import Operator, ProcessTree, normalise
@@ -105,15 +104,6 @@ def test_a_long_case_counts_once_for_each_part() -> None:
         for parts in ([(0, 1, 2)], [(0, 1), (2, 3), (4, 5)]):
             for counted in cases_by_ends(histogram({case: 1}, NAMES), 6, parts):
                 assert counted.sum() <= len(parts) and counted.max() <= 1
-
-
-def test_the_most_frequent_pairs() -> None:
-    counts = np.array([[5, 1, 0], [7, 5, 2], [9, 9, 9]])
-    holds = np.ones((3, 3), bool)
-    holds[2, 2] = False
-    chosen = top_pairs(Relation(counts, holds), 4).holds
-    assert np.argwhere(chosen).tolist() == [[0, 0], [1, 0], [2, 0], [2, 1]]
-    assert top_pairs(Relation(counts, holds), 100).holds.sum() == 7  # 0 cases are no pair
 
 
 # --- cuts beside those of pm4py -------------------------------------------------------------------

@@ -203,14 +203,6 @@ def test_the_chosen_are_the_first_of_the_largest_noisy_counts() -> None:
 # --- what comes out -------------------------------------------------------------------------------
 
 
-def test_what_is_said_of_the_fitness_is_from_0_to_1() -> None:
-    """Noise of a scale of 20 cases on 100 of them would lead beyond both ends."""
-    params = params_of("0.03", size_bounds=(8, 8), fitness_threshold="0", epsilon_0="0.001",
-                       fitness_share="0.9", pairs_share="0.05", ends_share="0.05")  # fmt: skip
-    said = [mined(PAPER, params, number=number).fitness for number in range(30)]
-    assert min(said) == 0 and max(said) == 1
-
-
 def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:
     """A tree is taken as by all cases at once, and then it has the same fitness."""
     counts = {tuple("AB" * k + "C" * (k % 3)): 1 + k for k in range(1, 40)}
@@ -224,15 +216,6 @@ def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> 
             whole = dpim._Round(*given, number).fitness(tree)
             parts = dpim._Round(*given, number, pieces).fitness(tree)
             assert whole <= parts and (parts == whole or parts < Decimal(threshold))
-
-
-def test_fitness_by_tokens_lets_a_long_misfit_count_for_more() -> None:
-    """99 cases that fit and a long one that does not: 0.99 of the cases, and few of the tokens."""
-    counts = {tuple("AB"): 99, (*"A", *"B" * 3000): 1}
-    given = {"size_bounds": (3, 3), "fitness_threshold": "0"}
-    share = mined(counts, params_of("100000", **given)).fitness
-    tokens = mined(counts, params_of("100000", fitness_measure="tokens", **given)).fitness
-    assert share > 0.98 and tokens == pytest.approx(300 / 3299, abs=0.01)
 
 
 def test_without_noise_the_example_of_the_paper() -> None:
@@ -268,26 +251,6 @@ def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
     error = math.sqrt(0.8) / 0.2 / math.sqrt(100)
     assert abs(np.mean(n_rounds) - 5) < 6 * error
     assert abs(np.mean(n_rounds) - 10) > 6 * error  # the control: half the probability
-
-
-def test_equal_keys_give_equal_trees_and_rounds_have_noise_of_their_own() -> None:
-    params = params_of("3")
-    found = [mined(PAPER, params, number=number).text for number in range(10)]
-    assert found[4] == mined(PAPER, params, number=4).text and len(set(found)) > 2
-    values: list[np.ndarray] = []
-
-    class MeasureRecorder(Noise):
-        def laplace(self, *given: Any) -> np.ndarray:
-            values.append(super().laplace(*given))
-            return values[-1]
-
-    method = Recording()
-    method.noise = MeasureRecorder()
-
-    never = params_of("3", fitness_threshold="1", stop_probability="0.01", size_bounds=(2, 2))
-    mined({tuple("ABCD"): 3000, tuple("DCBA"): 3000}, never, method)
-    rows = [value.tobytes() for value in values if len(value) > 20]
-    assert len(rows) > 4 and len(set(rows)) == len(rows)
 
 
 @pytest.mark.parametrize(

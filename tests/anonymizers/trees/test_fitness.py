@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.trees import language, trees
+from tests.support.trees import trees
 from tracecloak.anonymizers.trees import fitness
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
@@ -75,16 +75,6 @@ def test_replay_is_a_walk_through_the_states(
     assert fitness_sum(tree, NAMES, variants) == pytest.approx(total * UNITS, abs=50)
 
 
-@settings(max_examples=60, deadline=None)
-@given(trees("ABCD"), variant_counts("ABCD", 5, 8))
-def test_a_case_fits_if_it_is_one_of_the_trees_words(
-    tree: models.ProcessTree, counts: dict[Variant, int]
-) -> None:
-    words = language(tree, 5)
-    fit = replay(tree, "ABCD", histogram(counts, "ABCD"))
-    assert (fit.units == UNITS).tolist() == [variant in words for variant in sorted(counts)]
-
-
 def test_a_long_misfit_costs_no_more_than_one_case() -> None:
     """Token replay's fitness falls from 1.000 to 0.047 by it; here the sum falls by 1 at most."""
     tree = models.parse_tree("->( 'A', 'B' )")
@@ -142,16 +132,6 @@ def test_one_case_more_adds_between_nothing_and_one(
         small = score_sum(tree, "ABC", histogram(counts), power)
         large = score_sum(tree, "ABC", histogram(together), power)
         assert 0 <= large - small <= UNITS * len(more)
-
-
-def test_a_flower_scores_less_than_what_is_precise() -> None:
-    variants = histogram({tuple("ABC"): 10}, NAMES)
-    precise = models.sequence(models.leaf("A"), models.leaf("B"), models.leaf("C"))
-    assert score_sum(precise, NAMES, variants, 8) == 10 * UNITS
-    assert score_sum(models.flower(NAMES), NAMES, variants, 8) == 10 * (UNITS // 5)
-    # What it does not allow costs more than what it allows too much.
-    short = models.sequence(models.leaf("A"), models.leaf("B"))
-    assert score_sum(short, NAMES, variants, 8) == pytest.approx(10 * UNITS * 0.75**8, rel=1e-4)
 
 
 def test_silent_trees_and_empty_logs() -> None:

@@ -12,17 +12,16 @@ import numpy as np
 import pydantic
 import pytest
 
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram
 from tests.support.silence import MeasureRecorder, Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, Relation
+from tracecloak.anonymizers.trees.cuts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
@@ -32,7 +31,7 @@ from tracecloak.anonymizers.trees.process_tree import (
     noisy_relation,
 )
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
-from tracecloak.schemas.models import flower, normalise, parse_tree
+from tracecloak.schemas.models import flower, parse_tree
 from tracecloak.schemas.published.graph import ReleasedTree
 
 METHOD = ProcessTreeMiner()
@@ -250,29 +249,6 @@ def test_with_a_lot_of_epsilon_the_tree_is_that_of_the_log() -> None:
         assert all(one.is_found and one.fitness == pytest.approx(1, abs=0.01) for one in found)
 
 
-def test_the_flower_does_not_win_on_a_log_with_structure() -> None:
-    counts = dict.fromkeys(language(parse_tree("->( 'A', X( 'B', 'C' ), 'D', 'E' )"), 5), 400)
-    everything = normalise(flower(ALL))
-    for number in range(8):
-        tree = released(counts, params_of("1"), number).tree
-        assert tree != everything
-        assert {tuple("ABDE"), tuple("ACDE")} <= language(tree, 4)
-
-
-def test_an_empty_log_is_a_log() -> None:
-    """Nothing is refused, and nothing tells that there was no case but the noise."""
-    for number in range(5):
-        found = released({}, params_of("1"), number)
-        assert set(found.tree.labels) <= set(ALL)
-
-
-def test_names_beyond_the_vocabulary_are_one() -> None:
-    log = {f"c{i}": "A secret B" for i in range(500)}
-    params = params_of("50", vocabulary=("A", "B"))
-    made = anonymise([trace_batch(log)], METHOD, params, release_key(), "release", "configuration")
-    assert str(made.products.by_name["tree"].tree) == f"->( 'A', '{OTHER}', 'B' )"
-
-
 def test_sizes_are_those_of_the_public_grid() -> None:
     params = params_of(min_size="1", max_size="2", n_sizes=3)
     assert params.sizes(10) == [10, 15, 20]
@@ -292,16 +268,3 @@ def test_sizes_are_those_of_the_public_grid() -> None:
 def test_parameters_that_cannot_be_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=message):
         ProcessTreeParams(**{"epsilon": "1", "vocabulary": ("A",), **given})
-
-
-def test_noise_on_pairs_is_that_of_the_sampler() -> None:
-    """The relation has the exact counts plus the sampler's values of these cells, rounded down."""
-    params = params_of("3", delta="0")
-    variants = histogram({tuple("AB"): 100}, ALL)
-    relation: Relation = noisy_relation(variants, len(ALL), 8, params, randomness(1))
-    assert not relation.holds[-1, -1] and relation.holds.sum() == relation.holds.size - 1
-    silent = randomness(1).with_noise(Silence())
-    exact = noisy_relation(variants, len(ALL), 8, params, silent).counts
-    assert sorted(exact[exact > 0].tolist()) == [100, 100, 100]
-    error = relation.counts - exact
-    assert 3 < np.std(error) < 3 * params.pairs_deviation(8)

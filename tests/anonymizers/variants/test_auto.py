@@ -63,7 +63,6 @@ def _scattered(n_cases: int, n_names: int) -> dict[Variant, int]:
 
 
 STRAIGHT: dict[Variant, int] = {tuple("ABCD"): 1900, tuple("ABD"): 95, tuple("AD"): 5}
-SMALL: dict[Variant, int] = {tuple("ABC"): 10, tuple("ACB"): 6, tuple("AB"): 4}
 
 
 @pytest.mark.parametrize(
@@ -150,12 +149,3 @@ def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fr
     assert shared.deviation is not None and alone.deviation is not None
     assert (shared.deviation > alone.deviation) == (share > Fraction(1, 2))
     assert worst((choice, sums), DELTA) > 1.05 * float(DELTA)  # the control
-
-
-@pytest.mark.parametrize("log", [STRAIGHT, _scattered(1500, 5), SMALL])
-def test_the_choice_is_drawn_before_any_block(log: dict[Variant, int]) -> None:
-    exact, recording = histogram(log, VOCABULARY.names.to_pylist()), Recording()
-    means = budget(AUTO, 1, DELTA, 1, 8).means
-    AUTO.answer(exact, Domain(VOCABULARY, 8, 1), means, randomness().with_noise(recording))
-    first, *others = (drawn.purpose for drawn in recording.drawn)
-    assert first == f"{AUTO.name}/choice" and others and first not in others

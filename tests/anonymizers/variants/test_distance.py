@@ -9,7 +9,6 @@ to all logs but the one that is judged.
 from __future__ import annotations
 
 import itertools
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import ways_by_cell
-from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.anonymizers.pretsa.method import event_distances
 from tracecloak.anonymizers.variants.auto import (
     COEFFICIENTS,
     Profile,
@@ -43,13 +40,6 @@ VARIANTS = [("A",), ("B",), ("C",)]
 def profile_of(counts: tuple[int, ...], threshold: int) -> Profile:
     log = {variant: n for variant, n in zip(VARIANTS, counts, strict=True) if n}
     return Profile.of(histogram(log, list(NAMES)), threshold)
-
-
-def test_the_profile_of_an_example() -> None:
-    """70 cases of a variant with a threshold of 17 are 16, 51 and 3; 20 of another 16 and 4."""
-    assert profile_of((70, 0, 0), 17).cases.tolist() == [16, 51, 3]
-    assert profile_of((70, 20, 0), 17).cases.tolist() == [32, 55, 3]
-    assert profile_of((0, 0, 0), 17).cases.tolist() == [0, 0, 0]
 
 
 def test_a_case_changes_one_number_by_one() -> None:
@@ -242,14 +232,6 @@ def test_candidate_filtering_finds_what_brute_force_finds(
     assert sum(compared) < 0.8 * n_possible
 
 
-def test_activities_beyond_the_surrogates_are_told_apart() -> None:
-    names = [f"a{number:06d}" for number in range(0xD800 + 900)]
-    variants = histogram({(names[0xD7FF],): 1, (names[0xD800],): 1, tuple(names): 1}, names)
-    distance = LevenshteinDistance(variants)
-    assert one(distance, 1, 2) == 1
-    assert one(distance, 0, 1) == len(names) - 1
-
-
 def test_more_activities_than_characters_are_refused() -> None:
     codes = np.arange(0x110000 - 0x800 + 1, dtype=np.int32)
 
@@ -259,9 +241,3 @@ def test_more_activities_than_characters_are_refused() -> None:
     Huge.codes = codes  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match=r"1,112,064.*embedding"):
         LevenshteinDistance(Huge())  # type: ignore[arg-type]
-
-
-def test_without_gensim_the_other_distance_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(UsageError, match=r"gensim.*levenshtein"):
-        event_distances(histogram({("A",): 1}), randomness(1))

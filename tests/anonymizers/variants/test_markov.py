@@ -184,22 +184,6 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     assert chain.steps.sum(axis=2) == pytest.approx(1)
 
 
-def test_without_positions_the_chain_knows_the_last_activity_alone() -> None:
-    counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
-    cells = PURE.cells_of(domain())
-    assert cells.n_possible == len(cells.possible) == 1 + 4 + 4 * 5  # OTHER is an activity
-    sums = VariantFlows.of(counted(counts), cells).unclipped_sums(cells)
-    chain = chain_of(sums, cells, SumNoise((1, 10**9), 1, True))
-    assert chain is not None
-    codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))
-    a, b, c, end = codes["A"], codes["B"], codes["C"], cells.n_names
-    assert chain.starts[[a, b, c]] == pytest.approx([4 / 6, 0, 2 / 6])
-    assert len(chain.steps) == 1
-    assert chain.steps[0, a, [b, end]] == pytest.approx([6 / 7, 1 / 7])
-    assert chain.steps[0, b, [a, c, end]] == pytest.approx([1 / 6, 2 / 6, 3 / 6])
-    assert set(cells.blocks[1:].tolist()) == {2}
-
-
 # --- walks ----------------------------------------------------------------------------------------
 
 

@@ -11,21 +11,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 import mpmath
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from mpmath import libmp
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.generators import answer_of, spends_of
+from tests.support.generators import spends_of
 from tests.support.keys import randomness
-from tests.support.logs import Variant, histogram, variant_counts
+from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.privtree import PrivTree, SplitRule, SplitTree, complete, grow
+from tracecloak.anonymizers.variants.privtree import PrivTree, SplitRule, SplitTree, grow
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 BITS = 200
@@ -33,37 +29,8 @@ ONE = 1 << BITS
 DEPTHS = 200
 
 
-def domain_of(names: str = "ABC", max_length: int = 5, max_units: int = 1) -> Domain:
-    return Domain(ActivityVocabulary.public(names), max_length, max_units)
-
-
 def counted(counts: Mapping[Variant, int], domain: Domain) -> VariantHistogram:
     return histogram(counts, domain.vocabulary.names.to_pylist())
-
-
-def released(
-    counts: Mapping[Variant, int],
-    epsilon: str | int = 1,
-    domain: Domain | None = None,
-    number: int = 0,
-    delta: str = "0",
-) -> dict[Variant, int]:
-    """A release as a dict; checks its shape on the way."""
-    domain = domain or domain_of()
-    log = counted(counts, domain)
-    return as_dict(answer_of(PrivTree(), log, domain, epsilon, delta, randomness(number)))
-
-
-def as_dict(made: ReleasedVariants) -> dict[Variant, int]:
-    assert made.offsets.dtype == made.counts.dtype == np.int64
-    assert made.codes.dtype == np.int32
-    assert made.lows is None and made.highs is None
-    assert (np.diff(made.counts) <= 0).all() and (made.counts > 0).all()
-    rows = made.to_table().to_pylist()
-    found = {tuple(row["variant"]): row["count"] for row in rows}
-    assert len(found) == len(rows)
-    assert {name for variant in found for name in variant} == set(made.names.to_pylist())
-    return found
 
 
 # --- the privacy of the tree ----------------------------------------------------------------------
@@ -252,37 +219,7 @@ def test_trees_are_as_likely_as_enumerated() -> None:
     assert p_value_of_law(sample, law(counts, floor=False)) < ALPHA
 
 
-def test_children_are_bounded_by_a_public_number() -> None:
-    domain = domain_of("AB", 10)
-    rng = np.random.default_rng(1)
-    counts = {tuple(rng.choice(["A", "B"], 10)): 1000 for _ in range(12)}
-    rule = SplitRule.of(Fraction(1), 4, 1)
-    full = grow(counted(counts, domain), domain, rule, (1, 1), randomness(0))
-    for most in (1, 4, 40, 200):
-        tree = grow(counted(counts, domain), domain, rule, (1, 1), randomness(0), most)
-        assert len(tree.parents) == max(1, most // 4) < len(full.parents)
-        assert set(split_prefixes(tree, domain)) <= set(split_prefixes(full, domain))
-        complete_counts = sum(int(n.sum()) for _, _, n in complete(tree, domain, randomness(0)))
-        assert complete_counts > 0
-
-
 # --- the release ----------------------------------------------------------------------------------
-
-
-@settings(max_examples=40)
-@given(
-    variant_counts(max_length=5),
-    st.sampled_from(["0.001", "0.5", "1", "100"]),
-    st.integers(1, 3),
-    st.integers(0, 9),
-)
-def test_a_release_is_of_the_domain(
-    counts: dict[Variant, int], epsilon: str, max_units: int, number: int
-) -> None:
-    made = released(counts, epsilon, domain_of(max_units=max_units), number)
-    for variant in made:
-        assert 1 <= len(variant) <= 5
-        assert set(variant) <= {"A", "B", "C", OTHER}
 
 
 def test_noise_too_wide_is_refused_beforehand() -> None:

@@ -47,26 +47,6 @@ def test_it_finds_what_a_solver_of_the_primal_finds(seed: int) -> None:
         assert cost(nearby / nearby.sum(), *given) >= cost(found, *given) - 1e-6
 
 
-def test_exact_counts_decide_and_what_they_leave_open_stays_as_it_was() -> None:
-    rows = sparse.csr_matrix([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    prior = np.array([0.1, 0.3, 0.6])
-    found = agreeing_weights(rows, np.array([800.0, 200.0]), np.full(2, 1e-3), prior, 1000.0)
-    assert found == pytest.approx([0.2, 0.6, 0.2], abs=1e-3)
-
-
-def test_the_order_of_proposals_and_cells_does_not_matter() -> None:
-    generator = np.random.default_rng(3)
-    rows = generator.integers(0, 2, (20, 9)).astype(float)
-    measured, deviations = generator.uniform(0, 200, 9), generator.uniform(5, 30, 9)
-    prior = generator.dirichlet(np.ones(20))
-    one = agreeing_weights(sparse.csr_matrix(rows), measured, deviations, prior, 300.0)
-    i, j = generator.permutation(20), generator.permutation(9)
-    other = agreeing_weights(
-        sparse.csr_matrix(rows[i][:, j]), measured[j], deviations[j], prior[i], 300.0
-    )
-    assert other == pytest.approx(one[i], rel=1e-3, abs=1e-6)
-
-
 def test_the_bits_are_these_on_every_machine() -> None:
     """With a library's sums these weights differed in the fourth digit between two processors."""
     generator = np.random.default_rng(0)

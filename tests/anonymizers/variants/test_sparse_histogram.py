@@ -15,13 +15,11 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.generators import answer_of, explanation_of, spends_of
 from tests.support.keys import randomness
-from tests.support.logs import Variant, variant_counts
+from tests.support.logs import Variant
 from tests.support.privacy_loss import ONE, Law, delta_between, discrete_laplace
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
@@ -109,12 +107,6 @@ def test_thresholds_are_the_smallest_that_bound_the_junk(
             least = thresholds.of(length)
             assert expected(length, least) <= share
             assert least == 1 or expected(length, least - 1) > share
-
-
-def test_thresholds_by_hand() -> None:
-    """ceil(L ln 28 + ln(25 / 0.05) - ln(1 + e^-1)) = ceil(3.332 L + 6.215 - 0.313)."""
-    thresholds = Thresholds(28, 25, (1, 1), Fraction(1, 20))
-    assert [thresholds.of(length) for length in (1, 2, 6, 25)] == [10, 13, 26, 90]
 
 
 def test_lengths_whose_threshold_leaves_int64_are_not_released() -> None:
@@ -272,19 +264,6 @@ def test_one_case_is_covered_by_epsilon_alone(a: int, other: int) -> None:
 
 
 # --- what it depends on ---------------------------------------------------------------------------
-
-
-@given(variant_counts(max_length=4), st.integers(0, 10))
-@settings(max_examples=30, deadline=None)
-def test_only_sequences_of_the_domain_are_released(counts: dict[Variant, int], number: int) -> None:
-    of = domain("ABC", 4)
-    made = released(counts, of, Fraction(1, 5), number, 20)
-    for variant, count in made.items():
-        assert 1 <= len(variant) <= 4
-        assert set(variant) <= {*"ABC", OTHER}
-        assert count >= Thresholds(4, 4, (5, 1), Fraction(20)).of(len(variant))
-    assert made == released(dict(reversed(counts.items())), of, Fraction(1, 5), number, 20)
-    assert list(made) == list(released(counts, of, Fraction(1, 5), number, 20))
 
 
 def test_sequences_are_without_replacement() -> None:
