@@ -39,12 +39,6 @@ def true(value: Fraction) -> mpmath.mpf:
     return mpmath.mpf(value.numerator) / value.denominator
 
 
-# --- exact numbers --------------------------------------------------------------------------------
-
-
-# --- enclosures -----------------------------------------------------------------------------------
-
-
 @given(st.fractions(-60, 60, max_denominator=10**6))
 def test_enclosures_hold_what_a_hundred_and_fifty_digits_say(x: Fraction) -> None:
     with mpmath.workdps(150):
@@ -82,9 +76,6 @@ def test_a_claim_is_settled_with_more_digits_or_counts_as_not_proven() -> None:
     assert not is_proven(lambda digits: Interval.of(third, digits).is_at_most(third))
 
 
-# --- thresholds -----------------------------------------------------------------------------------
-
-
 @given(epsilons, deltas)
 def test_thresholds_of_one_case_are_their_closed_forms(epsilon: Fraction, delta: Fraction) -> None:
     with mpmath.workdps(60):
@@ -119,9 +110,6 @@ def test_thresholds_of_individuals_keep_both_worst_cases_and_are_smallest(
             assert k == m or delta_of_bound(k - 1) > true(delta)
 
 
-# --- Laplace scale --------------------------------------------------------------------------------
-
-
 @given(st.fractions(Fraction(1, 10**8), 10**5), st.integers(1, 10**6))
 def test_scales_are_rounded_up_by_little(epsilon: Fraction, sensitivity: int) -> None:
     numerator, denominator = laplace_scale(epsilon, of_count(sensitivity))
@@ -129,9 +117,6 @@ def test_scales_are_rounded_up_by_little(epsilon: Fraction, sensitivity: int) ->
     assert 0 < denominator < 2**50
     needed = sensitivity / epsilon
     assert needed <= Fraction(numerator, denominator) <= needed * (1 + Fraction(1, 10**9))
-
-
-# --- Gaussian scale -------------------------------------------------------------------------------
 
 
 def tail(sigma: Fraction, least: int) -> tuple[Fraction, Fraction]:
@@ -154,9 +139,6 @@ def test_a_value_with_gaussian_noise_seldom_reaches_its_threshold(
     assert tail(Fraction(*scale), threshold - value - 2)[0] > exact(passing) * exact("0.999")
 
 
-# --- guessing advantage ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("g", [0.2, 0.3, 0.4])
 def test_the_advantage_inverts_the_epsilons_of_amun(g: float) -> None:
     """ln((1 + g) / (1 - g)) add/remove is .405, .619, .847; twice that for replace-one."""
@@ -175,8 +157,6 @@ def test_advantages_are_rounded_up(epsilon: Fraction, delta: Fraction) -> None:
     assert found.any_prior <= 1
     assert found.membership <= 1
 
-
-# --- refusals -------------------------------------------------------------------------------------
 
 E1, D6 = Fraction(1), MILLIONTH
 
@@ -219,8 +199,6 @@ def test_parameters_out_of_range_are_refused(call: object, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         call()  # type: ignore[operator]
 
-
-# --- floats that find, enclosures that prove ------------------------------------------------------
 
 BUDGETS = [
     (Fraction(1), Fraction(1, 10**6)),

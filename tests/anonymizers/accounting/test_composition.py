@@ -39,9 +39,6 @@ def approximate(epsilon: str, delta: str) -> Spend:
     return Spend("vocabulary", "approximate", exact(epsilon), exact(delta))
 
 
-# --- a part ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -91,9 +88,6 @@ def test_joint_parts_that_contradict_themselves_are_refused(
     assert Spend("all", **given_)
     with pytest.raises(UsageError, match=said):
         Spend("all", **{**given_, **change})
-
-
-# --- composition ----------------------------------------------------------------------------------
 
 
 def clamped(law: Law, change: int) -> Law:
@@ -166,9 +160,6 @@ def test_one_count_dominates_every_split_of_its_sensitivity(split_up: tuple[int,
     assert delta_between(*several, half)[1] < delta_between(*one, half)[0]
 
 
-# --- parts that pay together ----------------------------------------------------------------------
-
-
 def joint_part(
     epsilon: str, delta: str, n_blocks: int, choices: Sequence[str], opened: str | None = None
 ) -> Spend:
@@ -226,11 +217,7 @@ def test_a_joint_part_keeps_what_an_accountant_of_others_finds(
 
 
 def test_what_a_threshold_lets_pass_is_charged_beside_all_blocks() -> None:
-    """An upper bound: as if a unit had new cells beside those that are known.
-
-    A tenth of delta passes. At its own delta that is above the claim, which holds; at twice that it
-    is what the blocks keep at the rest; at a delta below what passes nothing is kept.
-    """
+    """An upper bound: as if a unit had new cells beside those that are known."""
     part, closed = (joint_part("1", "1e-6", 2, ("0.02",), opened) for opened in ("1e-7", None))
     assert by_others(part, 0.9e-6, 1e-5) > 1.001
     assert composed_epsilon([part], MILLIONTH) == 1

@@ -45,11 +45,7 @@ def reach_of(scale: Fraction) -> int:
 
 
 def published(noise: Noise, threshold: int, count: int, is_new: bool) -> Law:
-    """The law of what a histogram says of one key.
-
-    A key that only one of two neighbours has is lost as soon as it is published, whatever the
-    count, so its published counts are one outcome: they all have probability 0 on the other side.
-    """
+    """The law of what a histogram says of one key."""
     if count == 0:
         return NOTHING
 
@@ -104,13 +100,7 @@ def truncated_noise(epsilon: Fraction, sensitivity: int, bound: int) -> Noise:
     return lambda count: truncated_laplace(scale, bound, count)
 
 
-# --- the enclosures themselves --------------------------------------------------------------------
-
-
 A = math.exp(-1 / 2)
-
-
-# --- discrete Laplace -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("epsilon", ["0.7", "2.5"])
@@ -140,8 +130,6 @@ WRONG_NOISE: dict[str, Callable[[Fraction], Noise]] = {
     ),
 }
 
-
-# --- the stability histogram ----------------------------------------------------------------------
 
 HISTOGRAMS = [
     # epsilon, delta: one where a key of many cases is the worst, one where many keys are.
@@ -193,9 +181,6 @@ def test_a_histogram_with_wrong_noise_is_caught(name: str) -> None:
     assert worst(WRONG_NOISE[name](epsilon), threshold, epsilon, pairs)[0] > delta
 
 
-# --- truncated noise ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "0.01"), ("4", "0.01"), ("1", "0.00001")])
 @pytest.mark.parametrize("max_units", [1, 2, 3])
 @pytest.mark.parametrize("n_keys", [1, 2])
@@ -207,9 +192,6 @@ def test_truncated_noise_keeps_its_claim_on_all_tiny_neighbours(
     noise = truncated_noise(e, max_units, k)
     largest = 3 if n_keys == 1 or max_units == 1 else 2
     assert worst(noise, k + 1, e, neighbours(n_keys, largest, max_units))[1] <= d
-
-
-# --- discrete Gaussian ----------------------------------------------------------------------------
 
 
 def gaussian_noise(sigma: tuple[int, int]) -> Noise:

@@ -48,8 +48,6 @@ def joint(laws: Sequence[Law]) -> Law:
     return made
 
 
-# --- exact losses ---------------------------------------------------------------------------------
-
 EPSILON, DELTA = Fraction(2), Fraction(1, 1000)
 STEPS = 4  # of the lattice, a unit
 
@@ -166,9 +164,6 @@ def test_a_threshold_whose_delta_nobody_pays_is_caught() -> None:
     scale, other = (block_scale(deviation, share, STEPS) for share in (Fraction(1, 100), 1 - FIFTH))
     threshold = threshold_of(scale, DELTA)
     assert of_unseen(scale, [other], 0, 1, threshold)[0] > DELTA
-
-
-# --- larger ones, by an accountant of others ------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,6 @@ def divisions(m: int, largest: int | None = None) -> tuple[tuple[int, ...], ...]
     )
 
 
-# --- thresholds -----------------------------------------------------------------------------------
-
-
 def passing(scale: Fraction, threshold: int, count: int) -> Fraction:
     """An upper bound of P(count + X >= threshold), with discrete Laplace noise."""
     decay = power(-1 / scale)
@@ -140,9 +137,6 @@ def test_names_pass_a_gaussian_threshold_with_shares_of_delta(m: int, max_activi
         assert j * max_activities * tail <= float(own.delta) * j / m * (1 + 1e-9)
 
 
-# --- exact losses over windows --------------------------------------------------------------------
-
-
 def both(laws: Sequence[Law]) -> Law:
     return reduce(lambda left, right: left.times(right), laws)
 
@@ -178,9 +172,6 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
         assert delta_between(both(worlds[0]), both(worlds[1]), epsilon)[1] <= delta
 
 
-# --- the arithmetic -------------------------------------------------------------------------------
-
-
 def of_blocks(
     epsilon: str, delta: str, choices: tuple[str, ...] = (), unseen: tuple[joint.Unseen, ...] = ()
 ) -> Spend:
@@ -206,9 +197,6 @@ def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
         assert half.is_at_most(part.delta / 2) is divides
 
 
-# --- the parts of every method over windows -------------------------------------------------------
-
-
 def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
     """What of the square of mu is left, and what passes, for all blocks that may be new or not."""
     squared = {block: block.squared_loss for block in part.blocks}
@@ -224,10 +212,7 @@ def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
 
 
 def joint_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
-    """The square of mu of all windows together, and what passes in them: the worst of them.
-
-    Where another has as large a mu and lets as much pass, its delta is as large.
-    """
+    """The square of mu of all windows together, and what passes in them: the worst of them."""
     most_passing = Fraction(-1)
     for squared, passing in sorted(set(_all_windows(part, shares)), reverse=True):
         if passing > most_passing:

@@ -53,9 +53,6 @@ Sequence = str  # an activity a letter
 Owner = str
 
 
-# --- the kernels, as cells ------------------------------------------------------------------------
-
-
 def cells_of(keys: Iterable[Any], values: np.ndarray) -> Cells:
     return dict(zip(keys, values.tolist(), strict=True))
 
@@ -190,9 +187,6 @@ def clipped_flows_and_cases(clip_squared: int, units: int) -> Kernel:
     return count
 
 
-# --- the largest distance over neighbours ---------------------------------------------------------
-
-
 def sequences(letters: str, max_length: int) -> list[Sequence]:
     """All activity sequences up to a length."""
     lengths = range(1, max_length + 1)
@@ -200,11 +194,7 @@ def sequences(letters: str, max_length: int) -> list[Sequence]:
 
 
 def batch_of(log: Iterable[tuple[Owner | None, Sequence]]) -> TraceBatch:
-    """Cases of individuals, or, where the owner is None, of nobody.
-
-    An id is the owner, the sequence and which copy of it this is: a case has the same id in
-    neighbouring logs.
-    """
+    """Cases of individuals, or, where the owner is None, of nobody."""
     copies: Counter[tuple[Owner | None, Sequence]] = Counter()
     cases = {}
     for owner, sequence in log:
@@ -414,9 +404,6 @@ def test_roots_are_rounded_up_before_they_are_multiplied():
     assert sensitivity.of_count(Fraction(7, 3)).l2 == Fraction(7, 3)
 
 
-# --- larger logs ----------------------------------------------------------------------------------
-
-
 def exceeds(found: Sensitivity, stated: Sensitivity) -> bool:
     return any(f > s for f, s in zip(norms_of(found), norms_of(stated), strict=True))
 
@@ -449,9 +436,6 @@ def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, lengt
         without = bounds.bound(trace_batch(fewer, "ABC", whose), randomness(key))
         for kernel, stated in kernels:
             assert not exceeds(distance(kernel(whole), kernel(without)), stated)
-
-
-# --- parameters -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

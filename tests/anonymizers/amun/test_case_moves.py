@@ -39,9 +39,6 @@ def moves(
     return tuple(drawn.tolist())
 
 
-# --- what holds after every pass ------------------------------------------------------------------
-
-
 @st.composite
 def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
     """An automaton, numbers of cases (0 for some variants), and needs where cases pass."""
@@ -64,9 +61,6 @@ def test_every_need_is_met_and_no_more_is_picked_than_needed(
     assert (dafsa.contingency_table_of(picks) >= needs).all()
     assert (picks[counts == 0] == 0).all()
     assert needs.max(initial=0) <= picks.sum() <= needs.sum()
-
-
-# --- what the picks depend on ---------------------------------------------------------------------
 
 
 @given(automata_and_needs(), st.integers(0, 100))
@@ -92,9 +86,6 @@ def test_picks_are_those_of_a_pass_that_raises_every_transition(
             picks[variant] += 1
             added[paths[variant]] += 1
     assert draw_moves(dafsa, counts, needs, keyed, "moves").tolist() == picks.tolist()
-
-
-# --- the law of the moves -------------------------------------------------------------------------
 
 
 @settings(max_examples=20)

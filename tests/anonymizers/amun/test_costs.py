@@ -14,19 +14,12 @@ from tracecloak.anonymizers.amun.case_moves import (
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 
-# --- oversampling by the authors' epsilon ---------------------------------------------------------
-
 
 @pytest.mark.parametrize(
     ("profile", "epsilon"), [("reference", 0.8109302162), ("paper", 0.1777249)]
 )
 def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon: float) -> None:
-    """Table 1 has six transitions; each one's noise is Laplace of scale 1 / epsilon, and positive.
-
-    The draws are made again from the words that they are made of. Every transition must gain at
-    least its noise, and one that gains for no other's sake exactly that: so the sizes show which
-    epsilon it was.
-    """
+    """Of six transitions each one's noise is Laplace of scale 1 / epsilon, and positive."""
     params = AmunParams(mode="oversampling", guessing_advantage=0.2, profile=profile)
     assert params.epsilon_d == pytest.approx(epsilon, abs=1e-6)
     traces = traces_of([(str(i), "A", i) for i in range(5)])  # one transition, one variant
@@ -41,6 +34,3 @@ def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon:
         gained.append(gain)
     deviation = np.std(gained) / np.sqrt(len(gained))
     assert np.mean(gained) == pytest.approx(moves_per_transition(params), abs=4 * deviation)
-
-
-# --- what is said beforehand ----------------------------------------------------------------------

@@ -18,9 +18,6 @@ def guarantee(**params: object) -> Guarantee:
     return AMUN.guarantee(AmunParams(**params))
 
 
-# --- the support leaks: universal impossibility ---------------------------------------------------
-
-
 def released_variants(rows: list[tuple[str, str, int]], number: int, mode: str) -> set[str]:
     params = AmunParams(mode=mode, guessing_advantage=0.3)
     made = anonymise(traces_of(rows), AMUN, params, release_key(number), "r", "c")
@@ -29,10 +26,7 @@ def released_variants(rows: list[tuple[str, str, int]], number: int, mode: str) 
 
 @pytest.mark.parametrize("mode", ["sampling", "oversampling"])
 def test_a_released_variant_of_one_case_proves_that_case(mode: str) -> None:
-    """With the one case AXB its variant is released more often than not; without it never is.
-
-    So delta is at least that share, whatever epsilon.
-    """
+    """With the one case AXB its variant is released more often than not; without it never is."""
     others = [(str(i), name, i) for i in range(20) for name in "AB"]
     one = [("one", name, 5) for name in "AXB"]
     n = 40
@@ -41,9 +35,3 @@ def test_a_released_variant_of_one_case_proves_that_case(mode: str) -> None:
     assert with_it > n / 2
     assert without == 0
     assert "proves that case's presence" in guarantee(mode=mode).reality
-
-
-# --- the filter -----------------------------------------------------------------------------------
-
-
-# --- the other sentences --------------------------------------------------------------------------

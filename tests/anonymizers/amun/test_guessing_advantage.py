@@ -26,9 +26,6 @@ def equation_3(prior: float, g: float) -> float:
     return float(epsilon_of_prior(np.array([prior]), g)[0])
 
 
-# --- epsilons -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("g", "epsilon"), [(0.2, 0.810930), (0.3, 1.238078), (0.4, 1.694596)])
 def test_epsilon_of_counts_is_that_of_table_4(g: float, epsilon: float) -> None:
     """The paper prints .81, 1.238 and 1.7."""
@@ -50,9 +47,6 @@ def test_epsilon_of_oversampling_is_the_closed_form_below_equation_9(g: float) -
     c = 6 ** (1 / 3)
     closed = -2 * math.log(b / c**2 - (g - 1) / (c * b))
     assert epsilon_of_oversampling(g) == pytest.approx(closed, rel=1e-6, abs=1e-9)
-
-
-# --- priors, against a comparison of every value with every other ---------------------------------
 
 
 @st.composite
@@ -96,9 +90,6 @@ def test_priors_count_the_values_within_precision(given: tuple[list[list[int]], 
         assert prior.total[i] == len(values)
         assert prior.widths[i] == max(values) - min(values)
         assert prior.is_constant[i] == (len(set(values)) == 1)
-
-
-# --- the filter's comparison and the epsilons of priors -------------------------------------------
 
 
 def knowledge(inside: list[int], total: list[int], constant: list[bool]) -> PriorKnowledge:

@@ -34,9 +34,6 @@ Row = tuple[str, str, int]
 Cases = list[tuple[str, tuple[tuple[str, int], ...]]]
 
 
-# --- logs and runs --------------------------------------------------------------------------------
-
-
 @st.composite
 def logs(
     draw: st.DrawFn, first: int = -(10**9) * DAY_US // 10**5, last: int = 10**4 * DAY_US
@@ -84,9 +81,6 @@ def with_all_letters(rows: list[Row]) -> list[TraceBatch]:
     [traces] = traces_of([*rows, *(("none", letter, 0) for letter in "ABC")])
     wanted = [i for i, case in enumerate(traces.case_ids.to_pylist()) if case != "none"]
     return [traces.take(np.array(wanted))]
-
-
-# --- every release of every log -------------------------------------------------------------------
 
 
 @given(
@@ -159,9 +153,6 @@ def test_a_release_does_not_depend_on_shards_or_on_the_order_of_anything(
         assert release(batches, params) == expected
 
 
-# --- logs at the edges ----------------------------------------------------------------------------
-
-
 def test_a_log_that_the_filter_empties_is_refused() -> None:
     """Two starts a day apart: each is within a day of the other, so P = 1 and P = 1/2."""
     rows = [("1", "A", 0), ("2", "A", DAY_US)]
@@ -196,9 +187,6 @@ def test_stamps_stay_inside_the_calendar(mode: str, compression: str, profile: s
         assert all(MIN_TIME_US <= time <= MAX_TIME_US for own in times for time in own)
         for batch in anonymise(traces, Amun(), params, release_key(number), "r", "c").traces:
             batch.to_rows().validate(full=True)
-
-
-# --- compression (section 3.7) --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -282,9 +270,6 @@ def test_public_ends_take_the_place_of_those_of_the_log() -> None:
     assert (own.log_start_us, own.log_end_us) == (traces.starts.min(), traces.starts.max())
 
 
-# --- parameters -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "given_value",
     [
@@ -343,9 +328,6 @@ def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
         reach = precision / unit if precision // unit < width else width
         near = [x for x in ticks if t - reach < x <= t + reach]
         assert width == 0 or inside == len(near)
-
-
-# --- what noise is drawn for ----------------------------------------------------------------------
 
 
 def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(

@@ -143,9 +143,6 @@ def table_4(traces: TraceBatch, dafsa: Dafsa, counts: np.ndarray) -> dict[tuple[
     }
 
 
-# --- relative times: column Rel. Time of Table 2 --------------------------------------------------
-
-
 def test_relative_times_are_minutes_since_the_predecessor_and_days_since_the_first_start() -> None:
     """D4 of the worked examples; the paper prints .99 for the starts at day 1."""
     traces, rounds = run(REFERENCE)
@@ -160,9 +157,6 @@ def test_relative_times_are_minutes_since_the_predecessor_and_days_since_the_fir
     }
 
 
-# --- Table 2 --------------------------------------------------------------------------------------
-
-
 def test_the_prior_knowledge_of_table_2_cell_by_cell() -> None:
     traces, rounds = run(REFERENCE)
     table = rounds.statistics["prior-knowledge"]["times"]
@@ -174,14 +168,8 @@ def test_the_prior_knowledge_of_table_2_cell_by_cell() -> None:
     }
 
 
-# --- the filter -----------------------------------------------------------------------------------
-
-
 def test_the_reference_reading_filters_case_1() -> None:
     assert dropped_cases(REFERENCE) == {"1"}
-
-
-# --- Table 3 --------------------------------------------------------------------------------------
 
 
 def test_the_new_priors_and_epsilons_of_table_3_cell_by_cell() -> None:
@@ -218,9 +206,6 @@ def test_the_scale_of_the_noise_is_the_range_of_the_group_over_epsilon() -> None
     found = scales_by_cell(REFERENCE, TABLE_3_PK)
     for case, row in expected.items():
         assert found[case] == pytest.approx(row, rel=1e-6), f"case {case}"
-
-
-# --- Table 4 --------------------------------------------------------------------------------------
 
 
 def test_the_contingency_table_of_table_4() -> None:

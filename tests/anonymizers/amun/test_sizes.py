@@ -57,20 +57,13 @@ def of(dafsa: Dafsa, params: AmunParams, number: int) -> int:
 def test_a_log_of_many_activities_is_said_to_grow_as_it_then_does(
     mode: str, profile: str, low: float, high: float
 ) -> None:
-    """By the paper's epsilon to 25 times its size: what nobody would expect of `oversampling`.
-
-    Control: each of three releases is within a tenth of what was foretold, which is far from the
-    bound of `cost_in_cases`, a mean number of copies for each transition.
-    """
+    """By the paper's epsilon to 25 times its size: what nobody would expect of `oversampling`."""
     params = AmunParams(guessing_advantage=0.2, mode=mode, profile=profile)
     told = forecast_size(long_tail(), params)
     assert low < told.growth < high
     assert told.n_cases == N_CASES and told.mean < told.most < 1.15 * told.mean
     for number in range(3):
         assert of(long_tail(), params, number) == pytest.approx(told.mean, rel=0.1)
-
-
-# --- before noise is drawn ------------------------------------------------------------------------
 
 
 def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn() -> None:

@@ -45,9 +45,6 @@ owned_logs = st.builds(
 )
 
 
-# --- the caps -------------------------------------------------------------------------------------
-
-
 @given(logs.event_logs(), st.integers(1, 5), st.sets(st.sampled_from("ABX")))
 def test_caps_of_a_case_are_those_of_a_loop(log, length, public):
     bounds = ContributionBounds(tuple(public), length)
@@ -67,8 +64,6 @@ def test_of_an_individual_some_whole_cases_are_kept(owned, most, key):
     assert Counter(who for who, _ in found) == {who: min(n, most) for who, n in had.items()}
     assert list(found) == [pair for pair in everything if pair in found]  # in their order
 
-
-# --- what a choice depends on ---------------------------------------------------------------------
 
 CAPS = ContributionBounds(("A", "B"), 3, 2)
 
@@ -102,9 +97,6 @@ def test_a_case_changes_no_other_ones_contribution(log, key):
         assert found == {case: steps for case, steps in everyone.items() if case != gone}
 
 
-# --- distinct activities --------------------------------------------------------------------------
-
-
 def chosen(traces: TraceBatch, most: int, key: int = 0) -> dict[str, set[str]]:
     """The chosen activities' names by case."""
     cases, codes = distinct_activities(traces, most, randomness(key))
@@ -133,6 +125,3 @@ def test_activities_chosen_do_not_depend_on_other_cases(log, key):
         alone = logs.trace_batch([event for event in log if event[0] == case])
         assert chosen(alone, 2, key) == {case: everyone[case]}
     assert chosen(logs.trace_batch(log, "0ABCDEFGH"), 2, key) == everyone
-
-
-# --- uniform choices: each test rejects at ALPHA, n = 60,000 --------------------------------------

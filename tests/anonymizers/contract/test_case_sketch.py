@@ -44,8 +44,6 @@ def seconds_of_a_year(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 365 * 86_400, n) * 1_000_000
 
 
-# --- what it is of ------------------------------------------------------------------------------
-
 N = 30
 BASE: list[Row] = [
     row
@@ -116,9 +114,6 @@ def test_pieces_merge_to_the_smallest_digests_of_all(n: int, pieces: int, seed: 
 def test_other_bytes_are_no_sketch(data: bytes) -> None:
     with pytest.raises(ValueError):
         CaseSketch.from_bytes(data)
-
-
-# --- what two tell of what they share -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [2_000, 50_000])

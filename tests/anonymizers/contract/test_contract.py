@@ -131,16 +131,10 @@ def release(method: Anonymizer, params: Params, traces: list[TraceBatch]) -> lis
     return run(method, params, traces).traces
 
 
-# --- the registry ---------------------------------------------------------------------------------
-
-
 def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"amun.*got 'amnu'") as raised:
         method_named("amnu")
     assert raised.value.exit_code == 2
-
-
-# --- what a method says of itself -----------------------------------------------------------------
 
 
 @every_method
@@ -163,9 +157,6 @@ def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anon
         assert again.resolved() == params.resolved()
         assert method.rounds(again) == method.rounds(params)
         assert pickle.loads(pickle.dumps(params)) == params  # noqa: S301  # our own bytes
-
-
-# --- rounds, guarantees, explanations -------------------------------------------------------------
 
 
 @every_method
@@ -195,9 +186,6 @@ def test_every_round_requires_something_that_pickles(method: Anonymizer, params:
             again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes
             assert again == counter
             assert again.kind is counter.kind
-
-
-# --- statistics and decisions ---------------------------------------------------------------------
 
 
 @every_mode
@@ -278,9 +266,6 @@ def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None
     before = encode(traces)
     release(method, params, [traces])
     assert encode(TraceBatch(*(getattr(traces, f.name) for f in fields(traces)))) == before
-
-
-# --- releases -------------------------------------------------------------------------------------
 
 
 EDGES: dict[str, list[tuple[str, str, int]]] = {

@@ -41,8 +41,6 @@ def of_rows(log: list[Row], number: int = 0) -> str:
     return digest(traces_of(log), number)
 
 
-# --- what it depends on ---------------------------------------------------------------------------
-
 CHANGED: dict[str, list[Row]] = {
     "another case id": [("9", *row[1:]) if row[0] == "2" else row for row in BASE],
     "another activity": [*BASE[:4], ("2", "C", 30)],
@@ -82,9 +80,6 @@ def test_every_change_of_the_log_changes_the_digest(change: str) -> None:
     assert of_rows(CHANGED[change]) != of_rows(BASE)
 
 
-# --- what it does not depend on -------------------------------------------------------------------
-
-
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 7))
 def test_batches_shards_and_their_order_do_not_matter(
     log: list[Row], order: Any, n_shards: int
@@ -99,9 +94,6 @@ def test_batches_shards_and_their_order_do_not_matter(
     shards = group_into_traces([mixed.slice(cut), mixed.slice(0, cut)], n_shards)
     order.shuffle(shards)
     assert digest(shards) == of_rows(log)
-
-
-# --- pieces ---------------------------------------------------------------------------------------
 
 
 def pieces() -> list[InputDigest]:
@@ -119,9 +111,6 @@ def test_the_digest_of_one_log_does_not_tell_that_of_its_events() -> None:
         difference = lanes - InputDigest.from_traces(fewer, key).lanes
         differences.add(tuple(difference.tolist()))
     assert len(differences) == 8
-
-
-# --- attributes -----------------------------------------------------------------------------------
 
 
 def of_attributes(**attributes: list[str | None]) -> str:

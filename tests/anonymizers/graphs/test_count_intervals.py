@@ -29,9 +29,6 @@ def limits(
     return intervals_of_shown(values, *of_all, taken, is_laplace=is_laplace)
 
 
-# --- what clipping takes --------------------------------------------------------------------------
-
-
 def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
     """Every log of up to two cases, and every case that may come to it."""
     squares, units, clip = np.array([2, 3, 9, 16, 25, 10_000]), 8, 24
@@ -44,9 +41,6 @@ def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
                 moved.add(norms_beyond(squares, cases + own, clip, units) - before)
     # Norms of 3 and less are not beyond; 4 and 5 are by 8 and 16 steps; 100 counts as the clip.
     assert moved == {0, 8, 16, 24}
-
-
-# --- limits ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("is_laplace", "law"), LAWS)

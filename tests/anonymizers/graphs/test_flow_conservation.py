@@ -12,8 +12,6 @@ from scipy.optimize import lsq_linear
 
 from tracecloak.anonymizers.graphs.noisy_graph import fitted_counts
 
-# --- against a reference, and properties ----------------------------------------------------------
-
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[np.ndarray, ...]:

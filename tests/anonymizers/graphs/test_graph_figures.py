@@ -58,10 +58,7 @@ def test_the_width_of_a_total_is_that_of_its_noise(is_laplace: bool) -> None:
 @given(st.lists(st.integers(-500, 500), min_size=15, max_size=15))
 @settings(max_examples=60, deadline=None)
 def test_the_interval_of_a_total_is_around_what_all_pairs_agree_on(values: list[int]) -> None:
-    """Against the projection onto circulations by a solver of linear equations.
-
-    The number is of the counts that are shown and of what others are expected to be, within it.
-    """
+    """Against the projection onto circulations by a solver of linear equations."""
     noise = SumNoise((3, 1), 1, is_laplace=False)
     domain, n_codes = possible_pairs(WORDS, 1), WORDS.end + 1
     arcs = NoisyCells.measured(domain, np.array(values), noise)
@@ -108,9 +105,6 @@ def test_the_median_of_exact_counts_lies_in_its_bin() -> None:
     assert figure.value == pytest.approx(borders[0] * ratio ** (50 / 400), rel=1e-5)
 
 
-# --- over keys ------------------------------------------------------------------------------------
-
-
 class Truth:
     """What a log has, counted case by case."""
 
@@ -141,13 +135,7 @@ class Truth:
 
 
 def held(epsilon: str, n_keys: int, shrunk: float = 1.0) -> dict[str, tuple[float, float]]:
-    """Coverage of each kind of figure, and its mean width in 3.92 times its mean square error.
-
-    Args:
-        epsilon: Of each release.
-        n_keys: Releases.
-        shrunk: To this share of its width every interval is shrunk first: the control.
-    """
+    """Coverage of each kind of figure, and its mean width in 3.92 times its mean square error."""
     traces = flower()
     params = params_of(traces, epsilon, durations=True)
     truth, seen = Truth(traces, params), dict[str, list[tuple[bool, float, float]]]()

@@ -25,8 +25,6 @@ from tracecloak.schemas.statistics.durations import duration_borders
 
 WORDS = ActivityVocabulary.public("AB")
 
-# --- what clipping took ---------------------------------------------------------------------------
-
 
 def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> None:
     """The norm of all that is shown is 500, and that of A to A, A to B and B to A is 300."""
@@ -43,9 +41,6 @@ def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> No
     assert arcs.most_taken(is_shown).tolist() == pytest.approx([24, 24, 28.8, 12, 0, 38.4])
 
 
-# --- the domain -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("n_bins", [1, 4])
 def test_the_domain_is_every_cell_that_a_case_can_have(n_bins: int) -> None:
     n_codes, start, end = WORDS.end + 1, WORDS.start, WORDS.end
@@ -59,9 +54,6 @@ def test_the_domain_is_every_cell_that_a_case_can_have(n_bins: int) -> None:
     assert possible_pairs(WORDS, n_bins).tolist() == expected
 
 
-# --- noise ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("is_laplace", [True, False])
 def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: bool) -> None:
     for n_cells in (10, 300, 10_000):
@@ -71,9 +63,6 @@ def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: b
         least = noise.threshold(n_cells)
         above = sum(high for x, (_, high) in law.chances.items() if int(str(x)) >= least)
         assert n_cells * above / ONE < math.sqrt(n_cells)
-
-
-# --- the graph ------------------------------------------------------------------------------------
 
 
 def check(graph: ReleasedGraph) -> None:
@@ -104,10 +93,7 @@ def test_no_noise_however_wide_makes_a_release_fail(
     beyond: float,
     seed: int,
 ) -> None:
-    """Up to sums of 1e14, beyond what floats have to the unit: a failure would tell.
-
-    Arcs are sums over the bins, as under Laplace noise, or have noise of their own.
-    """
+    """Up to sums of 1e14, beyond what floats have to the unit: a failure would tell."""
     rng = np.random.default_rng(seed)
     words = ActivityVocabulary.public("ABCDE"[:n_names])
     borders = duration_borders(4) if with_bins else None
@@ -161,8 +147,6 @@ def test_a_pair_is_spread_over_the_bins_that_stand_out_or_over_all() -> None:
     assert not found.lows[of_pair[b]].any()
 
 
-# --- shares of a pair's count ---------------------------------------------------------------------
-
 rows = st.lists(st.floats(-50, 200), min_size=3, max_size=3)
 
 
@@ -180,6 +164,3 @@ def test_the_nearest_shares_are_those_of_the_optimality_conditions(
         level = (y - x)[x > 1e-9]
         assert np.ptp(level) < 1e-9
         assert ((y - x) <= level.max() + 1e-9).all()
-
-
-# --- ids ------------------------------------------------------------------------------------------

@@ -73,11 +73,7 @@ BLOCKS = {
 
 
 class Silent(PrivateDfg):
-    """Draws zeros, and notes the sums and the scales: what noise would be added to.
-
-    Attributes:
-        scales: Of every draw, by block.
-    """
+    """Draws zeros, and notes the sums and the scales: what noise would be added to."""
 
     def __init__(self) -> None:
         self.scales: dict[str, set[tuple[int, int]]] = {}
@@ -111,8 +107,6 @@ def norms_moved(
         found[name] = sum(moved) if is_whole else math.isqrt(square - 1) + 1 if square else 0
     return found
 
-
-# --- sensitivity, by enumeration ------------------------------------------------------------------
 
 # Times apart such that each step falls into a bin of its own of the four: below a second, up to
 # about 18 hours, up to ten years, beyond.
@@ -211,11 +205,7 @@ def calibrated(
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_one_case_moves_the_sums_by_no_more_than_the_noise_was_made_for(name: str) -> None:
-    """Every case of up to 3 events over 3 activities, and two long ones, beside two other cases.
-
-    The difference is measured where noise is added, and compared with the scale that was drawn.
-    The bound is nearly attained, so a smaller clip would be found out.
-    """
+    """Every case of up to 3 events over 3 activities, and two long ones, beside two other cases."""
     given_, decisions = CONFIGURATIONS[name]
     params = params_of(**given_)
     method, short = Silent(), is_short(decisions)
@@ -253,10 +243,7 @@ def test_one_case_moves_the_sums_by_no_more_than_the_noise_was_made_for(name: st
 def test_a_unit_moves_names_and_pairs_together_no_further_than_the_budget_covers(
     max_cases: int,
 ) -> None:
-    """Names, pairs and what clipping takes; a long case nearly attains the bound.
-
-    All but what ranks have, which is a tenth of what the names leave.
-    """
+    """Names, pairs and what clipping takes; a long case nearly attains the bound."""
     of_unit = {"max_cases_per_individual": max_cases} if max_cases > 1 else {}
     params = params_of(max_activities=2, **of_unit)
     decisions = CONFIGURATIONS["bought"][1]
@@ -299,8 +286,6 @@ def owned(log: list[Event], owners: Mapping[str, str]) -> TraceBatch:
     names = ActivityVocabulary.of("ABX")
     return traces.recode(names)
 
-
-# --- the noise ------------------------------------------------------------------------------------
 
 LOG = {f"c{i}": text for i, text in enumerate(["A B C", "A C", "A B B C", "B"] * 150)}
 
@@ -366,9 +351,6 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(
     assert set(drawn) == expected | ({"activity"} if params.vocabulary is None else set())
 
 
-# --- what is published ----------------------------------------------------------------------------
-
-
 def test_with_little_noise_the_graph_is_the_logs() -> None:
     """Epsilon 1000 and no case beyond the clip: every count within its interval, no edge more."""
     params = params_of("1000", vocabulary=("A", "B", "C"), l2_clip="4")
@@ -393,9 +375,6 @@ def test_names_that_were_not_bought_are_in_no_byte() -> None:
     assert not [part for part in published if canary.encode() in encode(part)]
     assert rounds.decisions["vocabulary"].vocabulary.names.to_pylist() == ["A", "B", OTHER]
     assert canary not in json.dumps(products.by_name["dfg"].to_json())
-
-
-# --- parameters and shares ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,6 @@ LOGS: dict[str, dict[Variant, int]] = {
 }
 
 
-# --- what comes out -------------------------------------------------------------------------------
-
-
 @BOTH
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
 @pytest.mark.parametrize("log", LOGS)
@@ -126,10 +123,7 @@ def in_order(variants: Counter[Variant]) -> float:
 
 
 def test_cases_follow_groups_whose_activities_noise_hides() -> None:
-    """Hardly a pair of activities is clear, so without groups cases end early.
-
-    With them .6 of the cases go through all, with a deviation of .4 over keys.
-    """
+    """Hardly a pair of activities is clear, so without groups cases end early."""
     exact, vocabulary = wide_log(30, 600)
     shares = []
     for number in range(9):
@@ -140,9 +134,6 @@ def test_cases_follow_groups_whose_activities_noise_hides() -> None:
         shares.append((in_order(with_groups), in_order(without)))
     of_groups, of_names = np.mean(shares, axis=0)
     assert of_groups > 0.15 > 0.05 > of_names
-
-
-# --- what it costs --------------------------------------------------------------------------------
 
 
 class _Sums:
@@ -233,9 +224,6 @@ def test_groups_that_are_paid_by_nobody_are_found_out(monkeypatch: pytest.Monkey
     assert most > own.share * (1 - REPEATED.variants)
 
 
-# --- the chain ------------------------------------------------------------------------------------
-
-
 def measured_of(log: VariantHistogram, where: Domain, grouping: Grouping, epsilon: int) -> Any:
     means = budget(GROUPED, Fraction(epsilon), DELTA).means
     whole = means["joint-variants"]
@@ -274,9 +262,6 @@ def test_a_chain_is_one_and_its_groups_come_as_they_were_counted(
         for bin_of in sums.cells.bins[1:6].tolist():
             come = (come[:, None] * chain.steps[bin_of - 1]).sum(axis=0)[:-1]
         assert come[is_q[:-1]].sum() > 0.6 * come.sum()
-
-
-# --- the method -----------------------------------------------------------------------------------
 
 
 def test_the_method_notes_groups_and_steps_and_nothing_without_groups() -> None:

@@ -255,9 +255,6 @@ def test_without_noise_histograms_are_the_counts_of_bins() -> None:
     assert len(rows) == 13
 
 
-# --- with noise -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("others", [{"delta": "0"}, {"epsilon": "1"}], ids=["laplace", "gaussian"])
 def test_intervals_hold_the_truth_as_often_as_they_say(others: dict[str, Any]) -> None:
     """Of means and shares of nested populations, in groups of a few dozens of cases."""

@@ -78,9 +78,6 @@ def test_a_value_is_found_as_it_is_written_in_plain_texts_and_in_dictionaries() 
     assert value_places(plain[:0], ["a"]).tolist() == []
 
 
-# --- periods --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("period", "first", "last", "labels"),
     [

@@ -47,9 +47,6 @@ def sample(kind: str, n: int, number: int = 0) -> np.ndarray:
     return np.rint(np.clip(values, 0, 1) * RANGE).astype(np.int64)
 
 
-# --- choices --------------------------------------------------------------------------------------
-
-
 @given(st.lists(st.lists(st.integers(0, 4), min_size=6, max_size=6), max_size=3))
 def test_without_noise_the_ends_are_the_bins_of_ranks_below_and_above(
     rows: list[list[int]],
@@ -78,9 +75,6 @@ def test_chosen_quantiles_ascend_whatever_the_noise(row: list[int], number: int)
     assert ((points >= 0) & (points < 9)).all()
     ends = points.reshape(2, len(SHARES), 2)
     assert (np.diff(ends, axis=1) >= 0).all() and (np.diff(ends, axis=2) >= 0).all()
-
-
-# --- intervals ------------------------------------------------------------------------------------
 
 
 def held(
@@ -122,18 +116,12 @@ def test_a_quantile_is_shown_between_its_ends() -> None:
     assert interval_between(0, 0) == Interval95(0.0, 0.0, 0.0)
 
 
-# --- numbers --------------------------------------------------------------------------------------
-
-
 def test_values_of_places_ascend_between_the_bounds() -> None:
     points = np.array([0, 10, 30, 100])
     assert [value_at(place, 0.0, 100.0, points) for place in (0, 1, 1.5, 3)] == [0, 10, 20, 100]
     assert value_at(2, -5.0, 5.0, points) == -2
     ascending = [value_at(place, 0, 1, grid()) for place in np.linspace(0, LAST, 500)]
     assert ascending == sorted(ascending)
-
-
-# --- running sums ---------------------------------------------------------------------------------
 
 
 def running(

@@ -54,9 +54,6 @@ def test_numbers_add_up_with_their_noise() -> None:
     assert measuring.noise(both).half_width == pytest.approx(Noise((3.0,), True).half_width)
 
 
-# --- intervals by chance --------------------------------------------------------------------------
-
-
 def covered(
     n_cases: int, mean: float, width: float, is_laplace: bool, n: int = 400
 ) -> tuple[float, float]:

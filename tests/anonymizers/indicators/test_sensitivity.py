@@ -136,9 +136,6 @@ def test_no_unit_changes_a_term_by_more_than_its_noise_is_made_for_and_some_by_a
         assert attained == (bound.l1, bound.l2_squared, bound.linf), term.name
 
 
-# --- controls -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class NotClipped(terms.SumOf):
     """A number beyond its bounds counts as it is."""
@@ -232,9 +229,6 @@ def test_a_term_that_is_wrong_is_caught(name: str) -> None:
     assert not seen.is_within(terms.of_unit(term, 1))
 
 
-# --- choices --------------------------------------------------------------------------------------
-
-
 @dataclass
 class Scores(Silence):
     """Notes the scores of choices, and chooses the first."""
@@ -285,8 +279,6 @@ def test_a_unit_of_several_groups_moves_each_choice_by_its_cases_there() -> None
     ]
     assert sum(moved[::2]) <= 1 and sum(moved[1::2]) <= 1
 
-
-# --- all together ---------------------------------------------------------------------------------
 
 TOGETHER: dict[str, dict[str, Any]] = {
     "laplace": {"delta": "0"},

@@ -176,8 +176,6 @@ def to_bins(measured: np.ndarray) -> np.ndarray:
     return np.rint(above - np.append(above[1:], 0)).astype(np.int64)
 
 
-# --- what was bought ------------------------------------------------------------------------------
-
 BOUGHT = IndicatorParams(
     epsilon="10",
     indicators=[
@@ -214,9 +212,6 @@ def test_there_are_as_many_cells_as_was_bought_even_if_that_is_nothing(
         traces = log_of(cases)
         for term in counted_terms(BOUGHT):
             assert len(term.count(traces, known)) == term.n_cells(known), term.name
-
-
-# --- grids ----------------------------------------------------------------------------------------
 
 
 def test_weights_of_numbers_of_cases() -> None:

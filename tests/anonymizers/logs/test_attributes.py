@@ -90,8 +90,6 @@ def classes_of(*variants: str, names: str = "AB") -> CaseClasses:
     return CaseClasses.of(released(*variants, names=names), ActivityVocabulary.of(names))
 
 
-# --- sensitivity ----------------------------------------------------------------------------------
-
 STEPS = list(itertools.product("AB", (None, "v", "w")))
 ALL_CASES = [case for n in (1, 2, 3) for case in itertools.product(STEPS, repeat=n)]
 OTHERS: list[Case] = [[("A", "v"), ("B", None)], [("A", "v")] * 3]
@@ -153,9 +151,6 @@ def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
     assert max(int((change**2).sum()) for change in found) == (2 * 1500) ** 2
 
 
-# --- counters -------------------------------------------------------------------------------------
-
-
 def test_a_counter_looks_at_what_was_bought() -> None:
     log = [[("A", "v"), ("B", "w"), ("B", "v")]]
     decisions: Any = {
@@ -195,8 +190,6 @@ def test_an_attribute_of_events_needs_a_clip() -> None:
         changed_values(OF_EVENT, None, 1, is_pure=False)
 
 
-# --- noise and what it costs ----------------------------------------------------------------------
-
 HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
 
 
@@ -217,9 +210,6 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_p
         [(purpose, sums, told)] = noting.told
         assert (purpose, told) == ("attribute/case:x", noise)
         assert sums.tolist() == [0, noise.units, 0, noise.units, noise.units, 0]
-
-
-# --- estimates ------------------------------------------------------------------------------------
 
 
 def decided(
@@ -244,8 +234,6 @@ def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribu
     many = Attribute("case:m", Declaration(bounds=(0, 1), n_bins=MAX_VALUES))
     assert many.n_cells * (most_names_of_durations(MIN_BINS) + MOST_VARIANTS) <= MAX_CELLS
 
-
-# --- drawing --------------------------------------------------------------------------------------
 
 SHARES = np.array([[0.1, 0.2, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
                    [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]])  # fmt: skip

@@ -78,8 +78,6 @@ def naive(case: Case) -> np.ndarray:
     return found.ravel()
 
 
-# --- sensitivity ----------------------------------------------------------------------------------
-
 STEPS = list(itertools.product("AB", VALUES))
 ALL_CASES = [case for n in (1, 2, 3) for case in itertools.product(STEPS, repeat=n)]
 ALL_CASES += [[("A", "v")] * 5, [("B", None)] * 6]
@@ -142,9 +140,6 @@ def test_a_counter_looks_at_what_was_bought() -> None:
     assert counted.values.tolist() == [2 * 1448]
 
 
-# --- estimates ------------------------------------------------------------------------------------
-
-
 def decided(
     cases: Sequence[Case], marginal: np.ndarray, noise: SumNoise, number: int = 0
 ) -> np.ndarray:
@@ -177,8 +172,6 @@ def test_a_count_is_drawn_towards_its_activity_by_as_much_as_it_may_be_noise() -
     assert np.allclose(made[0], found / found.sum())
     assert np.allclose(made[1:], MARGINAL[0])
 
-
-# --- drawing --------------------------------------------------------------------------------------
 
 LAWS = np.array([
     [[0.1, 0.6, 0.3], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]],
@@ -215,8 +208,6 @@ def test_values_follow_the_value_before() -> None:
     assert p_value(off, off.sum() * LAWS[1, 1]) < ALPHA
 
 
-# --- what is refused ------------------------------------------------------------------------------
-
 METHOD = PrivateLog()
 PUBLIC: dict[str, Any] = {
     "epsilon": "1",
@@ -250,6 +241,3 @@ def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
     # Without handovers there is no such limit.
     declared = with_values(largest + 1)["attributes"]["org:resource"] | {"handovers": False}
     assert params_of(vocabulary=names, attributes={"org:resource": declared})
-
-
-# --- what a release keeps -------------------------------------------------------------------------

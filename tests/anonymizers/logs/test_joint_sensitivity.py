@@ -221,9 +221,6 @@ def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
     assert min(largest.values()) > 0  # no block is idle
 
 
-# --- the layout -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_no_log_decides_which_noise_is_drawn(name: str) -> None:
     """Law, lattice and ratio of scale to sensitivity are those of the plan, for any log."""

@@ -51,9 +51,6 @@ def figures(
     return {(figure.name, figure.of): figure for figure in made}
 
 
-# --- estimates ------------------------------------------------------------------------------------
-
-
 def test_the_interval_is_that_of_the_estimate_and_reaches_to_the_released_number() -> None:
     near = Estimate(100.0, 25.0).figure("cases", (), 104, "measured")
     assert (near.low, near.value, near.high) == (90, 104, 110)
@@ -74,8 +71,6 @@ def test_every_interval_holds_its_number(value: float, deviation: float, release
     figure = Estimate(value, deviation**2).figure("cases", (), released, "measured")
     assert 0 <= figure.low <= figure.value <= figure.high
 
-
-# --- what cases do --------------------------------------------------------------------------------
 
 CASES = Measure(sums.CASES, ("sizes",), 100.0, 5.0)
 UNCLIPPED = [
@@ -135,9 +130,6 @@ def test_clipped_cases_of_any_lengths_have_no_fewer_events(
         assert least_events(float(left.mean()), clip, times) == pytest.approx(events.mean())
 
 
-# --- times ----------------------------------------------------------------------------------------
-
-
 def test_without_noise_a_quantile_lies_in_its_bin() -> None:
     bins = ((0, 0, 5), (HOUR, 2 * HOUR, 80), (3 * HOUR, 9 * HOUR, 15))
     rows = [
@@ -165,9 +157,6 @@ def test_durations_that_noise_hides_are_noise_and_never_surely_none(n_cases: flo
     times = LogTimes(ZEROS, ZEROS, np.array([0]), np.array([40]), *(ZEROS,) * 4)
     for figure in time_figures(ReleasedMeasures.of(rows), times):
         assert figure.low == 0 and figure.high > 8 and figure.grade == "noise"
-
-
-# --- how often they are right ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,6 @@ def params_of(**changes: Any) -> PrivateLogParams:
     return METHOD.Params(**{**PUBLIC, **changes})
 
 
-# --- the budget -----------------------------------------------------------------------------------
-
-
 ATTRIBUTES = {
     "org:resource": {"values": ["R1", "R2"]},
     "case:age": {"bounds": [0, 100], "whole": True, "n_bins": 4},
@@ -167,9 +164,6 @@ def test_what_is_not_public_is_bought() -> None:
     assert [part.name for part in only.parts] == ["variants"]
 
 
-# --- what is refused ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -205,9 +199,6 @@ def test_what_makes_no_sense_is_refused_with_its_name(changes: dict[str, Any], s
     with pytest.raises(pydantic.ValidationError) as error:
         params_of(**changes)
     assert said in str(error.value)
-
-
-# --- what comes out -------------------------------------------------------------------------------
 
 
 def hospital(n_cases: int, seed: int = 1) -> TraceBatch:
@@ -279,9 +270,6 @@ def test_every_stamp_is_in_the_range_and_in_working_time(
         assert ((within >= 8 * HOUR_US) & (within < 12 * HOUR_US)).all()
         later = ~made.is_first
         assert (np.diff(times, prepend=times[:1])[later] >= 0).all()
-
-
-# --- amun-rigorous --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,6 @@ def in_minutes(cases: Sequence[Sequence[Event]]) -> TraceBatch:
     )  # fmt: skip
 
 
-# --- the counts -----------------------------------------------------------------------------------
-
-
 def naive_cells(case: Sequence[Event], n_names: int = 3) -> dict[int, int]:
     """Sixteenths in each cell, by a loop; minutes are ticks."""
     cells: dict[int, int] = {}
@@ -111,8 +108,6 @@ def test_cells_are_those_of_a_loop(cases):
     assert ClippedCells.merge(pieces[::-1]) == whole == decode(encode(whole))
 
 
-# --- sensitivity ----------------------------------------------------------------------------------
-
 OTHERS: list[list[Event]] = [[("A", 0, 5), ("B", 6, 90)], [("C", None, 7)]]
 
 
@@ -145,9 +140,6 @@ def test_a_case_moves_the_sums_no_further_than_is_stated(is_pure):
     assert max(moves) > (most * 2 // 3 if is_pure else 0)
 
 
-# --- the weights ----------------------------------------------------------------------------------
-
-
 def law_of_draws(weights: np.ndarray, of_gaps: np.ndarray) -> np.ndarray:
     """What drawing comes to: for each gap, bins up to its own in proportion to their weights."""
     law = np.zeros(len(weights))
@@ -176,9 +168,6 @@ def test_draws_by_weights_agree_with_a_law_that_gaps_have_room_for(pairs, data):
     assert np.abs(law_of_draws(weights, gaps) - law).sum() <= plain + 1e-6
 
 
-# --- the draws ------------------------------------------------------------------------------------
-
-
 def busy(n: int) -> list[list[Event]]:
     """A takes 10 to 30 minutes of an hour, B nothing, and the start of half of all C is unknown."""
     rng = np.random.default_rng(3)
@@ -192,8 +181,6 @@ def busy(n: int) -> list[list[Event]]:
         )  # fmt: skip
     return cases
 
-
-# --- the method -----------------------------------------------------------------------------------
 
 METHOD = PrivateLog()
 

@@ -51,10 +51,7 @@ def one_block(key: bytes, block: bytes) -> bytes:
 
 
 def naive_cbc_mac(key: bytes, text: str) -> bytes:
-    """First the length, then the bytes in words of 8, the last one padded with zeros.
-
-    Of a text of more than 4,096 bytes the digest stands for the bytes.
-    """
+    """First the length, then the bytes in words of 8, the last one padded with zeros."""
     raw = text.encode()
     state = one_block(key, bytes(8) + len(raw).to_bytes(8, "little"))
     if len(raw) > 4096:
@@ -64,9 +61,6 @@ def naive_cbc_mac(key: bytes, text: str) -> bytes:
         mixed = bytes(a ^ b for a, b in zip(state[:8], word, strict=True)) + state[8:]
         state = one_block(key, mixed)
     return state
-
-
-# --- keys -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_bytes", [0, 16, 31, 33])
@@ -93,9 +87,6 @@ def test_a_key_is_no_json_and_has_no_dictionary() -> None:
     with pytest.raises(TypeError):
         json.dumps(release_key())
     assert not hasattr(release_key(), "__dict__")
-
-
-# --- what the words depend on ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,9 +157,6 @@ def test_the_derivation_is_the_documented_one() -> None:
     assert identity.astype("<u8").tobytes() == naive_cbc_mac(secret, "case 1")
 
 
-# --- blocks ---------------------------------------------------------------------------------------
-
-
 def test_a_block_is_enciphered_as_fips_197_says() -> None:
     """FIPS 197, appendix C.3: AES-256."""
     key = bytes(range(32))
@@ -195,9 +183,6 @@ def test_texts_go_through_a_cbc_mac_with_their_length_in_front(names: list[str])
     assert out.tobytes() == b"".join(naive_cbc_mac(key, name) for name in names)
 
 
-# --- numbers of words -----------------------------------------------------------------------------
-
-
 def test_uniform_is_never_0_or_1() -> None:
     extremes = [0, 1, 2**11, 2**12, 2**63, TOP - 2**12, TOP - 2**11, TOP - 1, TOP]
     numbers = uniform(np.array(extremes, np.uint64))
@@ -219,9 +204,6 @@ def test_below_stays_below_its_bound(word: int, bound: int) -> None:
     number = below(np.array([word], np.uint64), np.array([bound]))
     assert number.dtype == np.int64
     assert number[0] == word % bound
-
-
-# --- public digests -------------------------------------------------------------------------------
 
 
 def test_a_text_digest_is_sha_256_of_lengths_and_texts() -> None:

@@ -68,9 +68,6 @@ def exp_bits(exponent: int, bits: int) -> int:
         return int(Decimal(-exponent).exp() * 2**bits)
 
 
-# --- streams --------------------------------------------------------------------------------------
-
-
 def test_a_rows_kth_request_is_the_word_of_counter_k() -> None:
     keyed, cells = randomness(), np.array([[5, 1], [6, 0], [7, 2**63], [2**64 - 1, 3]], np.uint64)
     stream = CellStream(keyed, "p", cells)
@@ -83,9 +80,6 @@ def test_a_rows_kth_request_is_the_word_of_counter_k() -> None:
         for row, words in zip(rows, got, strict=True):
             np.testing.assert_array_equal(words, keyed.words("p", cells[[row]], asked[row])[0])
             asked[row] += 1
-
-
-# --- exp(-x) in integers --------------------------------------------------------------------------
 
 
 @given(st.fractions(0, 300, max_denominator=2**70), st.integers(0, 250))
@@ -129,9 +123,6 @@ def test_a_doubtful_number_is_extended_not_replaced(
     assert read == equal_words + (1 if side else 2)
 
 
-# --- counts ---------------------------------------------------------------------------------------
-
-
 def test_the_thresholds_are_the_floors_of_exp() -> None:
     expected = [exp_bits(k, 31) for k in range(1, 23)]
     assert samplers._THRESHOLDS.tolist() == expected
@@ -148,9 +139,6 @@ def test_counts_go_on_beyond_the_table(zero_words: int, last: int) -> None:
         exact = -(Decimal(last) / 2 ** (31 + 64 * (zero_words + 1))).ln()
         also = -(Decimal(last + 1) / 2 ** (31 + 64 * (zero_words + 1))).ln()
     assert math.floor(also) <= found <= math.floor(exact)
-
-
-# --- against plain arithmetic on the same words ---------------------------------------------------
 
 
 def naive_is_below_exp(words: Iterator[tuple[int, int]], head: int, bits: int, x: Fraction) -> bool:
@@ -258,9 +246,6 @@ def test_a_number_below_a_bound_voids_the_odd_words_only(bound: int, word: int) 
     assert (2**64 - odd) % bound == 0  # so each number has equally many words
 
 
-# --- the fast and the exact path ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("num", "den"), [(1, 1), (10, 3), (1, 7), (10**12 + 39, 7), (2**62, 2**22)]
 )
@@ -281,8 +266,6 @@ def test_the_exact_path_alone_draws_the_same(
     np.testing.assert_array_equal(sampler(stream_of(n), num, den), fast)
     assert len(decided) >= n
 
-
-# --- what a value depends on ----------------------------------------------------------------------
 
 N = 500
 NUM = np.random.default_rng(1).integers(1, 4000, N)
@@ -307,9 +290,6 @@ def test_a_value_does_not_depend_on_the_other_rows(
     monkeypatch.setattr(samplers, "_BATCH", 7)
     np.testing.assert_array_equal(draw(np.arange(N)), whole)
     assert len(np.unique(whole)) > 2
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,6 @@ def farthest(batches: list[TraceBatch]) -> float:
     return max(found)
 
 
-# --- what holds of every release ------------------------------------------------------------------
-
-
 @given(
     logs(14, 40),
     st.integers(1, 4),
@@ -127,11 +124,7 @@ def test_durations_that_stay_far_whatever_is_merged_are_refused() -> None:
 
 
 def test_closeness_is_that_of_the_released_log_or_of_the_input() -> None:
-    """The second C of ACAC is slow, so all cases become ABAA, whose later A take 30 minutes.
-
-    In the input A takes up to 60 minutes, and mostly none: near enough. Of the released A two in
-    three take 30, which is the most, and the first one takes none: two thirds of the range away.
-    """
+    """The second C of ACAC is slow, so all cases become ABAA, whose later A take 30 minutes."""
     log = {f"c{i}": "A C@1 A@2 C@62" for i in range(15)} | {"c": "A C@1 A@61 C@121"}
     log |= {f"d{i}": "A B@1 A@31 A@61" for i in range(4)}
     given_ = {"k": 3, "t": 0.5}
@@ -157,9 +150,6 @@ def test_cases_that_would_pass_the_end_of_the_calendar_are_refused() -> None:
                                                              ("B", MAX_TIME_US - i))]  # fmt: skip
     with pytest.raises(GuaranteeError, match=r"9999.*row filter"):
         release(traces_of(far), k=2)
-
-
-# --- a declared column ----------------------------------------------------------------------------
 
 
 def with_costs(rows: list[tuple[str, str, int]]) -> TraceBatch:
@@ -211,9 +201,6 @@ def test_the_closeness_of_a_declared_column_is_verified() -> None:
         verify_released([spoilt], 5, 0.5, attribute=COST)
 
 
-# --- the verifier ---------------------------------------------------------------------------------
-
-
 def sound() -> TraceBatch:
     """4 cases of A B C, 6 of A B, and 5 of B, steps of B a minute or two."""
     log = {f"c{i}": f"A B@{1 + i % 2} C@9" for i in range(4)}
@@ -261,9 +248,6 @@ def test_the_end_of_a_single_case_is_rejected_where_ends_are_promised() -> None:
     verify_released([traces], 3, None, protect_ends=False)
     with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
         verify_released([traces], 3, None)
-
-
-# --- parameters -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

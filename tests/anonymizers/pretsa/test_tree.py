@@ -115,9 +115,6 @@ def logs(max_cases: int = 10, most: int = 3) -> st.SearchStrategy[dict[str, str]
     )
 
 
-# --- merging --------------------------------------------------------------------------------------
-
-
 @given(logs(), st.integers(1, 4), st.none() | st.floats(0.05, 1), st.booleans())
 def test_merging_is_that_of_the_definition(
     log: dict[str, str], k: int, t: float | None, protect_ends: bool
@@ -153,9 +150,6 @@ def test_an_end_of_one_case_is_released_unless_ends_are_protected() -> None:
     assert set(merged(protected).values()) == {("A", "B", "C")}
 
 
-# --- t-closeness ----------------------------------------------------------------------------------
-
-
 @given(st.data())
 def test_distances_are_scipys(data: st.DataObject) -> None:
     """By both ways of computing them: of the method and of the verifier."""
@@ -188,9 +182,6 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
     np.testing.assert_allclose(by_ranks, expected, atol=1e-9)
 
 
-# --- durations ------------------------------------------------------------------------------------
-
-
 def drawn_of(
     log: dict[str, str], k: int, t: float | None = None
 ) -> tuple[MergedTree, np.ndarray, np.ndarray]:
@@ -215,11 +206,7 @@ def test_no_duration_is_one_that_a_case_had() -> None:
 def test_fewer_than_k_durations_are_not_drawn_from(
     k: int, n_alike: int, fewest: int, most: int
 ) -> None:
-    """B follows A in 3 cases, after 5000 minutes, and those of A A join them.
-
-    With k = 3 all its steps are that long. With k = 4 they are those of all events: 6 slices of 56
-    durations, of which 3 in the highest slice are that long.
-    """
+    """B follows A in 3 cases, after 5000 minutes, and those of A A join them."""
     log = {f"c{i}": f"A@0 C@{100 + i}" for i in range(50)}
     log |= {f"d{i}": f"A@0 B@{5000 + i}" for i in range(3)}
     log |= {f"e{i}": "A@0 A@99" for i in range(n_alike)}

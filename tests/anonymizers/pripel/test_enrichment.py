@@ -69,9 +69,6 @@ def minutes(times: np.ndarray) -> list[int]:
     return (times // MINUTE).tolist()
 
 
-# --- which event of the case ----------------------------------------------------------------------
-
-
 def test_the_kth_event_of_an_activity_takes_the_kth_of_the_case() -> None:
     raw = trace_batch({"1": "A B A C", "2": "B B"}, NAMES)
     released = trace_batch({"1": "A C A A B D", "2": "A B B B"}, NAMES)
@@ -104,8 +101,6 @@ def test_cases_are_taken_in_the_order_of_their_ranks_each_once_before_any_again(
     assert released.tolist() == [4, 4, 6, 6, 6, 5]
     assert replica.tolist() == [0, 0, 0, 1, 1, 0]
 
-
-# --- times ----------------------------------------------------------------------------------------
 
 # What each pair takes in the log: one time only, so that a draw of it is certain.
 TIMES = {"AB": [10], "BA": [20], "CB": [3], "AC": [10], "BD": [40]}
@@ -164,9 +159,6 @@ def test_released_times_are_others_within_the_bounds_in_the_same_order(by_pair: 
     assert not np.array_equal(nearly.durations, exact)
 
 
-# --- values ---------------------------------------------------------------------------------------
-
-
 def with_values(raw: TraceBatch, who: list[str | None], age: list[str | None]) -> TraceBatch:
     columns = {WHO.name: who, AGE.name: age}
     encoded = {name: pa.array(v, pa.string()).dictionary_encode() for name, v in columns.items()}
@@ -187,9 +179,6 @@ def test_released_values_lie_in_the_declared_domain_and_differ() -> None:
     ages = np.array(case.value(AGE, 1.0, randomness()).to_pylist()).reshape(n, 3)
     assert (ages == ages[:, :1]).all()  # of the case
     assert set(ages[:, 0].tolist()) == set(range(10))
-
-
-# --- a whole batch --------------------------------------------------------------------------------
 
 
 def test_a_case_is_the_same_in_any_batch_and_its_replicas_differ() -> None:

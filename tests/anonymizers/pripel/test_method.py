@@ -42,9 +42,6 @@ def hospital(n: int = 60) -> TraceBatch:
     )
 
 
-# --- what comes out -------------------------------------------------------------------------------
-
-
 def test_no_time_of_the_log_comes_out() -> None:
     """1200 times in microseconds within hours: that one is met by chance has probability 1e-6."""
     raw = hospital(300)
@@ -108,9 +105,6 @@ def test_the_sacofa_query_releases_no_behaviour_that_breaks_the_rules_of_the_log
         for traces in (raw, made)
     )
     assert pairs <= raw_pairs
-
-
-# --- what is refused ------------------------------------------------------------------------------
 
 
 def test_a_query_that_asks_for_too_many_cases_is_refused() -> None:

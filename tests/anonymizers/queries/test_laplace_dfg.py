@@ -39,8 +39,6 @@ def exact_counts(log: Log, params: PairQueryParams) -> PairCounts:
     return PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
 
 
-# --- what is counted ------------------------------------------------------------------------------
-
 LOG = {"1": "A B", "2": "A", "3": "B B B B", "4": "X A"}
 
 
@@ -68,9 +66,6 @@ def test_a_case_changes_the_counts_by_its_events_and_one_more() -> None:
             changes.append(int(counts.sum()))
             assert counts.min() >= 0
     assert max(changes) == params.max_pairs == 4
-
-
-# --- what it promises -----------------------------------------------------------------------------
 
 
 def test_without_public_names_or_length_no_finite_epsilon_holds() -> None:

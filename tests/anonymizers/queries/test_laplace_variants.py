@@ -61,9 +61,6 @@ def log_of(counts: Mapping[str, int]) -> TraceBatch:
     return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)})
 
 
-# --- what is asked --------------------------------------------------------------------------------
-
-
 def test_only_the_reference_spares_what_ended_and_the_last_level() -> None:
     """Counts below the threshold of 60 come out in the reference alone."""
     log = log_of({"A": 30, "AB": 500})
@@ -123,9 +120,6 @@ def test_parameters_out_of_range_are_refused(given: dict[str, Any], told: str) -
         params_of(**given)
 
 
-# --- what it costs --------------------------------------------------------------------------------
-
-
 def positive_law(scale: Fraction, reach: int, count: int) -> Law:
     """A count with discrete Laplace noise, given that it comes out above 0."""
     law = laplace_law(scale, reach, count)
@@ -148,10 +142,7 @@ FORMS: dict[str, Callable[[Fraction, int, int], Law]] = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("epsilon", ["0.1", "1", "3"])
 def test_a_level_costs_what_is_said_and_hardly_less(form: Any, epsilon: str) -> None:
-    """All counts up to 4 and one case more, by the exact laws; 2 % less would not hold.
-
-    The tail that is not listed has a probability of e^-60.
-    """
+    """All counts up to 4 and one case more, by the exact laws; 2 % less would not hold."""
     params = params_of(**{**WITH_NAMES, "epsilon": epsilon, "max_prefix_length": 1})
     stated = prefix_method.epsilon_in_all(params, form)
     scale = Fraction(*params.scale)

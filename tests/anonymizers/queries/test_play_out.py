@@ -43,14 +43,8 @@ def played(arcs: Mapping[Arc, int], number: int = 0, names: str = "ABCDEF") -> l
     ]
 
 
-# --- the law --------------------------------------------------------------------------------------
-
-
 def exact_law(arcs: Mapping[Arc, int], goes_back: bool = True) -> dict[tuple[Case, ...], Fraction]:
-    """The law of the cases, in any order, by following Algorithm 2 through every choice it has.
-
-    Without `goes_back` a case that meets a dead end is given up, as it must not be.
-    """
+    """The law of the cases, in any order, by following Algorithm 2 through every choice it has."""
     law: Counter[tuple[Case, ...]] = Counter()
 
     def step(left: dict[Arc, int], path: Case, made: tuple[Case, ...], chance: Fraction) -> None:
@@ -124,9 +118,6 @@ def test_the_papers_table_2_ends_in_two_variants_of_16_cases() -> None:
         assert set(cases) <= {tuple("RTSL"), tuple("TSL")}
         met |= set(cases)
     assert met == {tuple("RTSL"), tuple("TSL")}
-
-
-# --- what always holds ----------------------------------------------------------------------------
 
 
 def test_cases_of_millions_of_steps_are_walked_without_recursion() -> None:

@@ -70,9 +70,6 @@ def asked(
     return answer
 
 
-# --- against a reference that visits one prefix after the other -----------------------------------
-
-
 def reference(
     counts: Mapping[Variant, int], query: LevelQuery, names: str, drawn: Randomness
 ) -> dict[tuple[Variant, bool], int]:
@@ -126,9 +123,6 @@ def test_it_answers_what_the_reference_answers(
     assert answer == reference(counts, query, "ABC", randomness(number))
     again = asked(dict(reversed(counts.items())), query, "ABC", randomness(number))
     assert list(answer.items()) == list(again.items())
-
-
-# --- what one unit changes ------------------------------------------------------------------------
 
 
 def levels(counts: Mapping[Variant, int], n_levels: int) -> list[Counter[Any]]:
@@ -211,10 +205,7 @@ def whole_law(counts: Mapping[Variant, int], query: LevelQuery, names: str, reac
 
 
 def test_the_whole_answer_loses_epsilon_and_no_less() -> None:
-    """All logs of up to 2 cases A or AA, on two levels, with the counts of prefixes seen as well.
-
-    A wide cut of the tail, 40 scales, leaves probabilities of 1e-16. Control: 0.97 of epsilon.
-    """
+    """All logs of up to 2 cases A or AA, on two levels, with the counts of prefixes seen."""
     domain, epsilon = Domain(ActivityVocabulary(_array("A")), 2, 1), Fraction(4)
     query = query_of(domain, epsilon)
     assert query.scale == (1, 2) and query.threshold == 1
@@ -238,9 +229,6 @@ def _array(names: str) -> Any:
     return ActivityVocabulary.of(names).names
 
 
-# --- bounds ---------------------------------------------------------------------------------------
-
-
 def test_too_many_candidates_are_refused_without_their_number() -> None:
     counts = {variant: 100 for variant in itertools.product("ABC", repeat=3)}
     query = LevelQuery(3, (1, 1), 10, max_candidates=35)
@@ -259,9 +247,6 @@ def test_or_those_of_the_largest_counts_are_kept() -> None:
 def test_a_query_out_of_range_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name} must be at least"):
         LevelQuery(**{"max_prefix_length": 1, "scale": (1, 1), "threshold": 1, name: -1})
-
-
-# --- the generator --------------------------------------------------------------------------------
 
 
 def query_of(domain: Domain, epsilon: Fraction | int) -> LevelQuery:

@@ -72,9 +72,6 @@ def released(log: TraceBatch, params: SacofaParams, number: int = 0) -> dict[Var
     return {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
 
 
-# --- the rules ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("at_first", [False, True])
 def test_the_worked_example_of_the_paper(at_first: bool) -> None:
     """After Register, Triage, Antibiotics, Surgery only Antibiotics and Release are harmless."""
@@ -102,10 +99,7 @@ def test_one_more_case_turns_a_rule(at_first: bool) -> None:
 
 
 def naive_violations(log: Sequence[str], names: str, prefix: str, at_first: bool) -> int:
-    """The rules by their definition, one pair of activities and one case after the other.
-
-    The prefix may end in ■. Of a rule that has no case to be seen in, none is violated but never.
-    """
+    """The rules by their definition, one pair of activities and one case after the other."""
     inner = prefix.rstrip("■")
 
     def place(text: str, name: str) -> int:
@@ -156,9 +150,6 @@ def test_with_the_last_event_cases_begin_with_what_is_harmful() -> None:
     log = log_of({"BCAB": 1, "AB": 1})
     assert violations_of(rules_of(log, at_first=False), "ABC", "B")["C"] == 1
     assert violations_of(rules_of(log, at_first=True), "ABC", "B")["C"] == 0
-
-
-# --- the choice among harmful prefixes ------------------------------------------------------------
 
 
 def judge_of(rules: OrderRules, number: int = 0, **changes: Any) -> RuleJudge:
@@ -212,15 +203,9 @@ def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
         assert {[*names, "■"][i] for i in np.flatnonzero(found)} == set(harmful)
 
 
-# --- the query with a judge -----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class OddJudge:
-    """Harmful is what has an odd sum of codes; of that, what is also odd in its last code counts.
-
-    The end counts as code 3.
-    """
+    """Harmful is what has an odd sum of codes; of that, what is odd in its last code counts."""
 
     def judge(
         self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
@@ -303,9 +288,6 @@ def test_the_query_does_what_the_judge_says(
     )
 
 
-# --- the same pruning for both methods that are compared ------------------------------------------
-
-
 def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
     """At p_harmful inf nothing that violates a rule comes out but what the reference spares."""
     log = log_of({"AB": 300, "ABC": 200, "AC": 100})
@@ -325,8 +307,6 @@ def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
             found = by_code.violations(codes.reshape(1, -1))[0]
             assert found[names.index(variant[-1])] == 0
 
-
-# --- releases -------------------------------------------------------------------------------------
 
 MANY = {"AB": 900, "ABC": 600, "ABCB": 300}
 
@@ -398,9 +378,6 @@ def test_parameters_that_do_not_go_together_are_refused(given: dict[str, Any], t
         SacofaParams(**given)
 
 
-# --- rules that are bought ------------------------------------------------------------------------
-
-
 def relations_vector(variants: Iterable[str], names: str, k: int) -> np.ndarray:
     """All counts that rules are bought of, of cases cut off after k events; in plain Python."""
     made: Counter[Any] = Counter()
@@ -427,9 +404,6 @@ def test_a_unit_changes_the_bought_counts_by_what_is_said(k: int) -> None:
     assert several.rules_changed.l1 == 3 * max(changes)
 
 
-# --- what it costs --------------------------------------------------------------------------------
-
-
 # One name, two levels: O alone begins a case, and OO is harmful.
 TINY: dict[str, Any] = {
     "epsilon": "4",
@@ -445,10 +419,7 @@ CUT = -1
 
 
 def tiny_law(one: int, two: int, params: SacofaParams, reach: int) -> Law:
-    """The exact law of all noisy counts, of so many cases O and OO: (O, O ended, OO).
-
-    CUT is what is not seen. OO is counted with probability a / (1 + a), a = e^(-epsilon / 2).
-    """
+    """The exact law of all noisy counts, of so many cases O and OO: (O, O ended, OO)."""
     scale = Fraction(*params.scale)
 
     def seen(n: int) -> Law:
@@ -475,10 +446,7 @@ def tiny_law(one: int, two: int, params: SacofaParams, reach: int) -> Law:
 
 
 def test_the_whole_honest_answer_loses_epsilon_and_no_less() -> None:
-    """All logs of up to 2 cases O or OO, by exact laws; the control is 0.97 of epsilon.
-
-    Both levels and the choice are seen. The tails that are cut have probabilities of 1e-17.
-    """
+    """All logs of up to 2 cases O or OO, by exact laws; the control is 0.97 of epsilon."""
     params = SacofaParams(**TINY)
     epsilon = Fraction(4)
     assert Fraction(*params.scale) == Fraction(1, 2)

@@ -52,9 +52,6 @@ def labelled(pairs: PairCounts, values: np.ndarray) -> dict[tuple[str, str], int
     }
 
 
-# --- the exponential query ------------------------------------------------------------------------
-
-
 PROFILES = pytest.mark.parametrize("profile", ["paper", "reference"])
 
 
@@ -95,11 +92,7 @@ def test_pairs_within_k_steps_are_kept_and_positive_and_few_others(k: int, profi
 
 
 def law_of_walk(count: int, a: float, largest: int) -> np.ndarray:
-    """float64[largest], where a walk of truncated Laplace steps is when it is first above 0.
-
-    By solving the equations of the chain on -200 … 0. A step is j if a Laplace variable is between
-    j and the next number away from 0, which its distribution function says.
-    """
+    """float64[largest], where a walk of truncated Laplace steps is when it is first above 0."""
     lowest = -200
 
     def step(j: np.ndarray) -> np.ndarray:
@@ -129,18 +122,12 @@ def test_what_a_walked_count_costs(epsilon: float) -> None:
         assert np.abs(np.log(laws[6] / laws[7])).max() > epsilon + 0.9 * math.log(2)
 
 
-# --- what is released -----------------------------------------------------------------------------
-
-
 def test_noise_that_would_make_too_many_cases_is_refused_with_the_mend() -> None:
     """Eight pairs with noise of a billion on average: that all are below 2^26 is out of reach."""
     params = params_of("1e-9", query="laplace", vocabulary=("A",))
     with pytest.raises(UsageError, match=r"directly-follows pairs, .* raise epsilon") as raised:
         released({"1": "A"}, params)
     assert raised.value.exit_code == 2
-
-
-# --- what it promises -----------------------------------------------------------------------------
 
 
 def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> None:

@@ -115,9 +115,6 @@ def test_a_new_name_passes_with_its_part_of_delta_at_most(
     assert tail(least - alone - 5) > allowed
 
 
-# --- a quantile -----------------------------------------------------------------------------------
-
-
 def permute_and_flip_law(scores: list[int], rate: Fraction) -> dict[int, float]:
     """Every order of the candidates, each with its coins: the definition."""
     best = max(scores)
@@ -169,9 +166,6 @@ def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
             assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
 
 
-# --- the vocabulary -------------------------------------------------------------------------------
-
-
 def allowance(epsilon: Fraction, delta: Fraction, changed: Sensitivity) -> Allowance:
     """What the choice of a vocabulary has beside a length and variants."""
     own = Sums("vocabulary", VOCABULARY_SHARE, changed, NAME_UNITS, is_open=True)
@@ -188,11 +182,7 @@ def allowance(epsilon: Fraction, delta: Fraction, changed: Sensitivity) -> Allow
 def test_what_one_unit_alone_has_is_chosen_with_at_most_its_delta(
     epsilon: str, delta: str, max_activities: int, max_units: int
 ) -> None:
-    """All its activities together; and the threshold is not too high by more than it must be.
-
-    By the tail of the normal law, which is that of the discrete one at half a step less, up to a
-    1e-6; `calibration.gaussian_threshold` has a test by enumeration.
-    """
+    """All its activities together; and the threshold is not too high by more than it must be."""
     changed = changed_names(max_activities, max_units)
     own = allowance(Fraction(epsilon), Fraction(delta), changed)
     noise, threshold = own.noise(changed, NAME_UNITS), own.threshold(changed, NAME_UNITS)

@@ -49,9 +49,6 @@ HALF, QUARTER, MILLIONTH = Fraction(1, 2), Fraction(1, 4), exact("1e-6")
 CASE = of_one_cell()
 
 
-# --- shares ---------------------------------------------------------------------------------------
-
-
 def random_needs(generator: np.random.Generator) -> tuple[Need, ...]:
     """Up to two choices, something pure at times, and one to five sums of any shares."""
     needs: list[Need] = [
@@ -116,9 +113,6 @@ def test_shares_of_any_needs_add_up_exactly(n: int) -> None:
     assert {True, False} == set(is_joint)
 
 
-# --- which noise ----------------------------------------------------------------------------------
-
-
 def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:
     """Whatever would err less, or where it cannot be had it is refused."""
     need = Sums("a", Fraction(1), CASE, is_l2=True)
@@ -154,9 +148,6 @@ def test_the_widest_noise_that_may_be_needed_is_refused_beforehand() -> None:
             assert made.spends()
 
 
-# --- a bought clip --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("units", [1, 16, 1024])
 def test_whatever_clip_is_bought_no_less_is_recorded_than_is_spent(units: int) -> None:
     """The noise is in proportion to the clip, up to what is rounded."""
@@ -167,9 +158,6 @@ def test_whatever_clip_is_bought_no_less_is_recorded_than_is_spent(units: int) -
         noise = made.means["sums"].noise(of_clipped_cells(clip), units)
         real = (clip / continuous_deviation(Fraction(*noise.scale))) ** 2
         assert real <= block.squared_loss <= real * (1 + Fraction(1, 10**6))
-
-
-# --- what is recorded, by an accountant of others -------------------------------------------------
 
 
 def gaussian(squared: float, interval: float) -> pld.PrivacyLossDistribution:
@@ -187,11 +175,7 @@ def response(epsilon: Fraction, interval: float) -> pld.PrivacyLossDistribution:
 def reaccounted(
     blocks: Sequence[Block], choices: Sequence[Fraction], delta: Fraction, interval: float
 ) -> float:
-    """The epsilon of a joint mechanism, made anew of its blocks and choices.
-
-    The largest over what a unit's cells of open blocks can be: known to others, so that it changes
-    the block, or new, so that the threshold lets them pass.
-    """
+    """The epsilon of a joint mechanism, made anew of its blocks and choices."""
     most = 0.0
     opened = [block for block in blocks if block.delta]
     for are_new in itertools.product((False, True), repeat=len(opened)):
@@ -216,11 +200,7 @@ def reaccounted(
 
 
 def check(spends: tuple[Spend, ...], epsilon: Fraction, delta: Fraction) -> None:
-    """The parts keep the claim by an accountant of others, and use 0.97 of it.
-
-    Allowed above it: a thousandth, and what the accountant rounds up by, once a mechanism. What is
-    not joint adds up, part by part.
-    """
+    """The parts keep the claim by an accountant of others, and use 0.97 of it."""
     interval = float(epsilon) / 5000
     found, slack = 0.0, 0.0
     for spend in spends:
@@ -348,9 +328,6 @@ def test_what_nobody_pays_is_found_by_the_same_accountant() -> None:
     assert reaccounted(blocks, [2 * epsilon for epsilon in choices], delta, INTERVAL) > 1.005
 
 
-# --- exactly, of small mechanisms -----------------------------------------------------------------
-
-
 def noisy(count: int, scale: tuple[int, int]) -> Law:
     sigma = Fraction(*scale)
     return discrete_gaussian(sigma, math.ceil(6 * sigma)).map(lambda y: y + count)
@@ -364,10 +341,7 @@ def chosen(epsilon: Fraction, truth: bool) -> Law:
 
 
 def released(scale: tuple[int, int], steps: int, threshold: int, is_new: bool) -> Law:
-    """Of a cell of so many steps, what is released of it.
-
-    Where only the unit has the cell, any number that is released tells all, so all are one.
-    """
+    """Of a cell of so many steps, what is released of it."""
     law = noisy(steps, scale)
     if is_new:
         return law.map(lambda y: "seen" if y >= threshold else None)  # type: ignore[operator]

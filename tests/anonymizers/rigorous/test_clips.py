@@ -36,9 +36,6 @@ def unit(bucket: int, n_buckets: int) -> np.ndarray:
     return np.eye(n_buckets, dtype=np.int64)[bucket]
 
 
-# --- the block ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("max_units", [1, 2, 3])
 def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: int) -> None:
     """Every log of up to two cases in four buckets, and every unit that may come to it."""
@@ -56,9 +53,6 @@ def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: i
     changed = changed_ranks(n_buckets, max_units)
     assert changed.l2_squared == max(norms)
     assert (changed.l1, changed.linf, changed.l0) == (max(sums), max(cells), n_buckets * max_units)
-
-
-# --- the choice -----------------------------------------------------------------------------------
 
 
 @given(
@@ -98,9 +92,6 @@ def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
     for n_bins, square in ((None, 6), (4, 4)):
         [bucket] = clips.norms_of_cases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
         assert bucket == np.searchsorted(clips.norm_grid(), square)
-
-
-# --- the choice -----------------------------------------------------------------------------------
 
 
 def histogram(norms: dict[int, int]) -> np.ndarray:

@@ -77,10 +77,7 @@ def random_configurations(n: int, seed: int) -> list[tuple[Method, Any]]:
 
 
 def deviation_in_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A little more than the least deviation of a Gaussian at sensitivity 1.
-
-    In a thousandth of the time that enclosures take, for sums that do not depend on it.
-    """
+    """A little more than the least deviation of a Gaussian at sensitivity 1."""
     low, high = 1e-3, 1e8
     while high - low > 1e-7 * high:
         s = math.sqrt(low * high)
@@ -113,9 +110,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for function in cached:
         function.cache_clear()
-
-
-# --- numbers --------------------------------------------------------------------------------------
 
 
 @given(st.decimals(Decimal("1e-300"), 1000, allow_nan=False, allow_infinity=False))
@@ -157,9 +151,6 @@ def test_what_is_no_budget_is_refused(epsilon: Any, said: str) -> None:
         with pytest.raises(pydantic.ValidationError, match=said) as raised:
             Params(epsilon=epsilon)
         assert raised.value.errors()[0]["loc"] == ("epsilon",)
-
-
-# --- delta ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -218,9 +209,6 @@ def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
     assert "allow_large_delta" not in small.resolved()
 
 
-# --- the whole promise ----------------------------------------------------------------------------
-
-
 def names_of(spends: tuple[Spend, ...]) -> list[str]:
     """What is paid for, alone or together."""
     found = [spend.what for spend in spends if spend.mechanism != "joint"]
@@ -257,9 +245,6 @@ def test_thousands_of_configurations_promise_the_sum_of_their_parts(n: int) -> N
         )
         rounds = {round_of(name) for name in names_of(spends)}
         assert sorted(rounds) == sorted(method.rounds(params))
-
-
-# --- noise that cannot be drawn is refused before anything is read --------------------------------
 
 
 def test_a_scale_up_to_the_samplers_limit_is_drawable() -> None:

@@ -24,20 +24,8 @@ from tracecloak.anonymizers.registry import METHODS
 LOG = {f"c{i}": ("A B C", "A C", "A B")[i % 3] for i in range(900)}
 
 
-# --- a part of a test's own -----------------------------------------------------------------------
-
-
-# --- what is drawn and what is spent --------------------------------------------------------------
-
-
 def disagreements(spends: tuple[Spend, ...], drawn: list[Drawn]) -> list[str]:
-    """What does not fit: spends whose noise was not drawn, and draws that no spend tells.
-
-    Noise is told by its law and its scale, or where a clip was bought by the ratio of scale and
-    sensitivity. What is spent as `pure`, `approximate` or a choice says nothing of its noise: so
-    draws other than of Gaussian noise need not be told where there is such a part, but for those
-    whose sensitivity is known. What is chosen with more than any choice spends is not told either.
-    """
+    """What does not fit: spends whose noise was not drawn, and draws that no spend tells."""
     told = [
         (s.what, s.mechanism, Fraction(*s.scale), Fraction(s.sensitivity))
         for s in spends

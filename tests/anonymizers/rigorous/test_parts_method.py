@@ -51,9 +51,6 @@ def test_of_every_rigorous_method_all_follows_from_its_parts(name: str) -> None:
         assert {(of, said) for of in names} <= SAID_BESIDE
 
 
-# --- a method of two parts in one round, and one before it ----------------------------------------
-
-
 class Twice(PartsMethod):
     """Chooses a number in the first round, adds two in the second, each on that before it."""
 

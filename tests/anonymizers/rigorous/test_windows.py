@@ -111,13 +111,7 @@ OPEN = frozenset({
 
 @dataclass(frozen=True)
 class Paid:
-    """What a release pays for.
-
-    Attributes:
-        pure: Epsilon of all but Gaussian noise.
-        instead: Of what may be done in place of it.
-        squared: The square of mu.
-    """
+    """What a release pays for."""
 
     pure: Fraction
     instead: Fraction
@@ -217,9 +211,6 @@ def test_some_of_an_individuals_cases_move_no_more_than_their_share(
     assert is_kept(method, with_cases(method, m)[place])
 
 
-# --- controls -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _CountedTogether:
     """An individual counts as m cases of the variant of its first one, however many it has."""
@@ -290,9 +281,6 @@ def test_what_is_shown_without_noise_is_caught() -> None:
     params = method.Params(epsilon="8", delta="1e-5", max_cases_per_individual=2)
     with pytest.raises(AssertionError):
         is_kept(method, params)
-
-
-# --- what callers ask -----------------------------------------------------------------------------
 
 
 def example_of(name: str, place: int = 0, **more: Any) -> tuple[Anonymizer, Any]:

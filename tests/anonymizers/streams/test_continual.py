@@ -42,11 +42,7 @@ def discrete_gaussian_law(sigma: float, reach: int) -> np.ndarray:
 
 
 def delta_of_column(column: list[int], sigma: float, epsilon: float) -> float:
-    """The exact delta between measured values and those that a case changes by a column.
-
-    With noise Z on each the loss is (s^2 + 2 s Z) / (2 sigma^2), summed: a function of the integer
-    sum of |s| Z, whose law is a convolution. What is cut off, and floats, are below 1e-12.
-    """
+    """The exact delta between measured values and those that a case changes by a column."""
     shares = [abs(s) // math.gcd(*column) for s in column if s]
     reach = math.ceil(9 * sigma)
     law = np.ones(1)
@@ -71,11 +67,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("length", [None, 2, 1])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_exact_loss_of_a_case_in_any_step(length: int | None, epsilon: Fraction) -> None:
-    """A case in one of three steps keeps (epsilon, delta), in the first one only just.
-
-    Controls: noise for a case that would be measured in its own step alone, or for a hundredth
-    less, does not; nor does a column whose factor is one larger.
-    """
+    """A case in one of three steps keeps (epsilon, delta), in the first one only just."""
     delta, norm = Fraction(1, 100), 8 if length == 1 else 1
     noise = continual_noise(epsilon, delta, 3, norm, n_cells=1, length=length)
     sigma, goal = noise.deviation, float(delta)
@@ -185,9 +177,6 @@ def counts_of(horizon: int, number: int = 0, n: int = 5) -> np.ndarray:
     return np.random.default_rng(number).integers(0, 10_000, (horizon, n))
 
 
-# --- noise is a function of what it is for --------------------------------------------------------
-
-
 @makers
 def test_values_come_out_the_same_in_any_order_shard_and_block(
     maker: Callable[..., ContinualNoise], monkeypatch: pytest.MonkeyPatch
@@ -231,10 +220,7 @@ def test_keys_purposes_cells_and_steps_have_noise_of_their_own(
 
 
 def replayed(noise: ContinualNoise, n: int, stream: Randomness) -> tuple[np.ndarray, np.ndarray]:
-    """What is measured on five steps of n cells, and on a replay with a case more in step 2.
-
-    It is in every cell but the last half of them.
-    """
+    """What is measured on five steps of n cells, and on a replay with a case more in step 2."""
     counts = counts_of(5, n=n)
     changed = counts.copy()
     changed[2, : n // 2] += noise.case_norm
@@ -246,11 +232,7 @@ def replayed(noise: ContinualNoise, n: int, stream: Randomness) -> tuple[np.ndar
 
 @makers
 def test_a_replay_with_other_counts_draws_fresh_noise(maker: Callable[..., ContinualNoise]) -> None:
-    """On 20,000 cells, of which the later half is the same.
-
-    The difference to a fresh draw has twice the variance of one. Of 10,000 such differences 15 %
-    are over seven deviations for either law. With the noise of the first draw it would be 0.
-    """
+    """On 20,000 cells, of which the later half is the same."""
     noise, n = maker(5), 20_000
     first, second = replayed(noise, n, STREAM())
     difference = (second - first)[:, : n // 2]
@@ -285,9 +267,6 @@ def test_noise_without_the_value_in_its_key_would_show_the_case(
     factor = 64 * int(noise.strategy.column_factors[2])
     column = [0, 0, factor * 1024, factor * 512, factor * 384]
     assert (second - first)[:, 0].tolist() == column
-
-
-# --- the law of the noise -------------------------------------------------------------------------
 
 
 def gaussian_masses(sigma: float, edges: np.ndarray) -> np.ndarray:
@@ -341,9 +320,6 @@ def test_the_largest_values_do_not_overflow() -> None:
     direct = windows_of(3).add(0, counts, CELLS, STREAM(), "dfg")
     assert (np.abs(direct[:, :2].astype(object)) > LARGEST_VALUE - 10**6).all()
     assert (np.sign(direct[:, :2]) == [1, -1]).all()
-
-
-# --- what is promised and reserved ----------------------------------------------------------------
 
 
 @settings(max_examples=6)
@@ -437,14 +413,8 @@ def test_columns_are_normalised_where_a_unit_is_protected_over_the_whole_stream(
     assert totals_of(9, participation=Participation(3, 2)).strategy == Strategy(9, None)
 
 
-# --- the errors that are planned with -------------------------------------------------------------
-
-
 def test_errors_of_pure_windows() -> None:
-    """About sqrt(2) / epsilon a count, sqrt(2 t) / epsilon in all; w times as much with w-events.
-
-    Exactly, the variance is 2 a / (1 - a)^2 with a = e^(-1 / b).
-    """
+    """About sqrt(2) / epsilon a count, sqrt(2 t) / epsilon in all; w times that with w-events."""
     fine = continual_noise(Fraction(1, 100), Fraction(0), 50, 1, n_cells=1)
     assert fine.errors(1) == pytest.approx(np.full(50, math.sqrt(2) * 100), rel=1e-4)
     assert fine.errors(None) == pytest.approx(100 * np.sqrt(2 * np.arange(1, 51)), rel=1e-4)
@@ -460,9 +430,6 @@ def test_errors_of_pure_windows() -> None:
         noise = continual_noise(epsilon, Fraction(0), 1, 1, n_cells=1)
         assert noise.errors(1)[0] == pytest.approx(math.sqrt(variance))
     assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

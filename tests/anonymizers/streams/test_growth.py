@@ -120,10 +120,7 @@ def read_by(messages: Sequence[Message]) -> range:
 
 @pytest.mark.parametrize("view", ["window", "total"])
 def test_a_case_changes_no_more_than_the_noise_covers_whatever_was_read(view: str) -> None:
-    """Both neighbours through all steps, from all states in which either can be stopped.
-
-    The control: names that count from when they are read on move cases that are in both.
-    """
+    """Both neighbours through all steps, from all states in which either can be stopped."""
     noise = params_of(MORE, view).noises["pairs"]
     assert noise == replace(params_of(FIRST, view).noises["pairs"], n_cells=noise.n_cells)
     most = float(noise.sensitivity) / (1 if view == "total" else noise.units)

@@ -49,9 +49,6 @@ def wanted(horizon: int, length: int | None) -> np.ndarray:
     return ((lags >= 0) & (lags < (length or horizon))).astype(np.int64)
 
 
-# --- the factors ----------------------------------------------------------------------------------
-
-
 @given(horizons, lengths)
 def test_the_root_times_itself_is_what_is_wanted(horizon: int, length: int | None) -> None:
     root = dense(square_root(horizon, length))
@@ -88,9 +85,6 @@ def test_weights_times_what_is_measured_is_what_is_wanted(
     np.testing.assert_allclose(product, wanted(horizon, other), atol=1e-9)
     errors = strategy.error_factors(other)
     np.testing.assert_allclose(errors, np.sqrt((weights**2).sum(axis=1)), rtol=1e-9)
-
-
-# --- encoding and decoding ------------------------------------------------------------------------
 
 
 @given(st.data(), st.integers(1, 150), lengths, column_units)
@@ -142,9 +136,6 @@ def test_decoding_gives_the_sums_from_any_step_on(
     assert (strategy.decode(measured[:, 0], other) == whole[:, 0]).all()
 
 
-# --- sensitivity, by enumeration ------------------------------------------------------------------
-
-
 def squared(values: np.ndarray) -> int:
     return int((values.astype(object) ** 2).sum())
 
@@ -152,11 +143,7 @@ def squared(values: np.ndarray) -> int:
 @pytest.mark.parametrize("units", [1, 5, COLUMN_UNITS])
 @pytest.mark.parametrize("length", [None, 1, 2])
 def test_sensitivity_over_all_neighbouring_streams(length: int | None, units: int) -> None:
-    """All streams of three steps and two cells with up to a case each, near the largest as well.
-
-    A case adds a vector of norm 1 to one step. The largest difference is the declared one, and it
-    is met in the first step; the others are as close to it as whole factors can be.
-    """
+    """All streams of three steps and two cells with up to a case each, near the largest as well."""
     strategy = Strategy(3, length, units)
     largest = np.zeros(3, object)
     for base in (0, strategy.largest_count - 1):
@@ -187,10 +174,7 @@ def patterns(horizon: int, cases: int, window: int, per_step: bool) -> np.ndarra
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize(("cases", "window"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 9)])
 def test_no_behaviour_of_a_unit_exceeds_its_norm(per_step: bool, cases: int, window: int) -> None:
-    """Every pattern over five steps, and the signs of opposite vectors; totals and windows attain.
-
-    Within w consecutive steps the promise's norm covers it, over all steps that of the horizon.
-    """
+    """Every pattern over five steps, and the signs of opposite vectors; totals attain it."""
     for length, units in itertools.product([None, 1, 2, 3], [1, COLUMN_UNITS]):
         strategy = Strategy(5, length, units)
         participation = Participation(cases, window, per_step)
@@ -271,13 +255,7 @@ def test_random_repetitions_are_covered(
 
 
 def bound_by_products(largest: list[int], n_times: int, gap: int) -> int:
-    """The bound of columns that are the gap apart, as it is defined: without any short cut.
-
-    Args:
-        largest: By distance, of two columns.
-        n_times: Columns, at most.
-        gap: From one to the next.
-    """
+    """The bound of columns that are the gap apart, as it is defined: without any short cut."""
     last = len(largest) - 1
 
     @cache
@@ -319,9 +297,6 @@ def test_exactly_as_long_as_one_where_it_counts_once() -> None:
             strategy.repeated_norm(*wrong)
 
 
-# --- errors ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("horizon", "published"), [(52, 2.32), (365, 2.94), (8760, 3.96)], ids=str)
 def test_errors_of_totals(horizon: int, published: float) -> None:
     """Figures of the literature; S_T is about (ln T + 3.35) / pi; rounding costs below 0.03 %."""
@@ -334,9 +309,6 @@ def test_errors_of_totals(horizon: int, published: float) -> None:
     np.testing.assert_allclose(totals, closed, rtol=3e-4)
     increments = strategy.error_factors(1) * norm
     assert (increments**2 <= 4 / math.pi * closed[-1] * 1.001).all()
-
-
-# --- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

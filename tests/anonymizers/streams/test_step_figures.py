@@ -111,14 +111,7 @@ def rows_of(release: StepRelease, what: str) -> list[Row]:
 def held(
     product: str, name: str, shrunk: float = 1.0, n_keys: int = N_KEYS
 ) -> dict[str, tuple[float, float]]:
-    """Of each kind of number the coverage, and its mean width in 3.92 root mean square errors.
-
-    Args:
-        product: What is counted.
-        name: Of `VIEWS`.
-        shrunk: To this share of its width every interval is shrunk first: the control.
-        n_keys: Streams.
-    """
+    """Of each kind of number the coverage, and its mean width in 3.92 root mean square errors."""
     cell = "path" if product == "dfg" else "variant"
     seen: dict[str, list[tuple[bool, float, float]]] = {}
     for release in itertools.chain(*released(product, name, n_keys)):
@@ -141,10 +134,7 @@ CASES = [
 
 @pytest.mark.parametrize(("product", "name"), CASES)
 def test_the_numbers_of_a_step_hold_what_was_counted(product: str, name: str) -> None:
-    """Over 20 keys: 6,300 paths, 700 activities, some 100 totals and 300 variants.
-
-    Those of the steps of one key go together, so that there are hardly more than 20 cases.
-    """
+    """Over 20 keys: 6,300 paths, 700 activities, some 100 totals and 300 variants."""
     check(held(product, name), few={"cases", "events", "variant"})
 
 

@@ -245,8 +245,6 @@ def test_what_cannot_be_is_refused_with_the_mend(changes: dict[str, Any], said: 
         params(**changes)
 
 
-# --- what is in a step does not decide whether it is published ------------------------------------
-
 ODD_NAMES = [OTHER, "▶", "\x00", "\uffff", " ", "a" * 5_000, "A", "B"]
 ODD_TIMES = [MAX_TIME_US, MIN_TIME_US, 0, -1]
 HOSTILE: list[list[tuple[str, str, int]]] = [

@@ -74,9 +74,6 @@ def naive(log: Log) -> list[int]:
     return counts
 
 
-# --- the counts -----------------------------------------------------------------------------------
-
-
 @given(
     event_logs(max_events=25, n_cases=8, activities="ABX", minutes=5),
     st.sampled_from([1, 400_000, 1_000_001, MINUTE, 60 * MINUTE, 700 * DAY]),
@@ -135,9 +132,6 @@ def test_what_was_bought_is_counted_in():
     assert counter.count(log, decisions, randomness()) == ClippedCells.merge([])
 
 
-# --- the decision ---------------------------------------------------------------------------------
-
-
 def decided_on(log: Log, epsilon: Fraction = LARGE, number: int = 0) -> SpansDecision:
     counted = COUNTER.count(public(log), {}, randomness())
     return decide_spans(counted, N_BINS, N_TICKS, noise_of(epsilon), randomness(number))
@@ -189,6 +183,3 @@ def test_a_bin_counts_where_it_and_those_beside_it_stand_out(monkeypatch):
     kept = {0: 36, 7: 16, 11: 44}
     expected = [kept.get(bin_, 0) / sum(kept.values()) for bin_ in range(N_BINS)]
     assert shares_of(decided) == pytest.approx(expected)
-
-
-# --- what is drawn --------------------------------------------------------------------------------

@@ -87,8 +87,6 @@ def us(text: str, zone: str = "UTC") -> int:
     return (moment - EPOCH) // datetime.timedelta(microseconds=1)
 
 
-# --- the counts -----------------------------------------------------------------------------------
-
 RULES = [
     rule("2024-03-27", "2024-04-09", "Europe/Amsterdam"),
     rule("2024-10-21", "2024-11-03", "Europe/Amsterdam", days=(0, 2, 6), from_hour=1, to_hour=5),
@@ -153,18 +151,9 @@ def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
         assert len(noting.asked) == 3  # what is drawn has a purpose of its own
 
 
-# --- the decision ---------------------------------------------------------------------------------
-
-
-# --- what is drawn --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bucket_days", [1, 7, 91])
 def test_the_law_of_a_start_is_that_of_the_rates(bucket_days):
-    """50,000 draws against the integral of rate times bucket, hour by hour and within hours.
-
-    The control is the same law with the rates of the hours moved by one.
-    """
+    """50,000 draws against the integral of rate times bucket, hour by hour and within hours."""
     zone = "Europe/Amsterdam"
     time = time_of("2024-03-21", "2024-04-15", zone, days=(0, 3, 6), from_hour=1, to_hour=6)
     n_buckets = -(-time.n_days // bucket_days)
@@ -238,9 +227,6 @@ def test_a_case_number_decides_its_start(numbers, n_pieces):
         assert [together[number] for number in part.tolist()] == drawn.tolist()
 
 
-# --- periods --------------------------------------------------------------------------------------
-
-
 @st.composite
 def some_starts(draw: st.DrawFn) -> StartsDecision:
     """Weeks with many, few or one slot of working time; many hours and days without a start."""
@@ -290,10 +276,7 @@ def test_periods_are_parts_of_the_range_between_slots(decided, n):
 
 
 def test_ranks_of_periods_are_the_shares_of_starts():
-    """Of 19 starts on Mondays 10 are in the first of ten hours, and one in each of the others.
-
-    Of three periods two end where 19 / 3 and 38 / 3 are first reached.
-    """
+    """Of 19 starts on Mondays 10 are in the first of ten hours, and one in each of the others."""
     time = time_of("2024-01-01", "2024-01-07", days=(0,), from_hour=8, to_hour=18)
     rates = np.zeros(168)
     rates[8:18] = 10, 1, 1, 1, 1, 1, 1, 1, 1, 1

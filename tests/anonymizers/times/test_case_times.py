@@ -87,9 +87,6 @@ def naive(log: Log) -> list[int]:
     return [x for table in tables for row in table for x in row]
 
 
-# --- the counts -----------------------------------------------------------------------------------
-
-
 @given(
     event_logs(max_events=25, n_cases=8, activities="ABX", minutes=5),
     st.sampled_from([1_000_000, MINUTE, 9 * DAY, 70 * DAY]),
@@ -97,9 +94,6 @@ def naive(log: Log) -> list[int]:
 def test_cases_are_counted_by_class_period_and_time(log, unit):
     log = [(case, name, time // MINUTE * unit) for case, name, time in log]
     assert counts_of(log) == naive(log)
-
-
-# --- what is drawn from ---------------------------------------------------------------------------
 
 
 def spans_of(shares: list[float], n_cases: float) -> SpansDecision:
@@ -175,9 +169,6 @@ def test_chances_are_chances_whatever_the_noise(deviation):
             assert (reached[..., -1] == 1).all()
         assert times.periods.shape == (2 * N_CLASSES, N_PERIODS)
         assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
-
-
-# --- draws ----------------------------------------------------------------------------------------
 
 
 def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():

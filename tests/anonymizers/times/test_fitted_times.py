@@ -173,10 +173,7 @@ def rows_of(cases: list[Case], variant: str) -> np.ndarray:
 
 
 def drifting(n: int) -> list[Case]:
-    """As many of each variant: A B is short and early, C B A long and late, A is in the middle.
-
-    B B A is anywhere, and takes days; C C too, and takes minutes early and weeks late.
-    """
+    """As many of each variant: A B is short and early, C B A long and late, A is in the middle."""
     rng = np.random.default_rng(8)
     cases: list[Case] = []
     for _ in range(n):
@@ -195,11 +192,7 @@ def drifting(n: int) -> list[Case]:
 
 
 def test_times_of_variants_come_out_as_counted():
-    """300 cases of each of 5 variants; the control is that variants differ by more than allowed.
-
-    A mean over 300 has a deviation of at most 2 days of starts within 60 days and 5 of any; those
-    of spans 2 %, and bins are wide as a factor of 1.4, of which the middle can be 10 % off.
-    """
+    """300 cases of each of 5 variants; the control is that variants differ by more than allowed."""
     cases = drifting(300)
     traces = log_of(cases)
     made = timed_anew(traces)
@@ -216,9 +209,6 @@ def test_times_of_variants_come_out_as_counted():
         assert found[variant][1] == pytest.approx(start, abs=20), variant
     assert wanted["AB"][0] < 3 < 40 < wanted["BBA"][0] < 100 < 300 < wanted["CBA"][0]
     assert wanted["AB"][1] < 60 < 150 < wanted["A"][1] < 210 < 240 < wanted["CBA"][1]
-
-
-# --- what it is made of ---------------------------------------------------------------------------
 
 
 def check_chances(found: dict[str, Any], n_classes: int, n_periods: int, k: int) -> None:
@@ -262,9 +252,6 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     # A case of whatever class has times all the same.
     more = timed(log_of(drifting(9)), np.arange(45), timing, randomness())
     assert ((more.times >= 0) & (more.times < N_DAYS * DAY)).all()
-
-
-# --- where time goes by ---------------------------------------------------------------------------
 
 
 def times_by_pair(traces: TraceBatch) -> np.ndarray:

@@ -139,9 +139,6 @@ lengths_of_cases = st.lists(st.integers(1, 9), max_size=12)
 some_bins = st.lists(st.integers(0, 11), min_size=1, max_size=4)
 
 
-# --- stamps ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", GRIDS)
 @given(lengths_of_cases, some_bins, some_bins)
 def test_stamps_are_in_order_in_the_range_on_the_grid_and_in_working_hours(
@@ -246,9 +243,6 @@ def test_long_cases_do_not_overflow():
     check(made, grid)
     took = made.times[made.offsets[1:] - 1] - made.starts
     assert (took > 10 * 365 * DAY).all()
-
-
-# --- a log timed anew -----------------------------------------------------------------------------
 
 
 @given(st.data())

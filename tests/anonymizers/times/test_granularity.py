@@ -41,8 +41,6 @@ def finest(times: list[int]) -> int:
     return max(i for i, step in enumerate(GRIDS) if all(time % step == 0 for time in times))
 
 
-# --- the counts -----------------------------------------------------------------------------------
-
 stamps = st.tuples(st.sampled_from(GRIDS), st.integers(0, 10_000)).map(lambda x: x[0] * x[1])
 
 
@@ -84,9 +82,6 @@ def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids(zone):
         expected[(over == 0) | (clock.first_us(local - over) == times)] = i
     log = [(f"c{i}", "A", time) for i, time in enumerate(times.tolist())]
     assert counts_of(log, zone) == np.bincount(expected, minlength=6).tolist()
-
-
-# --- the choice -----------------------------------------------------------------------------------
 
 
 def chosen(counts: list[int], noise: SumNoise = LITTLE, number: int = 0) -> str:

@@ -90,17 +90,7 @@ class Clip(contract.Decision):
 
 @dataclass(frozen=True)
 class Statistic:
-    """One statistic, with what is decided on it.
-
-    Attributes:
-        counter: What counts it.
-        decide: What adds the noise, of counts, the noise and randomness.
-        changed: What is stated of a unit of so many cases.
-        n_cells: Cells that get noise; 0 where that follows from the calendar.
-        units: Lattice steps of what is stated: 1 of counts, which go onto the noise's lattice.
-        attained: The norms that some case attains.
-        decisions: What was decided before.
-    """
+    """One statistic, with what is decided on it."""
 
     counter: contract.Counter
     decide: Callable[[Any, SumNoise, Randomness], Any]

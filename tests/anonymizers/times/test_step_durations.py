@@ -103,9 +103,6 @@ def naive(log: Log, borders: list[int]) -> dict[str, Counter[Cell]]:
     return vectors
 
 
-# --- the vectors ----------------------------------------------------------------------------------
-
-
 @given(event_logs(max_events=25, activities="ABX"), st.sampled_from([[1], [1, 61]]))
 def test_vectors_are_those_of_a_loop(log, borders):
     traces = public(log)
@@ -144,9 +141,6 @@ def test_steps_of_classes_count_once_more_by_their_place(log):
                 taken = steps[i][1] // SECOND - steps[i - 1][1] // SECOND
                 expected[case, (begin + i) * 3 + bisect.bisect_right(borders, taken)] += 1
     assert found == expected
-
-
-# --- the counters ---------------------------------------------------------------------------------
 
 
 @given(event_logs(max_events=25, activities="ABX"))
@@ -214,9 +208,6 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
     assert {names[key] for key in found.keys} == {("A", OTHER, 3), (None, OTHER, 3)}
 
 
-# --- the decision ---------------------------------------------------------------------------------
-
-
 def shares_of(decided: DurationsDecision) -> np.ndarray:
     """By source, target and bin."""
     n = decided.n_names
@@ -257,9 +248,6 @@ def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
     for n_bins in (4, 5, time_bins.MOST_BINS, 200):
         most = most_names_of_durations(n_bins)
         assert n_cells_of(most, n_bins) <= MAX_CELLS < n_cells_of(most + 1, n_bins)
-
-
-# --- what is drawn --------------------------------------------------------------------------------
 
 
 BORDERS = np.array([1, 100, 10_000, 1_000_000])

@@ -23,8 +23,6 @@ from tracecloak.anonymizers.times.time_bins import (
     without_longest,
 )
 
-# --- borders --------------------------------------------------------------------------------------
-
 
 def naive_borders(n_bins: int, n_ticks: int, second: int) -> list[int]:
     """Whole numbers nearest to what divides a scale evenly that is shrunk to a third below 1 s."""
@@ -58,9 +56,6 @@ def test_borders_are_those_of_a_loop(n_bins, n_seconds, second):
     assert (np.abs(borders - expected) <= 1 + 1e-9 * np.array(expected)).all()
 
 
-# --- how many -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("max_units", [1, 3])
 def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
     """8 deviations a bin: s / root f is 20 for the Gaussian share, root 8 for the Laplace one."""
@@ -74,9 +69,6 @@ def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
         cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
         found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
         assert found == [13, 48, 48, 70, 200]
-
-
-# --- shares ---------------------------------------------------------------------------------------
 
 
 def naive_shares(
@@ -173,9 +165,6 @@ def test_a_row_without_long_times_has_none_and_one_that_says_nothing_keeps_the_c
     assert is_reached(rows, 2.0, np.tile(shares, (3, 1))).tolist() == [
         [True, False, False, False, False], [True] * 5, [True, False, False, False, False],
     ]  # fmt: skip
-
-
-# --- draws ----------------------------------------------------------------------------------------
 
 
 def times_of(shares: list[float], ranks: np.ndarray, borders: np.ndarray, n_ticks: int) -> Any:

@@ -65,9 +65,6 @@ def counted(spans: list[tuple[int, int]]) -> CaseMonths:
     return CaseMonths(distinct, counts.astype(np.int64))
 
 
-# --- public ranges --------------------------------------------------------------------------------
-
-
 def test_dates_are_days_of_the_place_and_both_included():
     span = TimeRange.of_dates("2024-03-31", "2024-03-31", "Europe/Amsterdam")
     assert span == TimeRange(at("2024-03-30T23:00"), at("2024-03-31T22:00"))  # of 23 hours
@@ -99,9 +96,6 @@ def test_the_working_time_is_of_the_public_range_or_of_the_bought_one():
     assert decode(encode(decisions[TIME_RANGE])) == decisions[TIME_RANGE]
     with pytest.raises(UsageError, match="no working hour"):
         LogTime(WorkingCalendar(days=(6,)), TimeRange(0, DAY_US))  # a Thursday
-
-
-# --- the counts -----------------------------------------------------------------------------------
 
 
 def test_months_by_hand():
@@ -152,9 +146,6 @@ def test_the_counter_counts_every_case_once():
     piece = Counted(CaseMonths, count_months, ("UTC",)).count(traces, {}, randomness())
     assert piece == CaseMonths(np.zeros(1, np.int64), np.array([3]))
     assert CaseMonths.merge([]).weight == 0
-
-
-# --- the choice -----------------------------------------------------------------------------------
 
 
 class Seen:
@@ -217,11 +208,7 @@ def is_whole_months(span: TimeRange) -> bool:
 
 
 def test_a_log_of_a_thousand_cases_is_found_with_a_twentieth():
-    """Even arrivals over three years: nearly all covered, by less than twice as much.
-
-    One range in 130 is four times as wide; of a uniform choice among lengths and places, the
-    control, a tenth would not find the log at all.
-    """
+    """Even arrivals over three years: nearly all covered, by less than twice as much."""
     rng = np.random.default_rng(1)
     begins = rng.integers(at("2010-05-01"), at("2013-05-01"), 1000)
     log = months_of(*((int(b), int(b) + 20 * DAY_US) for b in begins))

@@ -59,9 +59,6 @@ def activities_with_hours(traces: TraceBatch) -> list[tuple[str, ...]]:
     ]
 
 
-# --- the paper's tables ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("k", [2, 4, 8])
 def test_baseline_1_leaves_nothing_of_table_3(k: int) -> None:
     with pytest.raises(GuaranteeError, match="no case is left") as raised:
@@ -99,9 +96,6 @@ def test_the_papers_tables_4_and_5_are_k_anonymous(table: tuple[str, ...], k: in
     fewer = {case: row for case, row in rows.items() if case != "8"}
     with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):
         verify_k_anonymity([hours_log(fewer, released=True, hour_zero=True)], requirement)
-
-
-# --- small logs -----------------------------------------------------------------------------------
 
 
 def test_what_makes_a_variant_is_what_may_be_known() -> None:
@@ -189,9 +183,6 @@ def is_part(part: tuple[Any, ...], whole: tuple[Any, ...]) -> bool:
         if tuple((a, r, t - start) for a, r, t in chosen) == part:
             return True
     return False
-
-
-# --- groups of texts ------------------------------------------------------------------------------
 
 
 short_texts = st.lists(st.text("ab", min_size=1, max_size=3), min_size=1, max_size=5)

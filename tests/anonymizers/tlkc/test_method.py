@@ -87,8 +87,6 @@ def pieces(patterns: Patterns, traces: TraceBatch, given_: TlkcParams) -> set[tu
     }
 
 
-# --- against plain Python -------------------------------------------------------------------------
-
 logs = small_logs()
 demands = st.tuples(
     st.integers(1, 4), st.sampled_from([Fraction(1, 3), HALF, Fraction(2, 3), Fraction(1)])
@@ -169,9 +167,6 @@ def test_maximal_frequent_traces_are_those_of_the_definition(
     assert found == {p for p in frequent if not any(p != q and has(q, p) for q in frequent)}
 
 
-# --- the profile of the paper ---------------------------------------------------------------------
-
-
 @given(
     log=small_logs(max_cases=6),
     kind=st.sampled_from(["set", "multiset", "sequence", "relative"]),
@@ -188,9 +183,6 @@ def test_the_paper_keeps_the_same_promise(
         return
     Tlkc().verify([released], given_)
     assert naive(released, kind, "activity", 2, []).violating(2, Fraction(1)) == set()
-
-
-# --- what is released -----------------------------------------------------------------------------
 
 
 def test_a_release_has_new_ids_cut_times_resources_and_sensitive_values() -> None:
@@ -223,9 +215,6 @@ def test_a_release_has_new_ids_cut_times_resources_and_sensitive_values() -> Non
     assert not set(released.case_ids.to_pylist()) & set(cases)
     assert all(len(case) == 24 for case in released.case_ids.to_pylist())
     released.to_rows().validate(full=True)
-
-
-# --- what cannot be met ---------------------------------------------------------------------------
 
 
 def ages(values: list[str | None]) -> TraceBatch:

@@ -97,9 +97,6 @@ class Mined:
         return [self.names.of(int(word)) for word in words]
 
 
-# --- Tables 3 and 6 to 8 --------------------------------------------------------------------------
-
-
 def test_table_6_follows_from_the_corrected_table_3() -> None:
     """The printed 0.16 of (VI, D1, 8) is a sixth, cut off."""
     mined = Mined(tlkc_logs.CORRECTED)

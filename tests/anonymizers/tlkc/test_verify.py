@@ -74,9 +74,6 @@ def test_what_is_found_is_what_plain_python_finds(
     assert len(found.examples) == min(10, found.n_too_few + found.n_too_sure)
 
 
-# --- mutations of what the method releases --------------------------------------------------------
-
-
 def params(kind: Any, perspective: str, k: int = 3, **more: Any) -> TlkcParams:
     return TlkcParams(
         k=k,
@@ -215,9 +212,6 @@ def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None
     )
     with pytest.raises(GuaranteeError, match="confidence"):
         Tlkc().verify([older], given_)
-
-
-# --- k-anonymity ----------------------------------------------------------------------------------
 
 
 @given(log=small_logs(), k=st.integers(1, 3), timed=st.booleans())

@@ -47,9 +47,6 @@ def mined(counts: dict[Variant, int], names: str = NAMES, rules: Rules = "struct
     return str(build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
 
 
-# --- counts ---------------------------------------------------------------------------------------
-
-
 @settings(max_examples=100, deadline=None)
 @given(variant_counts("ABC", 6, 6))
 def test_counts_are_those_of_plain_python(counts: dict[Variant, int]) -> None:
@@ -104,9 +101,6 @@ def test_a_long_case_counts_once_for_each_part() -> None:
         for parts in ([(0, 1, 2)], [(0, 1), (2, 3), (4, 5)]):
             for counted in cases_by_ends(histogram({case: 1}, NAMES), 6, parts):
                 assert counted.sum() <= len(parts) and counted.max() <= 1
-
-
-# --- cuts beside those of pm4py -------------------------------------------------------------------
 
 
 def random_relation(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,15 +160,8 @@ def test_cuts_are_those_of_pm4py() -> None:
     assert min(n_found.values()) > 6 and max(n_found.values()) < 150
 
 
-# --- trees ----------------------------------------------------------------------------------------
-
-
 def rediscoverable(tree: ProcessTree) -> bool:
-    """Whether a tree is of the class of which the relation of its language says which it is.
-
-    Each activity once, no silent steps, and no activity of the body of a loop is both a start and
-    an end of it (Leemans, Fahland and van der Aalst, 2013).
-    """
+    """Whether a tree is of the class of which the relation of its language says which it is."""
     if any(node.is_silent for node in tree.nodes()):
         return False
     for node in tree.nodes():

@@ -64,9 +64,6 @@ def mined(
     return method.mined(histogram(counts, names), vocabulary, params, randomness(number))
 
 
-# --- budgets --------------------------------------------------------------------------------------
-
-
 def test_budgets_and_rounds_of_the_paper() -> None:
     params = params_of()
     assert float(params.round_epsilon) == pytest.approx(0.62)
@@ -109,11 +106,7 @@ def pmf(width: Fraction, reach: int) -> np.ndarray:
 def test_choosing_several_by_noise_that_is_drawn_once_costs_no_more_than_twice_for_each(
     e: float,
 ) -> None:
-    """The exact chance that the first n of some counts are chosen, and of neighbours' counts.
-
-    All counts of the chosen fall by one as those of the others rise: with n of them more than the
-    n e of the paper, and at most the 2 n e that is accounted.
-    """
+    """The exact chance that the first n of some counts are chosen, and of neighbours' counts."""
     reach = int(80 / e)
     law = pmf(Fraction(1 / e), reach)
     below = np.concatenate([[0], np.cumsum(law)])  # below[i + reach]: of less than i
@@ -160,11 +153,7 @@ def test_leaks_are_named_and_leave_no_epsilon() -> None:
 
 
 def test_cuts_beside_each_other_stay_within_the_share() -> None:
-    """Of four cuts beside each other, each has half of what the last one had.
-
-    A replaced case moves 4 counts of a question. Handed down as in algorithm 4, the four would
-    have half of the share each, and together twice of it.
-    """
+    """Of four cuts beside each other, each has half of what the last one had."""
     counts, method = siblings(), Recording()
     params = params_of("100", size_bounds=(36, 36))  # all that occur
     found = mined(counts, params, method)
@@ -198,9 +187,6 @@ def test_the_chosen_are_the_first_of_the_largest_noisy_counts() -> None:
         expected = sorted(range(36), key=lambda cell: (-counts.ravel()[cell], cell))[:n_pairs]
         assert set(np.flatnonzero(found.holds).tolist()) == set(expected)
         assert (found.counts == np.where(found.holds, counts, 0)).all()
-
-
-# --- what comes out -------------------------------------------------------------------------------
 
 
 def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:
@@ -237,10 +223,7 @@ def test_where_no_tree_is_good_enough_the_flower_of_all_names_comes_out() -> Non
 
 
 def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
-    """Rounds until the coin stops are geometric: of 100 runs 1 / 0.2 on average, within 6 errors.
-
-    No tree reaches the threshold, as one pair of six fits no case.
-    """
+    """Rounds until the coin stops are geometric: of 100 runs 1 / 0.2, within 6 errors."""
     params = params_of("100000", size_bounds=(1, 1), fitness_threshold="1", stop_probability="0.2")
     n_rounds = []
     for number in range(100):

@@ -66,9 +66,6 @@ def mined(counts: dict[Variant, int], params: ProcessTreeParams, keyed: Randomne
     return mined_tree(histogram(counts, params.words.labels), params, keyed)
 
 
-# --- what is spent --------------------------------------------------------------------------------
-
-
 def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -> None:
     """Over 300 keys, of 300 cases of which about half fit."""
     names = ["A", "B", OTHER]
@@ -155,10 +152,7 @@ TREES = [flower(["A", "B", OTHER]), parse_tree("->( 'A', 'B' )"), parse_tree("X(
 def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_covers(
     given: dict[str, Any],
 ) -> None:
-    """All variants of up to 3 events, and one of more pairs than count; equal cases of a unit.
-
-    The bound is nearly attained: by a case of 3 pairs that the flower allows wholly.
-    """
+    """All variants of up to 3 events, and one of more pairs than count; equal cases of a unit."""
     params = params_of(vocabulary=("A", "B"), max_pairs=3, **given)
     names = ["A", "B", OTHER]
     noises = (params.pairs_noise(3), params.fitness_noise)
@@ -228,9 +222,6 @@ def test_four_cuts_beside_each_other_stay_within_one_budget() -> None:
     assert sum(costs) == share * (1 - Fraction(1, 2 ** (len(costs) // 2)))
     # The control: halving along each path gives all four questions half of the share.
     assert 4 * share / 2 > share
-
-
-# --- what comes out -------------------------------------------------------------------------------
 
 
 def released(counts: dict[Variant, int], params: ProcessTreeParams, number: int = 0) -> Any:

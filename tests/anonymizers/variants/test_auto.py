@@ -51,9 +51,6 @@ def ways_of(
     return found
 
 
-# --- the choice -----------------------------------------------------------------------------------
-
-
 def _scattered(n_cases: int, n_names: int) -> dict[Variant, int]:
     generator = np.random.default_rng(3)
     log: Counter[Variant] = Counter()
@@ -82,10 +79,7 @@ def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
 
 
 def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None:
-    """Two independent skips: one of the four ways is too rare to be shown, and is made up.
-
-    That is so under every other key, as it is missing beside the noise of two scales.
-    """
+    """Two independent skips: one of the four ways is too rare to be shown, and is made up."""
     shown: dict[Variant, int] = {
         tuple("ABCDE"): 20_000,
         tuple("ACDE"): 900,
@@ -104,17 +98,10 @@ def test_a_histogram_keeps_what_it_shows_and_makes_up_most_of_the_rest() -> None
     assert n_made >= 3
 
 
-# --- what it costs --------------------------------------------------------------------------------
-
-
 def _mixed(
     deviation: float, chosen: float, epsilon: float, of_histogram: float, ways: tuple[bool, bool]
 ) -> float:
-    """Delta at epsilon of a randomised response, then of one way after each of its answers.
-
-    The way in place is the worst that is (epsilon - chosen, its delta)-DP: it fails openly with
-    that delta.
-    """
+    """Delta at epsilon of a randomised response, then of one way after each of its answers."""
     lost = math.exp(chosen) / (1 + math.exp(chosen))
     return sum(
         chance * (of_histogram if in_place else rough_gaussian_delta(deviation, epsilon - loss))
@@ -125,10 +112,7 @@ def _mixed(
 @pytest.mark.parametrize("share", [Fraction(1, 4), Fraction(9, 10)])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(4)])
 def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fraction) -> None:
-    """And all of it is used; what is in place of the sums costs them something if it has much.
-
-    It does not hold where the sums have all of delta, and what is in their place, too.
-    """
+    """And all of it is used; what is in place of the sums costs them something if it has much."""
     sums = Sums("sums", Fraction(1), ONE, 1024, is_l2=True)
     choice = Choice("choice", Fraction(4, 100))
     place = Instead("x", "x", Fraction(1), ("sums",), delta_share=share)

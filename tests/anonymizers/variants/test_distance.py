@@ -54,9 +54,6 @@ def test_a_case_changes_one_number_by_one() -> None:
             assert sorted(np.abs(change).tolist()) == [0, 0, 1]
 
 
-# --- how well it foretells, by recorded releases --------------------------------------------------
-
-
 @lru_cache
 def cells() -> tuple[ways_by_cell.Cell, ...]:
     return tuple(ways_by_cell.recorded())
@@ -77,10 +74,7 @@ def test_the_coefficients_are_those_that_the_recorded_cells_give() -> None:
 
 
 def test_the_choice_is_near_the_best_way_in_most_cells() -> None:
-    """A cell whose 95 % interval includes 1.10 counts as within a tenth of the best way.
-
-    What was asked for is 0.9 of the cells, and none beyond 1.3.
-    """
+    """A cell whose 95 % interval includes 1.10 counts as within a tenth of the best way."""
     judges = judged_left_out()
     assert np.mean([cell.interval[0] <= 1.1 for cell in judges]) >= 0.9
     assert np.mean([cell.ratio <= 1.1 for cell in judges]) >= 0.8
@@ -127,9 +121,6 @@ def naive_embedding(
     return total
 
 
-# --- worked by hand -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("direction", "longer", "shorter"),
     [("paper_formula", 6, 4), ("text", 4, 6), ("authors_code", 8, 12)],
@@ -152,9 +143,6 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     targets = targets_of(distance, 3)
     targets.remove(np.array([first]))
     assert targets.nearest(first) == second
-
-
-# --- against plain Python -------------------------------------------------------------------------
 
 
 @given(variant_counts("ABCD", max_length=7, max_variants=9))

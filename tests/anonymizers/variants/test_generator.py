@@ -62,9 +62,6 @@ def variants(*counts: int, length: int = 1) -> ReleasedVariants:
     return most_frequent_first(names, offsets, codes, np.array(counts, np.int64), 5)
 
 
-# --- names ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("method", METHODS_OF_VARIANTS, ids=lambda method: method.name)
 def test_a_generator_says_how_many_names_it_can_count_by(method: VariantLog) -> None:
     generator = method._generator
@@ -75,9 +72,6 @@ def test_a_generator_says_how_many_names_it_can_count_by(method: VariantLog) -> 
     else:
         assert excess_of_names(generator, most) == ""
         assert f"{most:,} activities" in excess_of_names(generator, most + 1)
-
-
-# --- a delta that buys nothing --------------------------------------------------------------------
 
 
 def thresholds_of(spends: tuple[Spend, ...]) -> dict[str, Fraction]:

@@ -65,9 +65,6 @@ LOGS: dict[str, dict[Variant, int]] = {
 }
 
 
-# --- what comes out -------------------------------------------------------------------------------
-
-
 @settings(max_examples=15, deadline=None)
 @given(
     st.dictionaries(
@@ -82,9 +79,6 @@ def test_with_next_to_no_noise_it_is_the_log(counts: dict[Variant, int]) -> None
     distance = sum(abs(found[v] - counts.get(v, 0)) for v in {*found, *counts}) / 2
     # Those of rare variants are never seen together: a chain without positions proposes others.
     assert distance <= 1 + 0.05 * n + n_rare
-
-
-# --- what it costs --------------------------------------------------------------------------------
 
 
 def _blocks(

@@ -61,9 +61,6 @@ def variants_of(made: ReleasedVariants) -> Counter[Variant]:
     return Counter({tuple(row["variant"]): row["count"] for row in rows})
 
 
-# --- vectors --------------------------------------------------------------------------------------
-
-
 def naive_vector(variant: Variant, cells: FlowCells) -> Counter[int]:
     """The cells of one case, arc by arc."""
     code = {name: i for i, name in enumerate(VOCABULARY.names.to_pylist())}
@@ -123,18 +120,12 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
         assert reached > 0.99 * min(clip**2 + units**2, units**2 * longest)
 
 
-# --- noise and budget -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("max_units", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(2)])
 def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     monkeypatch: pytest.MonkeyPatch, epsilon: Fraction, max_units: int
 ) -> None:
-    """The norm of m cases over sigma, and what the ranks of the clip have, by their exact delta.
-
-    Control: with a hundredth less noise delta is exceeded.
-    """
+    """The norm of m cases over sigma, and what the ranks of the clip have, by their exact delta."""
     silence = Silence()
     quiet = randomness().with_noise(silence)
     monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 9)
@@ -165,9 +156,6 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     assert delta_at(deviation * Fraction(99, 100)).is_at_most(DELTA) is False
 
 
-# --- the chain ------------------------------------------------------------------------------------
-
-
 def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
     cells = cells_of(domain())
@@ -184,9 +172,6 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     assert chain.steps.sum(axis=2) == pytest.approx(1)
 
 
-# --- walks ----------------------------------------------------------------------------------------
-
-
 NAMES_ARRAY = ActivityVocabulary.of(NAMES).names
 
 
@@ -195,9 +180,6 @@ def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
     return Counter(
         {tuple("ABC".index(x) for x in variant): n for variant, n in variants_of(made).items()}
     )
-
-
-# --- releases -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda generator: generator.name)

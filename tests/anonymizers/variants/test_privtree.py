@@ -33,9 +33,6 @@ def counted(counts: Mapping[Variant, int], domain: Domain) -> VariantHistogram:
     return histogram(counts, domain.vocabulary.names.to_pylist())
 
 
-# --- the privacy of the tree ----------------------------------------------------------------------
-
-
 def units(value: mpmath.iv.mpf) -> tuple[int, int]:
     """Bounds of a number in units of 2^-200."""
     low, high = (value * ONE)._mpi_
@@ -87,11 +84,7 @@ def test_the_rule_is_that_of_the_paper(epsilon: Fraction, n_children: int, max_u
 def test_a_path_of_200_decisions_loses_no_more_than_epsilon(
     epsilon: Fraction, n_children: int, max_units: int
 ) -> None:
-    """The sum over depths of ln(P(split | c) / P(split | c - 1)), in enclosures, for every c.
-
-    A path on which the count stays the same is the worst: a larger count nearer the root makes its
-    decision surer. Control: without the bound on the count from below it is many times epsilon.
-    """
+    """The sum over depths of ln(P(split | c) / P(split | c - 1)), in enclosures, for every c."""
     rule = SplitRule.of(epsilon, n_children, max_units)
     scale, decay = Fraction(*rule.scale), rule.decay
     per_case = epsilon / max_units
@@ -183,9 +176,6 @@ def test_no_tree_is_likelier_by_more_than_epsilon_with_one_case_more(
         assert high <= most and low >= -most
 
 
-# --- what grows is of that law --------------------------------------------------------------------
-
-
 def split_prefixes(tree: SplitTree, domain: Domain) -> list[Variant]:
     names = domain.vocabulary.names.to_pylist()
     made: list[Variant] = []
@@ -217,9 +207,6 @@ def test_trees_are_as_likely_as_enumerated() -> None:
     assert p_value_of_law(sample, law(counts)) > ALPHA
     assert p_value_of_law(sample, law({**counts, ("A", "A", "A"): 6})) < ALPHA
     assert p_value_of_law(sample, law(counts, floor=False)) < ALPHA
-
-
-# --- the release ----------------------------------------------------------------------------------
 
 
 def test_noise_too_wide_is_refused_beforehand() -> None:

@@ -85,9 +85,6 @@ def read(variants: ReleasedVariants) -> dict[Variant, int]:
     return found
 
 
-# --- thresholds -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("junk", [Fraction(1, 20), Fraction(7, 3)])
 @pytest.mark.parametrize("scale", [(1, 1), (10, 1), (1, 7), (3, 1)])
 @pytest.mark.parametrize(("n_activities", "max_length"), [(1, 3), (2, 2), (28, 25), (1000, 300)])
@@ -137,9 +134,6 @@ def test_the_parts_are_the_budget_and_the_noise_covers_a_unit(
     thresholds = SparseHistogram().thresholds(domain(max_units=max_units), epsilon)
     assert thresholds.scale == part.scale
     assert "0.05 variants" in explanation_of(SparseHistogram(), epsilon, delta, max_units)
-
-
-# --- how many pass, exactly -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -195,8 +189,6 @@ def test_a_number_on_the_edge_is_told_by_further_words(k: int) -> None:
         assert _invert(thresholds, 25, stream, 0, head) == expected
         assert not stream.rest
 
-
-# --- the law of a release -------------------------------------------------------------------------
 
 # Two sequences, A and OTHER, and a threshold of 1.
 TINY = domain("A", 1)
@@ -261,9 +253,6 @@ def test_one_case_is_covered_by_epsilon_alone(a: int, other: int) -> None:
     assert least > Fraction(1, 1000)
     least, _ = delta_between(broken_law(1), tiny_law(0, 0), Fraction(1))
     assert least > Fraction(1, 1000)
-
-
-# --- what it depends on ---------------------------------------------------------------------------
 
 
 def test_sequences_are_without_replacement() -> None:

@@ -75,9 +75,6 @@ def repeated(variants: dict[str, int]) -> dict[str, str]:
     return {f"case {i}": variant for i, variant in enumerate(cases)}
 
 
-# --- parameters -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("epsilon", "threshold", "bound"),
     # exp(-eps (t - 1)) / (1 + exp(-eps)) <= 1e-6, and Desfontaines et al. 2022, Definition 4.
@@ -150,9 +147,6 @@ def test_the_interval_is_the_smallest_that_holds_the_noise(
     assert h == 0 or outside(h - 1) > (1 - confidence) * (1 - 1e-9)
 
 
-# --- delta, exactly -------------------------------------------------------------------------------
-
-
 @functools.cache
 def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
     """P(X >= least) of discrete Laplace noise conditioned on |X| <= reach: its terms added up."""
@@ -171,10 +165,7 @@ def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
 @pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "0.01", "0.3"])
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "7"])
 def test_what_one_unit_alone_has_is_released_with_at_most_delta(epsilon: str, delta: str) -> None:
-    """All splits of a unit's cases over variants; one less of a threshold would be too low.
-
-    For all of its cases together, or for one of them, which may cost its part of delta alone.
-    """
+    """All splits of a unit's cases over variants; one less of a threshold would be too low."""
     for max_units in [1, 2, 3, 5]:
         given_: dict[str, Any] = {"delta": delta, "max_cases": 1, "allow_large_delta": True}
         if max_units > 1:
@@ -214,9 +205,6 @@ def splits(n: int, most: int | None = None) -> list[tuple[int, ...]]:
     ]
 
 
-# --- noise belongs to the variant -----------------------------------------------------------------
-
-
 @given(
     st.sets(st.lists(st.sampled_from("ABC"), min_size=1, max_size=4).map(tuple), max_size=8),
     st.integers(0, 5),
@@ -227,9 +215,6 @@ def test_a_variants_count_does_not_depend_on_the_others(others: set[Variant], nu
     alone = counts_of(decided({("A", "B"): 30}, params, number))
     among = counts_of(decided({**dict.fromkeys(others, 9), ("A", "B"): 30}, params, number))
     assert among["A", "B"] == alone["A", "B"]
-
-
-# --- what it never shows --------------------------------------------------------------------------
 
 
 @settings(max_examples=60)
