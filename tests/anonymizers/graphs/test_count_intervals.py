@@ -63,24 +63,6 @@ def test_of_what_is_shown_each_limit_fails_with_a_fortieth_at_most(
         assert shown - noise.sf(too_low[-1] - count) <= 1 / 40 * shown
 
 
-@pytest.mark.parametrize(("is_laplace", "law"), LAWS)
-def test_far_above_the_threshold_the_limits_are_quantiles(
-    is_laplace: bool, law: stats.rv_continuous
-) -> None:
-    half = law.ppf(0.975) * SCALE
-    low, high = limits(np.array([1000.0]), is_laplace=is_laplace)
-    assert low.tolist() == [math.floor(1000 - half)]
-    assert high.tolist() == [math.ceil(1000 + half)]
-
-
-def test_what_may_be_nothing_has_a_lower_limit_of_nothing() -> None:
-    """Of cells without cases that are shown, 39 of 40 are below the value where this ends."""
-    last = -stats.norm.ppf(stats.norm.sf(LEAST / SCALE) / 40) * SCALE
-    low, _ = limits(np.array([LEAST, last - 0.01, last + 1.0]))
-    assert low.tolist()[:2] == [0, 0]
-    assert low[2] > 0
-
-
 def test_what_clipping_took_raises_upper_limits_alone() -> None:
     values = np.array([300.0, 400.0])
     low, high = limits(values)

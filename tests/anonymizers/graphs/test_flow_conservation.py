@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
@@ -68,17 +65,3 @@ def test_it_is_bounded_least_squares_rounded(case: tuple[np.ndarray, ...]) -> No
     assert (low[is_shown] <= found).all() and (found <= high[is_shown]).all()
     if is_shown.any():
         assert np.abs(found - expected_of(case)[2]).max() <= 0.5 + 1e-5
-
-
-@pytest.mark.parametrize(("n_nodes", "n_edges"), [(45, 2_000), (230, 50_000), (5_000, 5_000)])
-def test_large_graphs_are_fast_and_the_same_again(n_nodes: int, n_edges: int) -> None:
-    rng = np.random.default_rng(7)
-    ends = tuple(rng.integers(0, n_nodes, (2, n_edges)))
-    low = np.rint(rng.exponential(1000, n_edges)).astype(np.int64)
-    numbers = (low + 30.0, np.full(n_edges, 225.0), np.full(n_edges, 40.0))
-    limits = (low, low + 60), low + 30.0
-    arguments = (ends, np.zeros(n_nodes), *numbers, np.ones(n_edges, bool), *limits)
-    begin = time.process_time()
-    found = fitted_counts(*arguments)
-    assert time.process_time() - begin < 10
-    assert np.array_equal(found, fitted_counts(*arguments))

@@ -41,20 +41,6 @@ def cells_of(counts: dict[str, int], noise: SumNoise, n_bins: int = 1) -> NoisyC
     return NoisyCells.measured(domain, np.array(sums, np.int64) * noise.units, noise)
 
 
-@pytest.mark.parametrize("is_laplace", [False, True])
-def test_the_width_of_a_total_is_that_of_its_noise(is_laplace: bool) -> None:
-    """By the variances of all pairs of a vocabulary of 3: naive, against the closed form."""
-    noise = SumNoise((8, 1), 1, is_laplace=is_laplace)
-    arcs = cells_of({"▶A": 5000, "AB": 5000, "B■": 5000}, noise)
-    found = figures_of_graph(arcs, released_graph(arcs, WORDS), WORDS)
-    one = 64 * (2 if is_laplace else 1)
-    quantile = math.log(20) / math.sqrt(2) if is_laplace else 1.96
-    # An activity: its loop once, and half of three pairs that lead to it and of three that leave.
-    for figure, variance in zip(found[:3], (6 / 4, 9 + 6 / 4, 1 + 6 / 4), strict=True):
-        expected = 2 * quantile * math.sqrt(one * variance)
-        assert figure.high - figure.low == pytest.approx(expected, abs=2.1)
-
-
 @given(st.lists(st.integers(-500, 500), min_size=15, max_size=15))
 @settings(max_examples=60, deadline=None)
 def test_the_interval_of_a_total_is_around_what_all_pairs_agree_on(values: list[int]) -> None:

@@ -18,7 +18,6 @@ from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.graph_kinds import (
     VariantGraph,
-    missing_cases,
 )
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.drawing import Recording
@@ -66,14 +65,6 @@ def test_one_case_more_adds_1_to_one_number(
     moved = numbered(more) - numbered(counts)
     assert sorted(moved.tolist()) == [0, 0, 1]
     assert numbered(counts).sum() == sum(counts)
-
-
-def test_missing_cases_are_those_below_the_threshold() -> None:
-    # 16 of each of two variants are numbered below 17, beside 9 cases of rare ones.
-    counted = variants_of({"A B": 500, "A C": 90, "A": 5, "B": 4})
-    numbered = numbered_cases(counted, 17)
-    assert numbered.tolist() == [16 + 16 + 9, 51 + 51, 433 + 23]
-    assert missing_cases(numbered, 17) == 9
 
 
 def test_its_counts_are_those_of_the_variants_and_the_missing_widen_the_intervals() -> None:

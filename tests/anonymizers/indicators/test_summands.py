@@ -92,15 +92,6 @@ def test_lattice_places_are_within_the_bounds_whatever_a_case_has(cases: list[Ca
         assert (np.abs(places - exact)[numbers.is_there] <= 0.5 + 1e-6).all(), text
 
 
-def test_places_round_to_the_nearest_and_end_at_the_bounds() -> None:
-    summand = Summand(-10.0, 30.0, lambda traces: Numbers.of_all(np.zeros(0)))
-    values = np.array([-np.inf, -10, -9.99999, 10, 29.99999, 30, 1e300, np.inf, np.nan])
-    places = summand.places(values)
-    assert places.tolist() == [0, 0, 0, RANGE // 2, RANGE, RANGE, RANGE, RANGE, RANGE // 2]
-    assert summand.middle == 10
-    assert ((summand.high - summand.low) / RANGE) == 40 / RANGE
-
-
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1e-300), (-1e300, 1e300), (1e15, 1e15 + 1)])
 def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range(
     low: float, high: float

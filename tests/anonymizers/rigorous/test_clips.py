@@ -8,7 +8,6 @@ Statistical tests reject at ALPHA = 1e-9 each and name their n and their control
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -17,19 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, naive_pairs, trace_batch
 from tests.support.silence import Silence
 from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import (
     RANK_UNITS,
-    VocabularyDecision,
     cases_from,
     changed_ranks,
     measured_ranks,
     place_of_rank,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, budget_of
-from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 
 
 def unit(bucket: int, n_buckets: int) -> np.ndarray:
@@ -75,25 +71,6 @@ def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
 GRID = clips.norm_grid()
 
 
-def test_norms_are_those_of_the_bought_vocabulary_and_bins() -> None:
-    log = {"a": "A B A B", "b": "A X Y X", "c": "C"}
-    words = VocabularyDecision(ActivityVocabulary.public(["A", "B"]))
-    squares = []
-    for case, text in log.items():
-        coded = " ".join(name if name in "AB " else OTHER for name in text.split(" "))
-        squares.append((case, sum(count**2 for count in naive_pairs({case: coded}).values())))
-    counted = clips.norms_of_cases(None).count(
-        trace_batch(log), {"vocabulary": words}, randomness()
-    )
-    expected = Counter(int(np.searchsorted(clips.norm_grid(), square)) for _, square in squares)
-    assert dict(zip(counted.buckets.tolist(), counted.counts.tolist(), strict=True)) == expected
-    # A -> A twice, of different durations: 4 arcs of one each with bins, else 1 + 4 + 1.
-    steps = [("c", "A", 0), ("c", "A", MINUTE), ("c", "A", MINUTE * 10**6)]
-    for n_bins, square in ((None, 6), (4, 4)):
-        [bucket] = clips.norms_of_cases(n_bins).count(trace_batch(steps), {}, randomness()).buckets
-        assert bucket == np.searchsorted(clips.norm_grid(), square)
-
-
 def histogram(norms: dict[int, int]) -> np.ndarray:
     """int64[n_grid+1]: cases by the place of their norm."""
     cases = np.zeros(len(GRID) + 1, np.int64)
@@ -129,14 +106,3 @@ def test_the_clip_is_the_smallest_norm_that_few_enough_cases_exceed(
 
 def noise_of(max_units: int) -> tuple[int, int]:
     return own(max_units).noise(changed_ranks(len(GRID) + 1, max_units), RANK_UNITS).scale
-
-
-def test_the_margin_is_the_noise_of_one_number_of_units() -> None:
-    """Of 3 cases a unit it is 3 s: here between 12.6 and 12.8."""
-    s = own(3).deviation
-    assert s is not None and 12.6 < 3 * s < 12.8
-    quiet = randomness().with_noise(Silence())
-    for over, place in ((12, 4), (13, 9)):
-        cases = histogram({4: 1000, 9: 40 + over})
-        found = clips.choose_clip(cases, own(3), 40, 3, quiet, "clip")
-        assert found == GRID[place]

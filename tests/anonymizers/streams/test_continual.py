@@ -26,10 +26,8 @@ from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise, variant_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import (
-    COLUMN_UNITS,
     LARGEST_VALUE,
     Participation,
-    Strategy,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -404,13 +402,6 @@ def test_laplace_noise_pays_for_each_time() -> None:
     for refused in (pure, variants):
         with pytest.raises(UsageError, match="gap must be at least 1, got 0"):
             refused.repeated_epsilon(2, 0)
-
-
-def test_columns_are_normalised_where_a_unit_is_protected_over_the_whole_stream() -> None:
-    assert totals_of(9).strategy == Strategy(9, None, COLUMN_UNITS)
-    assert totals_of(9, participation=Participation(3)).strategy == Strategy(9, None, COLUMN_UNITS)
-    assert windows_of(9).strategy == pure_windows(9).strategy == Strategy(9)
-    assert totals_of(9, participation=Participation(3, 2)).strategy == Strategy(9, None)
 
 
 def test_errors_of_pure_windows() -> None:

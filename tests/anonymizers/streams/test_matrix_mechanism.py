@@ -236,24 +236,6 @@ def test_cases_that_count_again_are_covered_and_hardly_more(gap: int, n_times: i
             assert bound**2 >= min(n_times, -(-9 // gap)), (length, units)
 
 
-@given(st.integers(1, 14), lengths, column_units, st.integers(1, 5), st.data())
-def test_random_repetitions_are_covered(
-    horizon: int, length: int | None, units: int, gap: int, data: st.DataObject
-) -> None:
-    """Whatever steps, vectors of norm 1 and horizon: in three dimensions, not along one line."""
-    strategy = Strategy(horizon, length, units)
-    steps, last = [], -gap
-    while (last := last + gap + data.draw(st.integers(0, 3))) < horizon:
-        steps.append(last)
-    vectors = np.random.default_rng(horizon).normal(size=(len(steps), 3))
-    vectors /= np.sqrt((vectors**2).sum(axis=1))[:, None]
-    if not steps:
-        return
-    changed = measured_by(strategy)[:, steps] @ vectors
-    bound = float(strategy.repeated_norm(len(steps), gap))
-    assert math.sqrt((changed**2).sum()) <= bound * (1 + 1e-9)
-
-
 def bound_by_products(largest: list[int], n_times: int, gap: int) -> int:
     """The bound of columns that are the gap apart, as it is defined: without any short cut."""
     last = len(largest) - 1

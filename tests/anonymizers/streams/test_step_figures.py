@@ -13,7 +13,8 @@ import pytest
 
 from tests.support.keys import release_key
 from tests.support.stream_runs import batch_of
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, with_intervals
+from tests.support.tiers import at_night
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.published.step import StepRelease
@@ -132,16 +133,12 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("n_keys", [N_KEYS, at_night(200)])
 @pytest.mark.parametrize(("product", "name"), CASES)
-def test_the_numbers_of_a_step_hold_what_was_counted(product: str, name: str) -> None:
+def test_the_numbers_of_a_step_hold_what_was_counted(product: str, name: str, n_keys: int) -> None:
     """Over 20 keys: 6,300 paths, 700 activities, some 100 totals and 300 variants."""
-    check(held(product, name), few={"cases", "events", "variant"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("product", "name"), CASES)
-def test_the_numbers_of_a_step_hold_over_many_keys(product: str, name: str) -> None:
-    check(held(product, name, n_keys=200), few=set())
+    few = {"cases", "events", "variant"} if n_keys == N_KEYS else set()
+    check(held(product, name, n_keys=n_keys), few)
 
 
 def check(found: dict[str, tuple[float, float]], few: set[str]) -> None:
@@ -160,42 +157,3 @@ def test_intervals_of_half_the_width_do_not_hold(product: str, name: str) -> Non
         assert found[what][0] < 0.85, what
     # Half of the paths are taken by no case, and lows of 0 hold these.
     assert product == "variants" or found["path"][0] < 0.93
-
-
-def release_of(counts: list[int], error: float, delta: str = "1e-6") -> StepRelease:
-    """A graph of the activity A alone: A A, A ■, ▶ A."""
-    cells = [("A", "A"), ("A", "■"), ("▶", "A")]
-    return StepRelease.of(
-        cells, np.array(counts), np.full(3, error), release_id="r", epoch="1", product="dfg",
-        view="total", step=0, start_us=0, end_us=1, n_steps_left=0, epsilon="1", delta=delta,
-    )  # fmt: skip
-
-
-def test_the_numbers_of_a_small_graph() -> None:
-    """1.96 errors of 10 to both sides, and nothing below 0."""
-    release = with_intervals(release_of([5, 100, 94], 10))
-    assert release.lows is not None and release.highs is not None and release.figures is not None
-    assert release.lows.tolist() == [0, 80, 74]
-    assert release.highs.tolist() == [25, 120, 114]
-    assert release.to_rows()["grade"].to_pylist() == ["noise", "good", "rough"]
-    assert set(release.to_rows()["kind"].to_pylist()) == {"measured"}
-    cases, events, activity, hidden = release.figures.rows()
-    # Half of 194 cases begin or end; the error of that is half of root 200.
-    assert (cases.name, cases.value, cases.low, cases.high) == ("cases", 97, 83, 111)
-    # A is entered and left as often, and 5 times more by its loop, noise or not: all of it is
-    # published, and whoever adds it up finds the same.
-    assert (activity.of, activity.value, activity.low, activity.high) == (("A",), 102, 77, 127)
-    assert (events.value, events.kind) == (102, "derived")
-    # A A is noise; one of two noises in twenty is above 1.96 errors.
-    assert hidden.high == math.ceil(10 * math.sqrt(math.log(3)) + 10 * 1.96)
-
-
-def test_a_limit_of_other_variants_is_not_claimed_where_there_is_no_place_for_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tracecloak.anonymizers.streams.variant_steps.MAX_VARIANTS", 2)
-    made = VariantSteps(params_of(VariantParams, {"view": "total"}))
-    counted = made.count(batch_of(*steps()[0]))
-    release, _ = made.publish(0, counted, [], NAME, release_key(0))
-    assert len(release.cells) == 2
-    assert release.figures is not None and release.figures.rows() == []

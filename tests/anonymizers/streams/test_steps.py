@@ -14,7 +14,6 @@ from tests.support.logs import naive_pairs, trace_batch
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.streams.count_steps import UNITS
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
@@ -90,27 +89,6 @@ def test_a_case_beyond_the_clip_is_scaled_down() -> None:
     counts = {("▶", "A"): 1, ("A", "A"): 3, ("A", "■"): 1}
     for cell, count in counts_of(release).items():
         assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
-
-
-def test_the_widest_case_is_within_a_clip_of_its_length() -> None:
-    """No more noise is drawn than it needs, whatever larger clip is given."""
-    for clip in (30, 31, 10_000):
-        made = params(max_trace_length=30, l2_clip=clip)
-        assert (29**2 + 2) * UNITS**2 <= made.clip_units**2 < (29**2 + 2) * UNITS**2 * 1.0001
-    assert params(delta="0", max_trace_length=30).clip_units == 31
-    default = params(max_trace_length=30, vocabulary=tuple("ABCDEFGH"))
-    assert default.clip == Fraction("5.6") and default.clip_units == int(5.6 * UNITS)
-
-
-def test_counts_of_loops_are_too_low_by_what_is_said() -> None:
-    """A case of 50 events of one activity counts with 15 %, one that takes a pair 7 times whole."""
-    made = product_of(params(max_trace_length=50, vocabulary=tuple("ABCDEFGH")))
-    assert "to 15% if all its 50 events" in " ".join(made.explain())
-    with no_noise():
-        looping, often, too_often = stream(made, [["A" * n] * 1000 for n in (50, 8, 9)])
-    assert counts_of(looping)["A", "A"] == pytest.approx(0.147 * 49_000, rel=0.01)
-    assert counts_of(often)["A", "A"] == 7_000
-    assert 7_000 < counts_of(too_often)["A", "A"] < 7_900
 
 
 def test_variants_below_the_threshold_are_not_there() -> None:

@@ -134,19 +134,6 @@ def drifting() -> np.ndarray:
     return truth
 
 
-def test_tables_that_are_known_are_kept():
-    truth = drifting()
-    times, _ = exact_times(truth, 0.5)
-    single, several = np.split(np.diff(times.periods, prepend=0, axis=1), 2)
-    assert single[1] == pytest.approx(truth[1].sum(axis=1) / truth[1].sum(), abs=0.01)
-    for own in (0, 2, 4):
-        expected = truth[own].sum(axis=1) / truth[own].sum()
-        assert several[own] == pytest.approx(expected, abs=0.02), own
-    found = np.diff(times.spans, prepend=0, axis=2)
-    assert found[0, 0, 2] > 0.95 and found[0, 2, 4] > 0.8
-    assert (found[2, :, 5] > 0.97).all() and (found[4, :, 1] > 0.97).all()
-
-
 def test_noise_alone_leaves_what_is_expected():
     times, of_all = exact_times(drifting(), 1e7)
     found = np.diff(times.spans, prepend=0, axis=2)

@@ -30,7 +30,6 @@ from tracecloak.anonymizers.times.fitted_times import (
     agreeing_spans,
     divided,
     fitted,
-    largest_of_cases,
     sums_of_steps,
     timed,
     weights_of,
@@ -115,17 +114,6 @@ def test_times_add_up_are_not_negative_and_are_in_proportion(cases, logs):
         assert is_own.sum() == len(own) and sums_of_steps(found, steps, len(cases))[number] == sum(
             own
         )
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=20))
-def test_the_first_of_equally_large_ones_is_the_largest(pairs):
-    pairs = sorted(pairs, key=lambda pair: pair[1])
-    values, own = (np.array([pair[i] for pair in pairs], np.int64) for i in range(2))
-    expected = []
-    for case in sorted(set(own.tolist())):
-        rows = np.flatnonzero(own == case)
-        expected.append(int(rows[values[rows].argmax()]))
-    assert largest_of_cases(values, own).tolist() == expected
 
 
 DAY = 24 * 60 * MINUTE

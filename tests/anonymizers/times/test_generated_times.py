@@ -208,31 +208,6 @@ def test_stamps_are_those_of_a_loop(name):
     assert set(kinds) == {"shortened", "lengthened", "moved"}
 
 
-def test_ties_stay_ties():
-    grid = GRIDS["office second"]
-    traces, n = traces_of([4] * 50), grid.n_ticks
-
-    def made(durations: DurationsDecision, spans: SpansDecision) -> TraceBatch:
-        return fitted_times.timed(
-            traces, np.arange(50), timing_of(grid, durations, spans), randomness()
-        )
-
-    idle = replace(durations_of(n, 0), is_idle=np.array([False, True, False, False]))
-    for durations in (durations_of(n, 0), durations_of(n, 3, 8), idle):
-        tied = made(durations, spans_of(n, 0))
-        assert np.array_equal(tied.times, np.repeat(tied.starts, 4))
-        # 50 of 316,800 places: two are the same with 1/260, twice two with 1/100,000.
-        assert len(np.unique(tied.starts)) >= 49
-    # Where a case takes time, steps of a pair that never does take none: of A B A B the first and
-    # the last.
-    steps = np.diff(made(idle, spans_of(n, 8)).times.reshape(50, 4))
-    assert ((steps > 0) == [False, True, False]).all()
-    # If all its pairs are like that, the case takes no time.
-    idle = replace(idle, is_idle=np.ones(4, np.bool_))
-    tied = made(idle, spans_of(n, 8))
-    assert np.array_equal(tied.times, np.repeat(tied.starts, 4))
-
-
 def test_long_cases_do_not_overflow():
     """A million steps of up to 130 years each, in seconds; in microseconds int64 would end."""
     time = WorkingCalendar().over(0, 130 * 365 * DAY)

@@ -275,20 +275,6 @@ def steps(
     return Steps(np.arange(len(cases)), cases, cases, positions, sources * n + targets, places)
 
 
-@given(st.integers(0, 4), st.integers(0, 10**12), st.integers(0, 10**6))
-def test_every_time_is_in_its_bin(bin_, case, position):
-    decided = one_pair([float(i == bin_) for i in range(5)])
-    one, where = np.array([0]), (np.array([case]), np.array([position]))
-    drawn = sample_durations(decided, steps(one, one, *where), randomness())
-    assert np.searchsorted(BORDERS, drawn, side="right") == bin_
-    for source, target in ((0, 1), (1, 0), (1, 1)):
-        other = steps(one + source, one + target, *where)
-        [last] = sample_durations(decided, other, randomness())
-        assert 10**6 <= last < 10**8
-    in_place = sample_durations(decided, steps(one, one, *where, place=0), randomness())
-    assert np.searchsorted(BORDERS, in_place, side="right") == 4 - bin_
-
-
 def test_case_and_position_decide_and_nothing_else():
     decided = one_pair([0.2, 0.2, 0.2, 0.2, 0.2])
     n = 70_000

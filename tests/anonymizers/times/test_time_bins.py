@@ -16,7 +16,6 @@ from tracecloak.anonymizers.times.time_bins import (
     MIN_BINS,
     MOST_BINS,
     estimated_shares,
-    is_reached,
     n_bins_of,
     time_borders,
     times_at,
@@ -155,18 +154,6 @@ def test_the_longest_times_are_those_of_a_loop(drawn):
     assert np.array_equal(without_longest(rows, deviation, np.tile(shares, (len(rows), 1))), found)
 
 
-def test_a_row_without_long_times_has_none_and_one_that_says_nothing_keeps_the_coarser_ones():
-    """A tenth of all steps takes a month: of 700 that are instant none does, of 7 nobody knows."""
-    shares = np.array([0.8, 0.1, 0.0, 0.06, 0.04])
-    rows = np.array([[700.0, 2, 3, 1, 2], [600, 70, 1, 45, 30], [7, 0, 1, 2, -1]])
-    found = without_longest(rows, 2.0, shares)
-    assert found[0].tolist() == [0.8, 0, 0, 0, 0]
-    assert found[1:].tolist() == [shares.tolist()] * 2
-    assert is_reached(rows, 2.0, np.tile(shares, (3, 1))).tolist() == [
-        [True, False, False, False, False], [True] * 5, [True, False, False, False, False],
-    ]  # fmt: skip
-
-
 def times_of(shares: list[float], ranks: np.ndarray, borders: np.ndarray, n_ticks: int) -> Any:
     """The times with these ranks of the second of three rows, the others being of bin 0."""
     reached = np.ones((3, len(shares)))
@@ -221,16 +208,3 @@ def test_times_are_those_of_a_loop_and_do_not_fall_with_their_rank(drawn, ranks)
         if np.abs(ends - rank).min() > 1e-8:  # else rounding decides on the bin
             expected = naive_time(shares, rank, borders.tolist(), n_ticks)
             assert time == pytest.approx(expected, rel=1e-5, abs=1)
-
-
-def test_the_least_and_the_largest_rank_fall_into_bins_that_have_some():
-    """Also of the last of many rows, where a float has fewer places left."""
-    borders = time_borders(12, 10**9)
-    row = np.zeros(12)
-    row[[3, 7, 11]] = 0.3, 0.1, 0.6
-    n = 100_000
-    reached = np.broadcast_to(np.cumsum(row), (n, 12)).copy()
-    reached[:, 11] = 1
-    for rank, expected in ((0.0, 3), (0.35, 7), (np.nextafter(1, 0), 11)):
-        drawn = times_at(reached, np.arange(n), borders, 10**9, np.full(n, rank))
-        assert (np.searchsorted(borders, drawn, side="right") == expected).all()

@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import trace_batch
-from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
@@ -24,7 +22,6 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRange,
     TimeRangeDecision,
     choose_time_range,
-    count_months,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import DAY_US
@@ -39,18 +36,6 @@ def at(text: str) -> int:
     return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(
         microseconds=1
     )
-
-
-def log_of(spans: list[tuple[int, int]]) -> list[tuple[str, str, int]]:
-    """A case for each begin and end."""
-    events = []
-    for i, (begin, end) in enumerate(spans):
-        events += [(f"c{i}", "A", begin), (f"c{i}", "B", end)]
-    return events
-
-
-def months_of(*spans: tuple[int, int]) -> CaseMonths:
-    return CaseMonths.from_traces(trace_batch(log_of(list(spans)), "AB"), "UTC")
 
 
 spans_of_months = st.lists(
@@ -98,27 +83,6 @@ def test_the_working_time_is_of_the_public_range_or_of_the_bought_one():
         LogTime(WorkingCalendar(days=(6,)), TimeRange(0, DAY_US))  # a Thursday
 
 
-def test_months_by_hand():
-    spans = [
-        (at("1970-01-01"), at("1970-01-31T23:59")),
-        (at("2013-11-30T23:59"), at("2015-02-01")),
-        (at("2013-11-01"), at("2015-02-28")),
-        (at("1901-05-05"), at("2150-01-01")),
-    ]
-    found = months_of(*spans)
-    december_2013, february_2015 = 43 * 12 + 11, 45 * 12 + 1
-    assert found.keys.tolist() == [
-        0,
-        N_MONTHS - 1,
-        (december_2013 - 1) * N_MONTHS + february_2015,
-    ]
-    assert found.counts.tolist() == [1, 1, 2]
-    assert found.weight == 3
-    # In Amsterdam the second case begins in December.
-    local = CaseMonths.from_traces(trace_batch(log_of(spans[1:2])), "Europe/Amsterdam")
-    assert local.keys.tolist() == [december_2013 * N_MONTHS + february_2015]
-
-
 @given(spans_of_months, st.integers(0, 12), st.integers(1, 60))
 def test_windows_hold_what_a_loop_counts(spans, cut, length):
     merged = CaseMonths.merge([counted(spans[:cut]), counted(spans[cut:])])
@@ -139,13 +103,6 @@ def test_every_window_lies_within_one_of_the_next_length(first, place):
     assert counted([(first, last)]).within(longer).max() == 1
     if last > first:
         assert counted([(first, last)]).within(last - first).max() == 0  # a month too short
-
-
-def test_the_counter_counts_every_case_once():
-    traces = trace_batch({"a": "A B", "b": "B", "c": "A@9 A"})
-    piece = Counted(CaseMonths, count_months, ("UTC",)).count(traces, {}, randomness())
-    assert piece == CaseMonths(np.zeros(1, np.int64), np.array([3]))
-    assert CaseMonths.merge([]).weight == 0
 
 
 class Seen:
@@ -207,29 +164,6 @@ def is_whole_months(span: TimeRange) -> bool:
     return firsts == [1, 1] and not any(rest for _, rest in days)
 
 
-def test_a_log_of_a_thousand_cases_is_found_with_a_twentieth():
-    """Even arrivals over three years: nearly all covered, by less than twice as much."""
-    rng = np.random.default_rng(1)
-    begins = rng.integers(at("2010-05-01"), at("2013-05-01"), 1000)
-    log = months_of(*((int(b), int(b) + 20 * DAY_US) for b in begins))
-
-    def found(epsilon: Fraction) -> list[tuple[float, float]]:
-        rows = []
-        for number in range(20):
-            span = choose_time_range(log, epsilon, 1, ALWAYS, randomness(number)).time_range
-            assert is_whole_months(span) and span.first_us < span.last_us
-            covered = ((begins >= span.first_us) & (begins < span.last_us)).mean()
-            rows.append((float(covered), (span.last_us - span.first_us) / (3 * 365.25 * DAY_US)))
-        return rows
-
-    good = found(Fraction(1, 20))
-    assert np.mean([covered for covered, _ in good]) > 0.95
-    assert np.median([wide for _, wide in good]) < 2
-    assert sum(wide >= 4 for _, wide in good) <= 2
-    blind = found(Fraction(1, 10**6))
-    assert np.mean([covered > 0.95 and wide < 4 for covered, wide in blind]) < 0.5
-
-
 @given(spans_of_months, st.integers(0, 50))
 def test_whatever_the_log_the_range_is_of_whole_months_with_work(spans, number):
     calendar = WorkingCalendar(days=(1, 2), from_hour=9, to_hour=17)
@@ -251,11 +185,3 @@ def test_where_a_holiday_leaves_no_work_in_the_range_it_is_all_of_time():
     calendar = WorkingCalendar(holidays=free)
     span = choose_time_range(log, Fraction(1), 1, calendar, randomness()).time_range
     assert span == TimeRange(0, at("2100-01-01"))
-
-
-def test_months_of_a_place_begin_at_its_midnight():
-    amsterdam = WorkingCalendar("Europe/Amsterdam")
-    log = counted([(12 * 22 + 6, 12 * 22 + 6)] * 5000)  # July 1992
-    span = choose_time_range(log, Fraction(1), 1, amsterdam, randomness()).time_range
-    for moment in (span.first_us, span.last_us):
-        assert moment % DAY_US in (22 * DAY_US // 24, 23 * DAY_US // 24)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -68,20 +67,6 @@ def test_counts_are_those_of_plain_python(counts: dict[Variant, int]) -> None:
         assert {tuple(at): found[tuple(at)] for at in np.argwhere(found).tolist()} == clipped[norm]
 
 
-@pytest.mark.parametrize("max_pairs", [2, 3, 7])
-def test_one_case_changes_clipped_pairs_by_no_more_than_the_bound(max_pairs: int) -> None:
-    """By enumeration over lengths, in integers; a case of the bound itself uses it up."""
-    largest = {1: 0, 2: 0}
-    for length in range(1, 30):
-        variants = histogram({tuple("ABCDEF"[i * i % 6] for i in range(length)): 1}, NAMES)
-        for norm in (1, 2):
-            sums = clipped_pairs(variants, 6, max_pairs, norm)  # type: ignore[arg-type]
-            size = int((sums**norm).sum())
-            assert size <= PAIR_UNITS**norm * max_pairs
-            largest[norm] = max(largest[norm], size)
-    assert largest == {norm: PAIR_UNITS**norm * max_pairs for norm in (1, 2)}
-
-
 def test_ends_of_parts_are_those_of_the_projected_cases() -> None:
     variants = histogram({tuple("ABCAB"): 2, tuple("CB"): 3, tuple("BAB"): 5}, "ABCD")
     starts, ends = cases_by_ends(variants, 4, [(0, 2), (1,)])
@@ -91,16 +76,6 @@ def test_ends_of_parts_are_those_of_the_projected_cases() -> None:
     assert starts.tolist() == [2, 5, 3, 0] and ends.tolist() == [0, 10, 0, 0]
     starts, _ = cases_by_ends(variants, 4, [(3,)])
     assert not starts.any()
-
-
-def test_a_long_case_counts_once_for_each_part() -> None:
-    """Whatever the case, each array has at most one for each part of it."""
-    random = np.random.default_rng(3)
-    for _ in range(50):
-        case = tuple(random.choice(list(NAMES), size=random.integers(1, 200)))
-        for parts in ([(0, 1, 2)], [(0, 1), (2, 3), (4, 5)]):
-            for counted in cases_by_ends(histogram({case: 1}, NAMES), 6, parts):
-                assert counted.sum() <= len(parts) and counted.max() <= 1
 
 
 def random_relation(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -235,25 +210,6 @@ def test_a_part_without_a_cut_begins_anew_with_what_may_come_first() -> None:
     assert str(build_tree(relation, "ABC", 5, nothing)) == "*( tau, X( 'A', 'B', 'C' ) )"
     found = build_tree(relation, "ABC", 5, nothing, begins_anew=True)
     assert "->( 'A', " in str(found) and sorted(found.labels) == ["A", "B", "C"]
-
-
-def test_parts_of_a_sequence_are_those_of_plain_ways() -> None:
-    """Beside a closure by squares: two are together if each reaches the other, or neither does."""
-    random = np.random.default_rng(11)
-    n_found = 0
-    for _ in range(300):
-        n = int(random.integers(2, 12))
-        follows = random.random((n, n)) < random.choice([0.05, 0.1, 0.2, 0.4])
-        reaches = np.linalg.matrix_power(follows + np.eye(n), n) > 0
-        together = np.linalg.matrix_power((reaches == reaches.T).astype(float), n) > 0
-        expected = {tuple(np.flatnonzero(row).tolist()) for row in together}
-        found = sequence_cut(follows) or []
-        n_found += len(found) > 2
-        assert set(found or [tuple(range(n))]) == expected
-        for earlier, later in itertools.combinations(found, 2):
-            assert reaches[np.ix_(earlier, later)].all()
-            assert not reaches[np.ix_(later, earlier)].any()
-    assert n_found > 20
 
 
 def test_a_tolerance_must_be_positive() -> None:

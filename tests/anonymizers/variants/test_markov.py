@@ -15,7 +15,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.support.generators import budget
 from tests.support.keys import randomness
@@ -25,7 +24,6 @@ from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
-from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import (
     Chain,
@@ -194,18 +192,3 @@ def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
             words = ActivityVocabulary.public(map(str, range(n_names)), closed=True)
             sizes.append(generator.cells_of(Domain(words, length, 1)).n_possible)
         assert sizes[0] <= MAX_CELLS < sizes[1]
-
-
-@given(st.integers(1, 40), st.floats(0, 1), st.integers(1, 6), st.integers(0, 2**32))
-def test_visits_have_the_bits_of_a_product_of_all_rows(
-    n: int, share: float, width: int, seed: int
-) -> None:
-    """Catches rows that are left out though they add something, and sums in another order."""
-    draws = np.random.default_rng(seed)
-    come = draws.random(n) * (draws.random(n) < share) * 1_000
-    steps = draws.random((n, n + 1)) * (draws.random((n, n + 1)) < 0.3)
-    total, at = np.zeros(n), come
-    for _ in range(width):
-        total, at = total + at, (at[:, None] * steps).sum(axis=0)[:n]
-    visits, after = markov.visits_of(come, steps, width, -1.0)
-    assert (visits.tobytes(), after.tobytes()) == (total.tobytes(), at.tobytes())
