@@ -18,6 +18,7 @@ from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
+    Way,
     total,
 )
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
@@ -73,6 +74,7 @@ BLOCK = Block("edges", (4231, 100), Fraction(7, 2))
         ({"sensitivity": 1}, "for noise on counts only"),
         ({"epsilon": Fraction(0)}, "epsilon must be"),
         ({"delta": 1e-6}, "delta of all must be exact"),
+        ({"instead": (Way("tree", (("splits", Fraction(1)),)),)}, "than the choices leave"),
     ],
 )
 def test_joint_parts_that_contradict_themselves_are_refused(
