@@ -6,8 +6,6 @@ several: then the check that is about it must say so.
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,24 +13,19 @@ from typing import Any
 
 import pytest
 
-from tests.support.checks.run import ASIDE, BROKEN, CHECKS, HELD, check_configuration
+from tests.support.checks import ASIDE, BROKEN, CHECKS, HELD, check_configuration
 from tests.support.examples import examples_of
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramMethod
-from tracecloak.pipelines.budget import opening as opening_module
 from tracecloak.pipelines.budget.draw_guard import DrawGuard
-from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
+from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger import caps, officers_ledger
 from tracecloak.pipelines.ledger.balance import charges_of
-from tracecloak.pipelines.ledger.cache import LedgerCache
-from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.release import opening
 from tracecloak.pipelines.release import run as claiming
 from tracecloak.pipelines.release import values as records_module
@@ -41,7 +34,6 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.transforms.batch.job import KeptDraws
 from tracecloak.transforms.keys import wrapping
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 RIGOROUS = {"method": "variant-histogram", "epsilon": "1"}
 PUBLISHED = {"method": "amun", "guessing_advantage": "0.2"}
@@ -60,40 +52,14 @@ def broken_in(found: dict[str, str]) -> dict[str, str]:
 # --- what holds -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_every_check_holds_and_nothing_of_the_operator_is_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither input nor ledger nor folders are there, and none is afterwards."""
-    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "own"))
-    monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", f"file:{tmp_path}/deployment.key")
-    body = {
-        "log": f"{tmp_path}/log.csv", "output": f"{tmp_path}/out", "parts": 1,
-        "method": "variant-histogram", "params": {"epsilon": "1"}, "formats": ["csv"],
-        "key_store": f"{tmp_path}/keys", "ledger": f"sqlite:///{tmp_path}/ledger.db",
-        "accounts": f"{tmp_path}/accounts.yaml", "account": "claims", "dataset": "claims",
-        "staging_area": f"{tmp_path}/staging", "dead_letter": f"{tmp_path}/dead",
-        "worker_keys": f"{tmp_path}/worker-keys",
-        "deployment_key": f"file:{tmp_path}/key",
-        "key_encryption_key": f"file:{tmp_path}/kek", "runner": "DataflowRunner", "release_id": "x",
-    }  # fmt: skip
-    config = tmp_path / "release.yaml"
-    config.write_text(json.dumps(body))
-    found = check_configuration(load(str(config), {}))
-    assert {path.name for path in tmp_path.iterdir()} == {"release.yaml"}
-    assert {*found.values()} == {HELD}, found
-
-
-@pytest.mark.parametrize(
-    "names", [["refund", "refusal", "second account"], at_night(CHECKS)], ids=["some", "all"]
-)
+@pytest.mark.parametrize("names", [["refund", "refusal"], at_night(CHECKS)], ids=["some", "all"])
 def test_of_a_published_method_the_checks_hold_or_say_why_they_do_not_apply(
     names: Iterable[str],
 ) -> None:
     found = check_configuration(configured(**PUBLISHED), names)
     assert not broken_in(found)
     assert "promises nothing" in found["refusal"]
-    assert found["refund"] == found["second account"] == HELD
+    assert found["refund"] == HELD
 
 
 @pytest.mark.slow
@@ -105,7 +71,7 @@ def test_every_check_holds_of_every_method(method: str, number: int) -> None:
     whose = {"individual_id": "who"} if "max_cases_per_individual" in example else {}
     found = check_configuration(configured(method=method, params=dict(example), **whose))
     assert not broken_in(found)
-    assert found["refund"] == found["second account"] == HELD
+    assert found["refund"] == HELD
 
 
 @pytest.mark.slow
@@ -114,21 +80,9 @@ def test_every_check_holds_with_beam(flags: dict[str, Any]) -> None:
     assert not broken_in(check_configuration(configured(**flags), runner="FnApiRunner"))
 
 
-# --- what a configuration says --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("flags", "name", "outcome", "told"),
-    [
-        ({"max_error_ratio": 0.01}, "bad case", ASIDE, "sets max_error_ratio 0.01"),
-        ({"new_ledger": True}, "fresh ledger", BROKEN, "leave it out after the first release"),
-    ],
-)
-def test_what_a_configuration_leaves_open_is_found(
-    flags: dict[str, Any], name: str, outcome: str, told: str
-) -> None:
-    said = check_configuration(configured(**RIGOROUS, **flags), [name])[name]
-    assert said.startswith(outcome) and told in said
+def test_what_a_configuration_leaves_open_is_said() -> None:
+    said = check_configuration(configured(**RIGOROUS, max_error_ratio=0.01), ["bad case"])
+    assert said["bad case"].startswith(ASIDE) and "sets max_error_ratio 0.01" in said["bad case"]
 
 
 # --- builds in which they do not hold -------------------------------------------------------------
@@ -152,16 +106,6 @@ def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_:
     return True
 
 
-def reserved_once(ledger: Ledger, reservation: Any, reserve: Any = Ledger.reserve) -> None:
-    """A release of an id that paid once is not charged again, whatever its key."""
-    if all(entry.release_id != reservation.release_id for entry in ledger.entries()):
-        reserve(ledger, reservation)
-
-
-def is_of_any_key(entry: Entry, output: str, release_id: str, _: str) -> bool:
-    return (entry.output, entry.release_id) == (output, release_id)
-
-
 def finished_or_freed(
     books: ReleaseRegistry, key_fingerprint: str, finish: Any = ReleaseRegistry.finish
 ) -> None:
@@ -170,12 +114,6 @@ def finished_or_freed(
     except BaseException:
         free(books.ledger, books.folder.output, books.folder.release_id, key_fingerprint)
         raise
-
-
-def forgetful(books: ReleaseRegistry, look: Any = ReleaseRegistry.look) -> ReleaseState:
-    """Takes what was withdrawn for new."""
-    standing = look(books)
-    return ReleaseState("new", None) if standing.state == "withdrawn" else standing
 
 
 def refusing(
@@ -202,28 +140,8 @@ def telling_job(run: Run, made: Any = claiming.job_of) -> Any:
     return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
 
-def beginning(config: Any, store: KeyStore, opened: Any = opening_module.open_ledger) -> Ledger:
-    """Begins a ledger wherever there is none."""
-    return opened(config.model_copy(update={"new_ledger": True}), store)
-
-
-def emptying(config: Any, store: KeyStore, opened: Any = opening_module.open_ledger) -> Ledger:
-    """Begins a ledger wherever that is asked for."""
-    if config.new_ledger:
-        url = config.ledger or store.ledger_url
-        Path(url.removeprefix("sqlite:///")).unlink(missing_ok=True)
-    return opened(config, store)
-
-
 # What is put in whose place: an owner, a name, and what stands there.
 Changes = tuple[tuple[Any, str, Any], ...]
-ONE_CHARGE_FOR_ALL: Changes = (
-    (Ledger, "reserve", reserved_once), (Entry, "is_of", is_of_any_key),
-)  # fmt: skip
-NO_CAPS: Changes = ((caps, "check_affordable", nothing),)
-NO_MEMORY: Changes = (
-    (Ledger, "check_remembered", nothing), (LedgerCache, "head", nothing),
-)  # fmt: skip
 # What a check must catch, and whether it is tried before every commit.
 BUILDS: tuple[tuple[str, Changes, bool], ...] = (
     ("refund", ((Ledger, "draw", nothing), (DrawGuard, "check_open", nothing)), True),
@@ -234,42 +152,18 @@ BUILDS: tuple[tuple[str, Changes, bool], ...] = (
         (opening, "_going_on", lambda run, _: run), (DrawGuard, "check_open", nothing),
         (KeptDraws, "once", lambda *given: given[-1]()),
     ), True),
-    ("given up", ((OfficersLedger, "forfeit", free),), False),
-    ("deleted key", ONE_CHARGE_FOR_ALL, False),
     ("changed decision", (
         (wrapping, "_mac", lambda *_: bytes(32)),
         (wrapping.hmac, "compare_digest", lambda *_: True),
     ), False),
     ("lost decision", ((KeyReference, "resolve", lambda _: ReleaseKey.generate()),), False),
     ("cut-off commit", ((ReleaseRegistry, "finish", finished_or_freed),), False),
-    ("finished release", ((ReleaseFolder, "committed", nothing),), False),
-    ("withdrawn release", (
-        (ReleaseRegistry, "look", forgetful), (caps, "check_not_withdrawn", nothing),
-    ), False),
-    ("at once", ((KeyStore, "alone", lambda *_: contextlib.nullcontext()),), False),
     ("refusal", ((VariantHistogramMethod, "decide", refusing),), True),
     ("bad case", ((ReleaseConfig, "largest_error_ratio", 0.01),), True),
     ("equal inputs", ((claiming, "manifest_of_run", telling_manifest),), True),
     ("equal inputs", ((claiming, "job_of", telling_job),), False),
     ("no name", ((ReleaseConfig, "check_named", nothing),), True),
     ("filter values", ((records_module, "without_filters", lambda config: config),), False),
-    ("second account", ((caps, "check_declared", nothing),), True),
-    ("second account", NO_CAPS, False),
-    ("bound data set", ((caps, "check_dataset", nothing),), False),
-    ("two at once", NO_CAPS, False),
-    ("lowered cap", NO_CAPS, False),
-    ("old ledger", NO_MEMORY, False),
-    ("old copy of the ledger", NO_MEMORY, False),
-    ("old key store", NO_MEMORY, False),
-    ("changed entry", (
-        (officers_ledger, "problems", lambda *_: []), (Ledger, "check_remembered", nothing),
-    ), False),
-    ("removed entries", NO_MEMORY, False),
-    ("lost ledger", NO_MEMORY, False),
-    ("second beginning", ((opening_module, "open_ledger", emptying),), False),
-    ("fresh ledger", ((opening_module, "open_ledger", beginning),), False),
-    ("ledger without caps", ((LedgerCache, "knows_others_with_caps", lambda _: False),), False),
-    ("other key store", ONE_CHARGE_FOR_ALL, False),
 )  # fmt: skip
 
 
