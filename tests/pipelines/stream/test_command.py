@@ -28,7 +28,6 @@ from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.messages import Operations
 from tracecloak.transforms.formats.registry_messages import RegistrySchemas
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
 ROOT = Path(__file__).parents[3]
@@ -198,13 +197,6 @@ def test_the_schema_of_the_file_takes_what_the_code_takes(
             validator.validate({**body, **wrong})
 
 
-def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
-    def described(schema: dict[str, Any]) -> dict[str, str]:
-        return {key: part.get("description", "") for key, part in schema["properties"].items()}
-
-    assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
-
-
 @pytest.mark.parametrize(
     "start", ["2026-11-22", "2026-11-22T00:00:00Z", "2026-11-22T00:00", "2026-11-22T05:30+05:30"]
 )
@@ -246,20 +238,6 @@ def test_an_epoch_never_goes_on_with_another_default_clip(tmp_path: Path) -> Non
             changes |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
         config = load_stream(None, given(tmp_path, **changes))
         assert config.explicit == config and config.l2_clip is None
-
-
-def test_topics_are_of_kafka_or_of_pubsub(tmp_path: Path) -> None:
-    there = {"input_subscription": None, "kafka_properties": "client.properties"}
-    one = load_stream(None, given(tmp_path, input_topic="kafka://a:1,b:2/events", **there))
-    assert one.input_kafka == KafkaTopic("a:1,b:2", "events", "client.properties")
-    assert one.output_kafka is None
-    both = given(tmp_path, input_topic="kafka://c:1/e", output_topic="projects/p/topics/t")
-    other = load_stream(None, {**both, "input_subscription": None})
-    assert other.input_kafka == KafkaTopic("c:1", "e")
-    assert other.output_kafka is None
-    assert one.digest == other.digest  # where messages are read is not what is published
-    back = load_stream(None, given(tmp_path, output_topic="kafka://a:1/steps"))
-    assert (back.input_kafka, back.output_kafka) == (None, KafkaTopic("a:1", "steps"))
 
 
 def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
 
+from tests.support.local_streams import run_script
 from tests.support.releasing import counting_charges, key_files
 from tests.support.stream_runs import (
     PERIOD,
@@ -31,17 +32,19 @@ from tests.support.stream_runs import (
     run,
     stream_config,
     stream_of,
+    ticking,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import (
     BudgetExhausted,
-    GuaranteeError,
     RetryLater,
     TracecloakError,
     UsageError,
 )
+from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.topic_sinks import LineSink
 
 # --- Failures ---------------------------------------------------------------------------------
@@ -60,17 +63,6 @@ def cut_off(config: StreamConfig, happenings: Iterable[Happening]) -> None:
     with pytest.raises(TracecloakError, match="stays published") as failure:
         run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Failing())])
     assert "secret-of-a-patient" not in str(failure.value)
-
-
-def test_a_restart_of_the_same_epoch_on_other_input_publishes_nothing(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    sent = random_messages()
-    cut_off(config, in_time(sent, 120))
-    before = files_of(config)
-    other = [s for s in sent if s.case != accepted(sent)[1][0].case]
-    with pytest.raises(GuaranteeError, match=r"step 3 cannot be published.*another epoch"):
-        run(config, in_time(other, 120))
-    assert files_of(config) == before
 
 
 def test_another_epoch_is_another_spend_with_other_noise(tmp_path: Path) -> None:
@@ -174,6 +166,32 @@ def test_a_poison_message_stops_nothing_and_is_listed_without_itself(
     assert "patient" not in "".join(path.read_text() for path in files)
     places = {line["publish_time"] for line in map(json.loads, of_topic)}
     assert places == {12_500_000, 13_000_000, 14_000_000}
+
+
+def test_a_registry_that_is_away_is_waited_for_or_ends_a_runner_of_beam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rejects nothing, and no case is lost."""
+    decode, away = MessageFormat.decode, [RetryLater("HTTP 503")] * 99
+
+    def sometimes(layout: MessageFormat, *given: Any) -> Any:
+        if away:
+            raise away.pop()
+        return decode(layout, *given)
+
+    monkeypatch.setattr(MessageFormat, "decode", sometimes)
+    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
+    on_beam, here = (stream_config(tmp_path, epoch=epoch) for epoch in "12")
+    sent = random_messages(30, 30)
+    with pytest.raises(RetryLater, match="HTTP 503"):
+        run(on_beam, in_time(sent, 60))
+    del away[3:]
+    with no_noise():
+        assert run_script(here, [*in_time(sent, 60), *ticking(60, 90)]).is_spent
+    found = {release.step: counts_of(release) for release in published(here)}
+    expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 6}
+    assert not away and {step: pairs for step, pairs in found.items() if pairs} == expected
+    assert not rejected(tmp_path / "keys")
 
 
 def test_clocks_that_jump_do_not_touch_the_cases_of_others(tmp_path: Path) -> None:

@@ -48,22 +48,6 @@ def horizon_of(begin: float, until_seconds: float) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_backlog_of_60000_cases_is_counted_whole(service: Service, tmp_path: Path) -> None:
-    begin, n = begin_now(), 60_000
-    for number in (0, 1, 2):
-        service.publish(*(body(case, number) for case in range(n)))
-    given = flags(tmp_path, begin, horizon_of(begin, time.time()))
-    runs = Runs(
-        tmp_path, [*given, f"--input_subscription={service.subscription}"],
-        **{VARIABLE: service.address},
-    )  # fmt: skip
-    runs.start()
-    assert runs.end(None, 500) == 0, runs.said()
-    assert abs(n_cases(tmp_path) - n) <= 5
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_at_any_moment_change_nothing_with_pubsub(
     service: Service, tmp_path: Path, seed: int
@@ -153,32 +137,6 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     assert other.end(None, 200) == 0, other.said()
     assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
     assert len(counting_charges(tmp_path / "killed" / "keys")) == 1
-
-
-@pytest.mark.engines
-@pytest.mark.timeout(300)
-def test_a_broker_that_is_away_when_the_stream_starts_is_waited_for(
-    broker: KafkaBroker, tmp_path: Path
-) -> None:
-    """And nothing is paid meanwhile; a topic that is not there is no reason to wait."""
-    broker.new_topic("late", 1)
-    topic = f"kafka://{broker.servers}/late"
-    given = flags(tmp_path / "late", begin_now(), 1, input_topic=topic, release_delay="0s")
-    runs = Runs(tmp_path, given)
-    broker.process.kill_9()
-    try:
-        runs.start()
-        until(lambda: "the stream waits, and goes on when that is over" in runs.said(), 60, runs)
-        assert counting_charges(tmp_path / "late" / "keys") == []
-    finally:
-        broker.process.start()
-    assert runs.end(None, 120) == 0, runs.said()
-    assert len(counting_charges(tmp_path / "late" / "keys")) == 1
-    other = flags(tmp_path / "none", begin_now(), 1, input_topic=f"{topic}-that-is-not-there")
-    runs = Runs(tmp_path, other)
-    runs.start()
-    assert runs.end(None, 60) == 2, runs.said()
-    assert counting_charges(tmp_path / "none" / "keys") == []
 
 
 def _send(publish: object, n: int, seconds: float) -> None:

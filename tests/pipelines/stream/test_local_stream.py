@@ -8,7 +8,7 @@ import os
 import signal
 import sqlite3
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -63,24 +63,6 @@ def steps_of(config: StreamConfig) -> dict[str, bytes]:
 
 
 # --- What it keeps ----------------------------------------------------------------------------
-
-
-def test_positions_are_kept_where_no_message_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a topic of marks that is read again from where its service has deleted them."""
-    begun: list[Mapping[str, Any]] = []
-
-    class MeasureRecorder(Script):
-        def __init__(self, happenings: Any, positions: Mapping[str, Any], *others: Any) -> None:
-            begun.append(positions)
-            super().__init__(happenings, positions, *others)
-
-    monkeypatch.setattr("tests.support.local_streams.Script", MeasureRecorder)
-    quiet: list[Happening] = [1.0, 2.0, 3.0, 4.0]
-    for until in (3, 4):
-        run_script(stream_config(tmp_path), quiet, until=until)
-    assert begun == [{}, {"place": 3}]
 
 
 def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -192,18 +174,6 @@ def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path:
     assert steps_of(config) == before
 
 
-def test_a_state_that_is_older_than_what_is_published_is_refused(tmp_path: Path) -> None:
-    """See `test_no_second_draw` for what else knows of a step."""
-    with stopped_at(tmp_path, 6) as (config, path):
-        old = path.read_bytes()
-        run_script(config, script(), until=9)
-        before = files_of(config)
-        path.write_bytes(old)
-        with pytest.raises(TracecloakError, match=r"was decided, .*twice.*another epoch"):
-            run_script(config, script())
-        assert files_of(config) == before
-
-
 def test_a_state_of_another_version_or_source_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,17 +245,6 @@ def test_steps_wait_for_a_backlog_and_say_so_once_a_minute(
     expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 6}
     found = {release.step: counts_of(release) for release in published(config)}
     assert {step: pairs for step, pairs in found.items() if pairs} == expected
-
-
-@pytest.mark.parametrize(("seconds", "is_said"), [(299, False), (301, True)])
-def test_it_is_behind_where_it_is_so_by_more_than_the_delay_of_a_release(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, seconds: int, is_said: bool
-) -> None:
-    config = stream_config(tmp_path, release_delay="300s")
-    released = 10.0 + 300.0
-    with caplog.at_level(logging.WARNING, logger="tracecloak"):
-        run_script(config, [5.0], until=1, clock=lambda: released + seconds)
-    assert ("step 0 should have been published" in caplog.text) == is_said
 
 
 def test_messages_stay_where_the_topic_of_rejects_is_away(

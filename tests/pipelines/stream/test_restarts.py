@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 import pytest
 
-from tests.support.releasing import counting_charges, key_files
+from tests.support.releasing import key_files
 from tests.support.stream_runs import (
     Happening,
     Sent,
@@ -25,13 +25,11 @@ from tests.support.stream_runs import (
     run,
     stream_config,
     stream_of,
-    ticking,
 )
 from tests.support.tiers import at_night
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError
 from tracecloak.transforms.stream import step_files
 
 PRODUCTS: dict[str, dict[str, Any]] = {
@@ -163,18 +161,3 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
     assert not list((tmp_path / "keys").rglob("*.decision"))
     assert not list((tmp_path / "_incomplete-out").rglob("*.part"))
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
-
-
-def test_a_workplace_of_somebody_else_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
-    place = tmp_path / "work"
-    place.mkdir()
-    own = Path(ReleaseFolder(str(tmp_path / "out"), "ward", str(place)).workplace)
-    own.write_text("in the way")
-    config = stream_config(tmp_path, staging_area=str(place))
-    with pytest.raises(UsageError, match=r"belongs to somebody else.*--staging_area"):
-        run(config, [])
-    assert counting_charges(tmp_path / "keys") == []
-    ready = stream_config(tmp_path, staging_area=str(tmp_path / "other"), horizon=1)
-    run(ready, ticking(0, 30))
-    assert (tmp_path / "other" / own.name).is_dir()
-    assert not (tmp_path / "_incomplete-out").exists()

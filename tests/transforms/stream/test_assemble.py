@@ -14,7 +14,6 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
-from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
@@ -248,32 +247,6 @@ def test_a_bundle_that_is_tried_again_gives_each_case_once(
     seen, _ = run(in_time(sent, 120), n_shards=2)
     assert failed
     assert sorted(seen) == expected
-
-
-def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> None:
-    """Another may be in the book by then: a late message sets one while this is under way."""
-    timer, counted, following = Cell(), Cell(), Cell()
-    state = Cell(), Bag(), Cell(), timer
-    fn = assemble._Assemble(RULE, HORIZON, False)
-
-    def send(sent: Sent) -> None:
-        element = 0, (1, int(sent.publish * S), keyed_bytes(sent))
-        list(fn.process(element, *state, following, Cell()))
-
-    def fire(second: int) -> list[int]:
-        steps = fn.close_step(*state, Timestamp(second), counted, following)
-        return [closed.value[0] for closed in steps]
-
-    send(Sent(31, "c", "END"))
-    assert timer.value == Timestamp(40)
-    send(Sent(2, "late", "END"))
-    assert timer.value == Timestamp(10)
-    assert fire(10) == [0]
-    assert timer.value == Timestamp(40)
-    assert fire(10) == []  # once more, though 40 is in the book
-    assert timer.value == Timestamp(40)
-    assert fire(40) == [3]
-    assert state[1].values == []
 
 
 @pytest.mark.parametrize("tombstone_us", [None, 1_000 * S])

@@ -84,27 +84,6 @@ def test_it_goes_on_behind_its_positions_in_every_partition(
     assert topic.committed == {0: 3, 1: 1}
 
 
-def test_a_message_that_no_broker_stamped_stops_its_partition_alone(
-    topic: TopicDouble, clock: Clock
-) -> None:
-    """The settings are right again, and the message is there: nobody passes it but a person."""
-    topic.add(0, b"a", millis=1_000)
-    topic.add(0, b"event", millis=10**12, kind=BY_SENDER)
-    topic.add(0, b"b", millis=3_000)
-    topic.add(1, b"c", millis=2_000)
-    made = source(clock)
-    assert [message.data for message in made.pull(10, 0.0).messages] == [b"a", b"c"]
-    topic.add(1, b"d", millis=4_000)
-    assert [message.data for message in made.pull(10, 0.0).messages] == [b"d"]
-    assert at(made) == {0: 1, 1: 2}
-    with pytest.raises(RetryLater, match=r"partition 0 .* no broker has stamped.*stream positions"):
-        made.watermark_us()
-    with pytest.raises(RetryLater, match="no broker has stamped"):
-        again = source(clock, made.positions)
-        assert not again.pull(10, 0.0).messages
-        again.watermark_us()
-
-
 def test_a_broker_that_is_away_in_between_lets_nobody_pass_such_a_message(
     topic: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
