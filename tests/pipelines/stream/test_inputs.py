@@ -165,24 +165,6 @@ def test_topics_are_read_as_one_topic_that_has_their_events(tmp_path: Path) -> N
     assert sum(sum(counts_of(step).values()) for step in published(here)) > 30
 
 
-def test_it_does_not_matter_which_topic_is_read_first(tmp_path: Path) -> None:
-    """One topic is read to its end before another is begun; a silent one holds the steps up."""
-    sent = [s._replace(publish=float(int(s.publish))) for s in distinct_moments()]  # with ties
-    found = []
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        for number, first in enumerate((None, 0, 2)):
-            (folder,) = made(tmp_path, str(number))
-            scripts = [happenings_of(sent, place) for place in range(3)]
-            if first is not None:
-                for place in {0, 1, 2} - {first}:
-                    scripts[place] = [[] for _ in range(60)] + scripts[place]
-            config = config_of(tmp_path / folder)
-            run_here(config, scripts)
-            found.append(files_of(config))
-    assert all(files == found[0] for files in found)
-
-
 def test_a_stream_goes_on_in_each_topic_where_it_was(tmp_path: Path) -> None:
     scripts: dict[str, list[Happening]] = {"a": [[Sent(1, "c", "A")], 3.0], "b": [5.0]}
     openings = {name: opening_of(script) for name, script in scripts.items()}

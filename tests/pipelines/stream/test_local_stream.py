@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from tests.support.local_streams import Script, run_script, state_files
@@ -40,13 +39,12 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.local_run import stop_on_signal
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services import pubsub_service
-from tracecloak.transforms.stream import local_stream, sources
+from tracecloak.transforms.stream import sources
 from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import MessageBatch
-from tracecloak.transforms.stream.topic_sinks import RejectSink
 
 
 def script() -> list[Happening]:
@@ -245,33 +243,6 @@ def test_steps_wait_for_a_backlog_and_say_so_once_a_minute(
     expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 6}
     found = {release.step: counts_of(release) for release in published(config)}
     assert {step: pairs for step, pairs in found.items() if pairs} == expected
-
-
-def test_messages_stay_where_the_topic_of_rejects_is_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was pulled together with one that cannot be read is not pulled again."""
-    from apache_beam.io.gcp.pubsub import PubsubMessage
-    from apache_beam.transforms.window import TimestampedValue
-
-    monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
-    refusals = [RetryLater("the topic is away")] * 3
-
-    def refuse(sink: RejectSink, rejects: pa.RecordBatch) -> None:
-        if refusals:
-            raise refusals.pop()
-
-    monkeypatch.setattr(RejectSink, "send", refuse)
-    config = stream_config(tmp_path)
-    sent = random_messages(10, 20)
-    first, *others = in_time(sent, 80)
-    assert not isinstance(first, float | int)
-    broken = TimestampedValue(PubsubMessage(b"no event", {}), 2)
-    with no_noise():
-        run_script(config, [[broken, *first], *others])
-    assert not refusals
-    found = {r.step: counts_of(r) for r in published(config) if counts_of(r)}
-    assert found == {s: batch_pairs(own) for s, own in accepted(sent).items() if s < 6}
 
 
 # --- How it ends ------------------------------------------------------------------------------

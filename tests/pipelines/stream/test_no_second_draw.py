@@ -44,7 +44,6 @@ from tracecloak.schemas.errors import (
     GuaranteeError,
     RetryLater,
     TracecloakError,
-    UsageError,
 )
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.step_files import FileSink
@@ -148,20 +147,6 @@ def test_a_running_epoch_keeps_its_key_of_identities(
     with monkeypatch.context() as patch:  # another epoch begins with another
         patch.setattr(ReleaseKey, "generate", classmethod(lambda cls: cls(b"o" * 32)))
         assert run_script(stream_config(tmp_path, epoch="2"), happenings()).is_spent
-
-
-@pytest.mark.parametrize("horizon", [2, 8])
-def test_an_epoch_that_ended_is_not_the_one_of_another_configuration(
-    tmp_path: Path, horizon: int
-) -> None:
-    """Catches words on a lost key, or on a last step, of an epoch that is as it should be."""
-    config = stream_config(tmp_path)
-    assert run_script(config, happenings()).is_spent
-    with pytest.raises(BudgetExhausted, match="its last step is published"):
-        run_script(config, happenings())
-    with pytest.raises(UsageError, match="was begun with another configuration"):
-        run_script(config.model_copy(update={"horizon": horizon}), happenings())
-    assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(

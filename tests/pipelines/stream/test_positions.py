@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.engines.processes import wait_until
 from tests.support.kafka_double import BY_SENDER, TopicDouble
-from tests.support.stream_runs import stream_config, stream_keys
+from tests.support.stream_runs import stream_config
 from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
 from tracecloak.pipelines.stream import epoch as epoch_module
 from tracecloak.pipelines.stream import stuck
-from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.noted_steps import resumed_config
 from tracecloak.pipelines.stream.positions import positions
@@ -89,30 +88,6 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
     [entry] = [entry for entry in ledger.entries() if entry.action == "positions"]
     assert entry.facts == {"by": "A. Operator", "reason": "failover"}
     assert ledger.verify() == []
-
-
-def test_positions_of_several_topics_are_those_of_each(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = TopicDouble()
-    topic.add(0, b"a", b"b", b"c", millis=3_000)
-    topic.used_by(monkeypatch)
-    names = ["Kafka topic events", "Kafka topic payments"]
-    inputs = [{"input_topic": f"kafka://b:1/{name.split()[-1]}"} for name in names]
-    keys = stream_keys(tmp_path, input_subscription=None, timestamp_unit=None, runner="Local")
-    path = tmp_path / "stream.yaml"
-    path.write_text(yaml.safe_dump({**keys, "inputs": inputs}))
-    config = load_stream(str(path), {})
-    kept_positions(config, {names[0]: {"0": 1}, names[1]: {"0": 2}}, ", ".join(names))
-    rows = positions(config, True, None, None, None)
-    assert [text for name, text in rows if name == "source"] == names
-    shown = [text for name, text in rows if name == "partition 0"]
-    assert [text.partition(" (")[0] for text in shown] == ["next 1", "next 2"]
-    positions(config, False, "1970-01-01T00:00:05", "A. Operator", "failover")
-    kept = kept_positions(config, source=", ".join(names))
-    assert isinstance(kept, dict)
-    places = {"0": [3, 0, -1, ""]}
-    assert [kept[name]["places"] for name in names] == [places, places]
 
 
 def test_the_command_compares_what_workers_read_until_a_person_takes_it_for_the_log(

@@ -22,7 +22,7 @@ from tests.support.stream_runs import (
 )
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.transforms.lakes import appending
+from tracecloak.transforms.lakes import delta
 from tracecloak.transforms.stream.step_files import epoch_folder
 from tracecloak.transforms.stream.topic_sinks import TableSink
 
@@ -128,14 +128,14 @@ def test_a_table_that_does_not_answer_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     away = [InputSchemaError("the table is away")] * 2
-    append = appending.append
+    append = delta.append
 
     def sometimes(*given: Any) -> bool:
         if away:
             raise away.pop()
         return append(*given)
 
-    monkeypatch.setattr(appending, "append", sometimes)
+    monkeypatch.setattr(delta, "append", sometimes)
     monkeypatch.setattr("tracecloak.transforms.stream.local_stream._AGAIN_SECONDS", 0.01)
     config = stream_config(tmp_path, output_table=table_in(tmp_path, "delta"))
     assert run_script(config, happenings()).is_spent and not away

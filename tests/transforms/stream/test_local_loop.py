@@ -155,11 +155,6 @@ def test_a_source_that_is_away_is_asked_at_a_pace(tmp_path: Path, loop: Loop) ->
     assert stop.waits == [PAUSE] * 3
 
 
-def test_a_source_that_cannot_be_opened_is_asked_at_a_pace(tmp_path: Path, loop: Loop) -> None:
-    stop = loop.run(stream_config(tmp_path), script(), n_unopened=4)
-    assert len(stop.waits) == 4 and min(stop.waits) >= PAUSE
-
-
 @pytest.mark.parametrize(("publish", "is_late"), [(2.0, True), (27.0, False)])
 def test_cases_are_said_to_be_late_where_some_are(
     tmp_path: Path, loop: Loop, caplog: pytest.LogCaptureFixture, publish: float, is_late: bool

@@ -41,12 +41,6 @@ ATTRIBUTES = {
 }
 
 
-def test_a_message_holds_the_release_and_its_key() -> None:
-    assert StepRelease.from_json(FIRST.to_json()) == FIRST
-    assert attributes_of(FIRST) == ATTRIBUTES
-    assert key_of(attributes_of(FIRST)) == FIRST.key
-
-
 @pytest.mark.parametrize("missing", KEY_ATTRIBUTES)
 def test_a_message_of_another_kind_is_told(missing: str) -> None:
     others = {name: value for name, value in ATTRIBUTES.items() if name != missing}
