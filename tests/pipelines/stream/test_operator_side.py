@@ -24,6 +24,7 @@ from tests.support.stream_runs import (
     Sent,
     in_time,
     random_messages,
+    run,
     stream_config,
     ticking,
 )
@@ -352,6 +353,15 @@ def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None
     assert 'tracecloak_release_last_exit_code{config="ward@1",dataset=""} 6.0' in text
     assert stat.S_IMODE((tmp_path / "ward.prom").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "health.json").stat().st_mode) == 0o644
+
+
+def test_the_launching_process_of_a_job_tells_its_steps(tmp_path: Path) -> None:
+    config = stream_config(tmp_path, metrics=str(tmp_path / "ward.prom"))
+    run(config, in_time(random_messages(), 60))
+    text = (tmp_path / "ward.prom").read_text()
+    assert 'tracecloak_steps_released{config="ward@1",dataset=""} 6.0' in text
+    assert 'tracecloak_steps_remaining{config="ward@1",dataset=""} 0.0' in text
+    assert 'tracecloak_release_last_exit_code{config="ward@1",dataset=""} 0.0' in text
 
 
 def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
