@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
@@ -34,7 +33,6 @@ from tests.support.stream_runs import (
     stream_of,
     ticking,
 )
-from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import (
@@ -63,49 +61,6 @@ def cut_off(config: StreamConfig, happenings: Iterable[Happening]) -> None:
     with pytest.raises(TracecloakError, match="stays published") as failure:
         run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Failing())])
     assert "secret-of-a-patient" not in str(failure.value)
-
-
-def test_another_epoch_is_another_spend_with_other_noise(tmp_path: Path) -> None:
-    """After a cancelled run, whose cases come again."""
-    config, other = stream_config(tmp_path), stream_config(tmp_path, epoch="2")
-    happenings = in_time(random_messages(), 120)
-    cut_off(config, happenings)
-    run(other, happenings)
-    charges = counting_charges(tmp_path / "keys")
-    assert [(e.release_id, e.epsilon, e.action) for e in charges] == [
-        ("ward@1", "1", "commit"),
-        ("ward@2", "1", "commit"),
-    ]
-    before = published(config)
-    assert 0 < len(before) < len(published(other))
-    for first, again in zip(before, published(other), strict=False):
-        assert np.count_nonzero(first.counts != again.counts) > 20
-
-
-def test_a_drain_ends_the_epoch_and_counts_no_case_twice(tmp_path: Path) -> None:
-    """The watermark leaps to the end of time; the local runner loses the cases that it passes."""
-    config = stream_config(tmp_path, horizon=9)
-    sent = random_messages()
-    happenings = in_time(sent, 60)
-    with no_noise():
-        outcome = run(config, happenings)
-    assert outcome.is_spent
-    expected = {step: Counter(batch_pairs(own)) for step, own in accepted(sent).items()}
-    found = {release.step: Counter(counts_of(release)) for release in published(config)}
-    assert set(found) == set(range(9))
-    for step, pairs in found.items():
-        assert pairs == expected[step] or (step > 3 and not pairs)
-
-
-def test_one_process_at_a_time_publishes_an_epoch(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    store = KeyStore(tmp_path / "keys")
-    with (
-        store.alone(config.output, "ward@1"),
-        pytest.raises(RetryLater, match="another process is making"),
-    ):
-        run_stream(config, messages=NeverRead())
-    assert counting_charges(tmp_path / "keys") == []
 
 
 # --- Budget -----------------------------------------------------------------------------------

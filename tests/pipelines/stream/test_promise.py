@@ -53,13 +53,3 @@ def test_a_shorter_memory_costs_an_individual_nothing(tmp_path: Path) -> None:
     config = stream_config(tmp_path, **WEEKLY, individual_id="person")
     [said] = counted_again(config, config.made_product())
     assert "no more cases count" in said and "epsilon" not in said
-
-
-@pytest.mark.parametrize("tombstone", [None, "365d"])
-def test_a_memory_of_the_whole_horizon_costs_24_bytes_a_case(
-    tombstone: str | None, tmp_path: Path
-) -> None:
-    config = stream_config(tmp_path, **{**WEEKLY, "tombstone": tombstone})
-    product = config.made_product()
-    assert counted_again(config, product) == ()
-    assert "24 bytes" in explained(config, product)[-1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,56 +30,29 @@ from tracecloak.transforms.stream.local_stream import Sink
 from tracecloak.transforms.stream.sources import Source
 
 PAUSE = local_stream._AGAIN_SECONDS
-# Of the clock, between two pulls.
-TURN_SECONDS = 0.25
+TURN_SECONDS = 0.25  # of the clock, between two pulls
 END_SECONDS = float(1 << 40)
-# No test here goes round so often: it would stand still.
-MOST_TURNS = 2_000
+MOST_TURNS = 2_000  # a loop that goes round so often stands still
 
 
-class Stop(threading.Event):
-    """Is asked for in each turn of the loop, and waits by moving the clock."""
+class Loop(threading.Event):
+    """Runs streams; as their `stop` it is asked for in each turn, and waits by moving the clock."""
 
-    def __init__(self, time: Time) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._time = time
-        self._n_turns = 0
+        self.now, self.n_turns = 0.0, 0
         self.waits: list[float] = []
 
     def is_set(self) -> bool:
-        self._n_turns += 1
-        assert self._n_turns < MOST_TURNS, "it goes round without a pause"
+        self.n_turns += 1
+        assert self.n_turns < MOST_TURNS, "it goes round without a pause"
         return super().is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
         self.waits.append(timeout)
-        self._time.now += timeout
+        self.now += timeout
         return False
-
-
-@dataclass
-class Time:
-    now: float = 0.0
-
-
-class Slow(Script):
-    """A script of which every pull takes a while."""
-
-    def __init__(self, time: Time, *given: Any, **further: Any) -> None:
-        super().__init__(*given, **further)
-        self._time = time
-
-    def pull(self, max_messages: int, timeout_seconds: float) -> Any:
-        self._time.now += TURN_SECONDS
-        return super().pull(max_messages, timeout_seconds)
-
-
-@dataclass
-class Loop:
-    """Runs streams by a clock of its own."""
-
-    time: Time = field(default_factory=Time)
 
     def run(
         self,
@@ -89,40 +61,29 @@ class Loop:
         sinks: Sequence[Sink] = (),
         away: Sequence[int] = (),
         n_unopened: int = 0,
-    ) -> Stop:
-        stop = Stop(self.time)
+    ) -> None:
         refusals = [RetryLater("not yet")] * n_unopened
+
+        class Slow(Script):
+            def pull(slow, *given: Any) -> Any:  # noqa: N805
+                self.now += TURN_SECONDS
+                return super().pull(*given)
 
         def opening(positions: Mapping[str, Any], _: bytes) -> Source:
             if refusals:
                 raise refusals.pop()
-            return Slow(self.time, happenings, positions, stop, away=away)
+            return Slow(happenings, positions, self, away=away)
 
         with paid_epoch(config) as epoch:
-            run_epoch(epoch, opening, NAME, sinks, stop, lambda: END_SECONDS)
-        return stop
+            run_epoch(epoch, opening, NAME, sinks, self, lambda: END_SECONDS)
 
 
 @pytest.fixture
-def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loop]:
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     made = Loop()
-    clock = SimpleNamespace(monotonic=lambda: made.time.now, time=lambda: END_SECONDS)
+    clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: END_SECONDS)
     monkeypatch.setattr(local_stream, "time", clock)
-    yield made
-
-
-class AwayUntil(Topic):
-    """A topic that takes nothing before a moment, and remembers when it was asked until then."""
-
-    def __init__(self, loop: Loop, moment: float) -> None:
-        self.refused: list[float] = []
-
-        def fails(step: int) -> bool:
-            if is_away := loop.time.now < moment:
-                self.refused.append(loop.time.now)
-            return is_away
-
-        super().__init__(fails)
+    return made
 
 
 def script() -> list[Happening]:
@@ -132,27 +93,27 @@ def script() -> list[Happening]:
 def test_a_topic_that_is_away_is_asked_at_a_pace_while_messages_are_read(
     tmp_path: Path, loop: Loop
 ) -> None:
-    """Catches a stream that fills its log, and a service that comes back with questions."""
-    topic = AwayUntil(loop, 20.0)
+    """And one that has a step does not get it again meanwhile."""
+    refused: list[float] = []
+
+    def is_away(_: int) -> bool:
+        if loop.now < 20:
+            refused.append(loop.now)
+        return loop.now < 20
+
+    first, second = Topic(), Topic(is_away)
     in_between: list[Happening] = [20.0] * 120
-    loop.run(stream_config(tmp_path), [*script()[:8], *in_between, *script()[8:]], [topic])
-    pauses = [after - before for before, after in itertools.pairwise(topic.refused)]
+    loop.run(stream_config(tmp_path), [*script()[:8], *in_between, *script()[8:]], [first, second])
+    pauses = [after - before for before, after in itertools.pairwise(refused)]
     assert len(pauses) > 5 and set(pauses) == {PAUSE}
-    assert [step for step, _ in topic.sent] == list(range(6))
+    assert [step for step, _ in first.sent] == [step for step, _ in second.sent] == [*range(6)]
 
 
-def test_who_has_a_step_does_not_get_it_again_where_another_is_away(
+def test_a_source_that_is_away_or_cannot_be_opened_is_asked_at_a_pace(
     tmp_path: Path, loop: Loop
 ) -> None:
-    first, second = Topic(), AwayUntil(loop, 20.0)
-    loop.run(stream_config(tmp_path, horizon=2), [100.0], [first, second])
-    assert len(second.refused) > 5
-    assert [step for step, _ in first.sent] == [step for step, _ in second.sent] == [0, 1]
-
-
-def test_a_source_that_is_away_is_asked_at_a_pace(tmp_path: Path, loop: Loop) -> None:
-    stop = loop.run(stream_config(tmp_path), script(), away=[1, 3, 8])
-    assert stop.waits == [PAUSE] * 3
+    loop.run(stream_config(tmp_path), script(), away=[1, 3, 8], n_unopened=4)
+    assert loop.waits[4:] == [PAUSE] * 3 and min(loop.waits) >= PAUSE
 
 
 @pytest.mark.parametrize(("publish", "is_late"), [(2.0, True), (27.0, False)])

@@ -17,11 +17,11 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
-from tests.support.keys import key_in_environment, release_key
+from tests.support.keys import key_in_environment
 from tests.support.logs import trace_batch
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.steps import StreamName, counts_digest
+from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError
@@ -180,24 +180,6 @@ def test_what_is_kept_is_bounded_and_gone_at_the_end(
         stage.fire()
         sizes.append(len(stage.past.values))
     assert sizes == [min(1, kept), min(2, kept), kept, 0]
-
-
-def test_sums_are_of_the_steps_in_their_order(new_stage: NewStage) -> None:
-    """Whatever the order in which the runner gives what was kept."""
-    made = product("total")
-    stage = new_stage("total")
-    steps = [counted(made, *["AB"] * n) for n in (1, 50, 3, 7)]
-    for step, statistics in enumerate(steps):
-        stage.give_counts(step, encode(statistics))
-    past: list[Any] = []
-    so_far = b""
-    for step, statistics in enumerate(steps):
-        so_far = counts_digest(so_far, step, statistics, release_key())
-        name = replace(NAME, counts_digest=so_far.hex())
-        expected, kept = made.publish(step, statistics, past, name, release_key())
-        past.append(kept)
-        [found] = stage.fire()
-        assert found == expected
 
 
 def test_counts_for_a_step_that_is_published_are_dropped_and_end_nothing(

@@ -117,16 +117,6 @@ def test_a_file_appears_whole_or_not_at_all(
     assert contents(tmp_path) == {"out/step.json": b"all of it"}
 
 
-def test_a_name_that_ends_like_a_packed_file_is_compared_as_it_is(tmp_path: Path) -> None:
-    """Beam would unpack it when it reads it."""
-    packed = gzip.compress(b"a log", mtime=0)
-    path, place = str(tmp_path / "log.xes.gz"), str(tmp_path / "workplace")
-    assert write_once(path, packed, place)
-    assert not write_once(path, packed, place)
-    with pytest.raises(GuaranteeError):
-        write_once(path, gzip.compress(b"another log", mtime=0), place)
-
-
 def log(n: int = 5) -> StepLog:
     return StepLog(
         release_id="ward", epoch="1", step=2, start_us=0, end_us=10, n_steps_left=1, epsilon="1",
