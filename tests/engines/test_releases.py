@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 import pytest
+import yaml
 
-from tests.engines.comparing import in_memory, methods, on_engine
+from tests.engines.comparing import configuration, found_in, in_memory, methods, on_engine
 from tests.engines.flink import flink_cluster, flink_job_server, worker_pool
 from tests.engines.prism import prism
 from tests.engines.skipping import or_skip
-from tests.support.releasing import fix_key
+from tests.pipelines.windows.test_releases_of_windows import ROWS, Lake
+from tests.support.releasing import digests, fix_key, tracecloak
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.transforms.batch import read
+from tracecloak.transforms.sources import EventSource
 
 pytestmark = [
     pytest.mark.engines,
@@ -24,20 +34,26 @@ pytestmark = [
 ENGINES = ("flink", "flink on two tasks", "flink cluster", "prism")
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def flags(request: pytest.FixtureRequest, place: Path) -> Iterator[list[str]]:
-    folder = place / request.param.replace(" ", "-")
+@contextmanager
+def flags_of(engine: str, folder: Path) -> Iterator[list[str]]:
+    """Runs an engine for the block; yields Beam's flags."""
     with ExitStack() as stack:
-        if request.param == "prism":
+        if engine == "prism":
             yield stack.enter_context(or_skip(prism(folder))).flags()
-        elif request.param == "flink cluster":
+        elif engine == "flink cluster":
             cluster = stack.enter_context(or_skip(flink_cluster(folder)))
             pool = stack.enter_context(worker_pool(folder))
             server = stack.enter_context(or_skip(flink_job_server(folder, cluster.address)))
             yield server.flags(2, pool)
         else:
             server = stack.enter_context(or_skip(flink_job_server(folder)))
-            yield server.flags(2 if request.param.endswith("two tasks") else 1)
+            yield server.flags(2 if engine.endswith("two tasks") else 1)
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def flags(request: pytest.FixtureRequest, place: Path) -> Iterator[list[str]]:
+    with flags_of(request.param, place / request.param.replace(" ", "-")) as found:
+        yield found
 
 
 @pytest.mark.parametrize("method", methods(), ids=lambda name: f"{name}-first")
@@ -48,3 +64,114 @@ def test_a_release_has_the_bytes_of_the_in_memory_driver(
     expected = in_memory(method)
     assert on_engine(tmp_path, method, ledger, flags) == expected
     assert expected[0] == 0
+
+
+# A case of January, where it counts; a late event, once January is released, moves it to February.
+CASE = ("f", "A", "2026-01-25T08:00Z")
+LATE = ("f", "B", "2026-01-29T08:00Z")
+# So much that a single case is seen in the graph, and one more or less in its bytes.
+METHOD = {"method": "private-dfg", "params": {"epsilon": "60", "vocabulary": ["A", "B", "C"]}}
+
+
+@pytest.fixture(scope="module", params=("flink", "prism"))
+def local(request: pytest.FixtureRequest, place: Path) -> Iterator[list[str]]:
+    with flags_of(request.param, place / f"local-{request.param}") as found:
+        yield found
+
+
+def test_two_windows_have_the_bytes_of_the_in_memory_driver_and_are_paid_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str, local: list[str]
+) -> None:
+    fix_key(monkeypatch)
+    key = tmp_path / "book.key"
+    key.write_text("b0" * 32)
+    released = {}
+    for name, more in (("memory", []), ("engine", [*local, "--ledger", ledger])):
+        lake = Lake(tmp_path / name, runner=None if more else "InMemory")
+        lake.body = {k: v for k, v in lake.body.items() if v is not None}
+        lake.configure(shards=3, book_key=f"file:{key}", **METHOD)
+        lake.write(1, [*ROWS[1], CASE])
+        assert lake.release("2026-01", *more) == 0
+        lake.write(1, [*ROWS[1], CASE, LATE])
+        assert lake.release("2026-02", *more) == 0
+        released[name] = [digests(lake.released(window)) for window in ("2026-01", "2026-02")]
+        heads = [
+            json.loads(path.read_bytes().partition(b"\n")[0])
+            for path in (lake.folder / "keys" / "book").rglob("*.units")
+        ]
+        left_out = {head["label"]: head["n_left_out"] for head in heads}
+        assert left_out == {"2026-01": 0, "2026-02": 1}
+    assert released["engine"] == released["memory"]
+    for window in ("2026-01", "2026-02"):
+        assert json.loads((lake.released(window) / "dfg.json").read_text())["edges"]
+    account = Ledger(ledger).balance("default")
+    assert (str(account.spent_epsilon), account.n_releases, account.n_open) == ("60", 2, 0)
+    actions = [entry.action for entry in Ledger(ledger).entries()]
+    assert actions == ["reserve", "claim", "draw", "commit"] * 2
+
+
+N_TASKS = 2
+_WAITS_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def two_tasks(place: Path) -> Iterator[list[str]]:
+    with flags_of("flink on two tasks", place / "pieces") as found:
+        yield found
+
+
+class Readers:
+    """Who reads a file or a piece of one at the same time; a piece waits for a second one."""
+
+    def __init__(self) -> None:
+        self.n_read = 0
+        self.most_at_once = 0
+        self._n_now = 0
+        self._changed = threading.Condition()
+
+    def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Watches workers that are threads of this process, each of which a task has its own."""
+        plain = EventSource.read
+
+        def watched(source: EventSource, file: Any, *more: Any) -> Iterator[Any]:
+            with self._changed:
+                self.n_read += 1
+                self._n_now += 1
+                self.most_at_once = max(self.most_at_once, self._n_now)
+                self._changed.notify_all()
+                if file.piece is not None:
+                    self._changed.wait_for(lambda: self.most_at_once >= N_TASKS, _WAITS_SECONDS)
+            yield from plain(source, file, *more)
+            with self._changed:
+                self._n_now -= 1
+
+        monkeypatch.setattr(EventSource, "read", watched)
+
+
+@pytest.mark.parametrize("is_divided", [True, False])
+def test_two_tasks_read_a_file_at_once_if_it_is_divided(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ledger: str,
+    two_tasks: list[str],
+    is_divided: bool,
+) -> None:
+    fix_key(monkeypatch)
+    released = {}
+    readers = Readers()
+    for name in ("memory", "flink"):
+        path = configuration(tmp_path / name, "amun")
+        body = yaml.safe_load(path.read_text(encoding="utf-8"))
+        log = path.with_name("log.parquet")
+        pq.write_table(arrow_csv.read_csv(body["log"]), log, row_group_size=100)
+        path.write_text(yaml.safe_dump({**body, "log": str(log)}), encoding="utf-8")
+        if name == "flink":
+            readers.watch(monkeypatch)
+            monkeypatch.setattr(read, "PIECE_BYTES", 5_000 if is_divided else log.stat().st_size)
+            assert tracecloak("release", path, "--ledger", ledger, "--shards", 3, *two_tasks) == 0
+        else:
+            assert tracecloak("release", path) == 0
+        released[name] = found_in(path.parent)
+    assert released["flink"] == released["memory"]
+    assert readers.most_at_once == (N_TASKS if is_divided else 1)
+    assert readers.n_read > 2 if is_divided else readers.n_read == 1

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.stream.test_failures import NeverRead, cut_off
 from tests.pipelines.stream.test_local_killed import happenings, steps_of
+from tests.pipelines.stream.test_run import NeverRead, cut_off
 from tests.support.ledgers import begun_anew
 from tests.support.local_streams import run_script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files, ledger_entries
