@@ -28,16 +28,9 @@ from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.transforms.services import kafka_topic
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
-from tracecloak.transforms.services.kafka_identity import (
-    KnownLog,
-    check_history,
-    log_since,
-)
+from tracecloak.transforms.services.kafka_identity import KnownLog, check_history, log_since
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
-from tracecloak.transforms.services.kafka_topic import (
-    KafkaTopic,
-    TopicWriter,
-)
+from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
 from tracecloak.transforms.stream.sources import KafkaSource
 
 pytestmark = pytest.mark.engines

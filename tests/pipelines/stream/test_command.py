@@ -73,9 +73,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StreamConfig, list[str]
 
 
 def test_flags_and_a_file_say_the_same(
-    tmp_path: Path,
-    asked: list[tuple[StreamConfig, list[str]]],
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, asked: list[tuple[StreamConfig, list[str]]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = given(tmp_path, individual_id="person", schema="json", end_activity="B")
     assert tracecloak("stream", *as_flags(values), "--where", "ward = north") == 0

@@ -166,9 +166,7 @@ def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_buil
     assert stateful == NAMES_OF_STATE
 
 
-def test_a_drain_publishes_the_steps_that_are_left_only_if_it_was_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_a_drain_publishes_the_steps_that_are_left_only_if_it_was_asked_for(tmp_path: Path) -> None:
     """The watermark leaps to the end of time while the horizon lies ahead."""
     ahead = {"start": "2100-01-01"}
     with pytest.raises(Exception, match="is over only in"):

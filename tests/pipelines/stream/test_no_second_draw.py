@@ -39,12 +39,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
 from tracecloak.pipelines.stream.noted_steps import NotedSteps
 from tracecloak.pipelines.stream.run import noting, run_stream
-from tracecloak.schemas.errors import (
-    BudgetExhausted,
-    GuaranteeError,
-    RetryLater,
-    TracecloakError,
-)
+from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, RetryLater, TracecloakError
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.step_files import FileSink
 from tracecloak.transforms.stream.stream_status import StreamStatus

@@ -19,15 +19,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.support.local_streams import NAME, Script, Topic
-from tests.support.stream_runs import (
-    S,
-    Sent,
-    in_time,
-    random_messages,
-    run,
-    stream_config,
-    ticking,
-)
+from tests.support.stream_runs import S, Sent, in_time, random_messages, run, stream_config, ticking
 from tracecloak.pipelines.outcomes import metrics
 from tracecloak.pipelines.outcomes.metrics import metrics_text, registry_of
 from tracecloak.pipelines.stream import operator_port

@@ -131,9 +131,7 @@ def test_so_many_cases_of_an_individual_count_over_the_horizon(
     assert (charge.unit, charge.epsilon) == ("individual", "2")
 
 
-def test_within_w_steps_a_cap_is_on_each_step_and_the_whole_horizon_is_paid(
-    tmp_path: Path,
-) -> None:
+def test_within_w_steps_a_cap_is_on_each_step_and_the_whole_horizon_is_paid(tmp_path: Path) -> None:
     config = stream_config(
         tmp_path,
         individual_id="person",

@@ -16,10 +16,7 @@ from tests.pipelines.stream.test_local_killed import STREAMS, happenings, run_on
 from tests.support.lake_tables import iceberg_settings, use_catalogue
 from tests.support.local_streams import run_script
 from tests.support.releasing import ROOT
-from tests.support.stream_runs import (
-    one_key,
-    stream_config,
-)
+from tests.support.stream_runs import one_key, stream_config
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta

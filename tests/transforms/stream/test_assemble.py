@@ -228,9 +228,7 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> N
     assert sorted(again) == expected
 
 
-def test_a_bundle_that_is_tried_again_gives_each_case_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_bundle_that_is_tried_again_gives_each_case_once(monkeypatch: pytest.MonkeyPatch) -> None:
     close = OpenCases.close
     failed = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,18 +10,17 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, admin
+
 from tests.support.kafka_double import TopicDouble
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.kafka_identity import (
-    check_history,
-)
+from tracecloak.transforms.services.kafka_identity import check_history
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-
-confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
-admin = importlib.import_module("confluent_kafka.admin")
-KafkaError, KafkaException = confluent_kafka.KafkaError, confluent_kafka.KafkaException
 
 TOPIC = KafkaTopic("broker:9092", "events")
 S = 1_000_000

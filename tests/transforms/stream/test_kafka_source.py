@@ -14,12 +14,7 @@ import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
 from tests.support.kafka_double import BY_SENDER, SOUND, TopicDouble
-from tracecloak.schemas.errors import (
-    MessagesLost,
-    RetryLater,
-    SourceChanged,
-    UsageError,
-)
+from tracecloak.schemas.errors import MessagesLost, RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services import kafka_reader
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog

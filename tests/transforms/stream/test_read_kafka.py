@@ -297,9 +297,7 @@ def test_positions_are_committed_when_a_checkpoint_has_them(
 
 
 def found(
-    monkeypatch: pytest.MonkeyPatch,
-    partitions: dict[int, int] | Exception,
-    topic_id: str = "topic",
+    monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exception, topic_id: str = "topic"
 ) -> list[int]:
     """What a look finds from now on; returns to when the past was looked at."""
 
@@ -326,8 +324,7 @@ def begin() -> LogRange:
 
 
 def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
-    monkeypatch: pytest.MonkeyPatch,
-    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     looked_back = found(monkeypatch, {0: 40, 1: 0})
     first = Turn(begin()).of(finder(), b"")

@@ -161,10 +161,7 @@ def test_what_names_nobody_is_a_reject(registry: RegistryDouble, kind: Any, reas
     schema = event_schema(kind[0])
     good = {"case_id": "c", "activity": "A", "timestamp": AT}
     number, other = registry.add(schema), registry.add(event_schema())
-    sent = [
-        datum(event_schema(), other, good),
-        datum(schema, number, {**good, "case_id": kind[1]}),
-    ]
+    sent = [datum(event_schema(), other, good), datum(schema, number, {**good, "case_id": kind[1]})]
     rows, rejects = decoded([*sent, sent[0]], layout(registry))
     assert ([row["case_id"] for row in rows], rejects) == (["c", "c"], [(1, reason)])
 
@@ -188,8 +185,7 @@ def test_a_time_is_of_the_unit_of_its_schema(registry: RegistryDouble) -> None:
         kind = "int" if logical == "date" else "long"
         written = registry.add(
             event_schema(
-                "string",
-                {"type": kind, "logicalType": logical, "adjust-to-utc": not is_local},
+                "string", {"type": kind, "logicalType": logical, "adjust-to-utc": not is_local}
             )
         )
         body = {"case_id": "c", "activity": "A", "timestamp": number}
@@ -663,8 +659,7 @@ _SCHEMAS = st.builds(
 
 
 @settings(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(schema=_SCHEMAS | _KINDS, data=st.binary(min_size=1, max_size=60), kind=st.booleans())
 def test_no_schema_and_no_bytes_make_a_stream_fail(
