@@ -65,8 +65,7 @@ def flink_cluster_class_path() -> str:
 
 def prism() -> Path:
     """Returns the program Prism, of the version of the Beam that is installed."""
-    _need("go")
-    return _kept("prism", BEAM, _prism) / "prism"
+    return _built("prism")
 
 
 def airflow() -> Path:
@@ -76,8 +75,7 @@ def airflow() -> Path:
 
 def fake_gcs() -> Path:
     """Returns the program fake-gcs-server, a double of Google Cloud Storage."""
-    _need("go")
-    return _kept("fake-gcs", FAKE_GCS, _fake_gcs) / "fake-gcs-server"
+    return _built("fake-gcs-server")
 
 
 def azurite() -> Path:
@@ -89,10 +87,7 @@ def azurite() -> Path:
 def helm() -> Path:
     """Returns the program Helm: that of this machine, or one that is built."""
     installed = shutil.which("helm")
-    if installed is not None:
-        return Path(installed)
-    _need("go")
-    return _kept("helm", HELM, _helm) / "helm"
+    return _built("helm") if installed is None else Path(installed)
 
 
 def has_helm() -> bool:
@@ -110,7 +105,7 @@ def image_base() -> Path:
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
     "flink": flink_class_path, "flink-cluster": flink_cluster_class_path, "prism": prism,
-    "kafka": kafka_class_path, "airflow": airflow, "fake-gcs": fake_gcs, "azurite": azurite,
+    "kafka": kafka_class_path, "airflow": airflow, "fake-gcs-server": fake_gcs, "azurite": azurite,
     "helm": helm, "image-base": image_base,
 }  # fmt: skip
 
@@ -199,18 +194,23 @@ def _cluster(place: Path) -> None:
 _OF_CLUSTER = ("flink-dist", "flink-scala", "flink-connector-files", "log4j")
 
 
-def _prism(place: Path) -> None:
-    module = "github.com/apache/beam/sdks/v2/go/cmd/prism"
-    _run("go", "install", f"{module}@v{BEAM}", GOBIN=str(place))
+# By the name of a program in Go, its module and version.
+_IN_GO = {
+    "prism": ("github.com/apache/beam/sdks/v2/go/cmd/prism", BEAM),
+    "fake-gcs-server": ("github.com/fsouza/fake-gcs-server", FAKE_GCS),
+    "helm": ("helm.sh/helm/v3/cmd/helm", HELM),
+}
 
 
-def _fake_gcs(place: Path) -> None:
-    module = "github.com/fsouza/fake-gcs-server"
-    _run("go", "install", f"{module}@v{FAKE_GCS}", GOBIN=str(place))
+def _built(name: str) -> Path:
+    """Returns a program in Go, which is built where it is not there."""
+    _need("go")
+    module, version = _IN_GO[name]
 
+    def build(place: Path) -> None:
+        _run("go", "install", f"{module}@v{version}", GOBIN=str(place))
 
-def _helm(place: Path) -> None:
-    _run("go", "install", f"helm.sh/helm/v3/cmd/helm@v{HELM}", GOBIN=str(place))
+    return _kept(name, version, build) / name
 
 
 def _image_base(place: Path) -> None:

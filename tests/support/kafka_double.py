@@ -6,6 +6,7 @@ group and no transaction; an offset without a message is as one of a transaction
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -196,10 +197,16 @@ class _Admin:
             answer = _done(SimpleNamespace(topic_id=uuid, partitions=partitions))
         return dict.fromkeys(named.topic_names, answer)  # each is this one
 
-    def describe_configs(self, resources: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
+    def describe_configs(self, resources: Iterable[Any], **_: Any) -> dict[Any, Any]:
         settings = self._topic.settings.items()
         answer = {name: SimpleNamespace(value=value) for name, value in settings}
-        return {resource: _done(answer) for resource in resources}
+        client = weakref.ref(self)
+
+        def result() -> Any:
+            assert client() is not None, "an answer ends with its client"
+            return answer
+
+        return {resource: SimpleNamespace(result=result) for resource in resources}
 
     def list_topics(self, **_: Any) -> Any:
         return SimpleNamespace(topics={self._topic.name: None} if self._topic.ends else {})

@@ -309,7 +309,8 @@ class KafkaTopic:
         library = confluent_kafka()
         kind = library.admin.ConfigResource
         resource = kind(kind.Type.TOPIC, self.name)
-        asked = self.admin().describe_configs([resource], request_timeout=ASK_SECONDS)
+        client = self.admin()  # the answer ends with it
+        asked = client.describe_configs([resource], request_timeout=ASK_SECONDS)
         try:
             settings = {name: one.value for name, one in asked[resource].result().items()}
         except library.KafkaException as error:

@@ -195,6 +195,13 @@ def test_the_schema_of_the_file_takes_what_the_code_takes(
             validator.validate({**body, **wrong})
 
 
+def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
+    def described(schema: dict[str, Any]) -> dict[str, str]:
+        return {key: part.get("description", "") for key, part in schema["properties"].items()}
+
+    assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
+
+
 @pytest.mark.parametrize(
     "start", ["2026-11-22", "2026-11-22T00:00:00Z", "2026-11-22T00:00", "2026-11-22T05:30+05:30"]
 )

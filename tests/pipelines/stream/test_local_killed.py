@@ -193,24 +193,26 @@ def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: in
     return len(numbers)
 
 
+EVERY_PLACE = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
 @pytest.mark.parametrize(
-    "is_topic",
+    ("name", "is_topic", "every"),
     [
-        pytest.param(True, id="positions"),
-        pytest.param(False, id="acknowledged", marks=pytest.mark.slow),
+        ("dfg totals", True, 19),
+        pytest.param("dfg totals", False, 19, marks=pytest.mark.slow),
+        *(
+            pytest.param(name, is_topic, 1, marks=EVERY_PLACE)
+            for name in STREAMS
+            for is_topic in (True, False)
+        ),
     ],
 )
-def test_it_goes_on_after_kills_as_if_there_were_none(tmp_path: Path, is_topic: bool) -> None:
+def test_it_goes_on_after_kills_as_if_there_were_none(
+    tmp_path: Path, name: str, is_topic: bool, every: int
+) -> None:
+    """Its source has positions, or acknowledges messages."""
     with pytest.MonkeyPatch.context() as patch:
         one_key(patch)
-        assert check_kills(tmp_path, "dfg totals", is_topic, every=19, first=3) > 2
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("is_topic", [True, False], ids=["positions", "acknowledged"])
-@pytest.mark.parametrize("name", STREAMS)
-def test_it_does_after_a_kill_at_every_place(tmp_path: Path, name: str, is_topic: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        assert check_kills(tmp_path, name, is_topic, every=1) > 50
+        first, n_least = (1, 50) if every == 1 else (3, 2)
+        assert check_kills(tmp_path, name, is_topic, every, first) > n_least

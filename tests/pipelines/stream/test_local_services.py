@@ -46,6 +46,16 @@ def horizon_of(begin: float, until_seconds: float) -> int:
     return int((until_seconds - begin) / PERIOD_SECONDS) + 1
 
 
+def assert_both_count_all(folder: Path, runs: Runs, other: Runs, n: int) -> None:
+    """Runs both to their end: the steps are the same, and were paid once."""
+    for one in (runs, other):
+        one.start()
+        assert one.end(None, 200) == 0, one.said()
+    assert abs(n_cases(folder / "killed") - n) <= 5
+    assert steps(folder / "killed") == steps(folder / "whole")
+    assert len(counting_charges(folder / "killed" / "keys")) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1, 2])
@@ -71,14 +81,8 @@ def test_kills_at_any_moment_change_nothing_with_pubsub(
     runs.start()
     until(lambda: len(steps(tmp_path / "killed")) > before, 120, runs)
     assert runs.end(signal.SIGTERM) == 0, runs.said()
-    runs.start()
     sending.join()
-    assert runs.end(None, 200) == 0, runs.said()
-    assert abs(n_cases(tmp_path / "killed") - n) <= 5
-    other.start()
-    assert other.end(None, 200) == 0, other.said()
-    assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
-    assert len(counting_charges(tmp_path / "killed" / "keys")) == 1
+    assert_both_count_all(tmp_path, runs, other, n)
 
 
 @pytest.mark.engines
@@ -88,7 +92,7 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewPartitions
 
-    topic = "events"
+    topic, brokers = "events", f"kafka://{broker.servers}"
     broker.new_topic(topic, 2)
     for name in ("killed", "whole"):
         broker.new_topic(name, 1)
@@ -103,18 +107,12 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     sending = threading.Thread(target=lambda: _send(send, n, seconds), daemon=True)
     horizon = horizon_of(begin, begin + seconds + AFTER_SECONDS)
     runs, other = (
-        Runs(
-            tmp_path,
-            flags(
-                tmp_path / name,
-                begin,
-                horizon,
-                input_topic=f"kafka://{broker.servers}/{topic}",
-                output_topic=f"kafka://{broker.servers}/{name}",
-            ),
-        )
+        Runs(tmp_path, flags(
+            tmp_path / name, begin, horizon, input_topic=f"{brokers}/{topic}",
+            output_topic=f"{brokers}/{name}",
+        ))
         for name in ("killed", "whole")
-    )
+    )  # fmt: skip
     sending.start()
     assert runs.disturb(4, 6, random.Random(3)) >= 3
     runs.start()
@@ -129,14 +127,8 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     before = len(steps(tmp_path / "killed"))
     until(lambda: len(steps(tmp_path / "killed")) > before, 120, runs)
     assert runs.end(signal.SIGINT) == 0, runs.said()
-    runs.start()
     sending.join()
-    assert runs.end(None, 200) == 0, runs.said()
-    assert abs(n_cases(tmp_path / "killed") - n) <= 5
-    other.start()
-    assert other.end(None, 200) == 0, other.said()
-    assert steps(tmp_path / "killed") == steps(tmp_path / "whole")
-    assert len(counting_charges(tmp_path / "killed" / "keys")) == 1
+    assert_both_count_all(tmp_path, runs, other, n)
 
 
 def _send(publish: object, n: int, seconds: float) -> None:

@@ -9,7 +9,7 @@ import signal
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,23 @@ def steps_of(config: StreamConfig) -> dict[str, bytes]:
 
 
 # --- What it keeps ----------------------------------------------------------------------------
+
+
+def test_positions_are_kept_where_no_message_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catches a topic of marks that is read again from where its service has deleted them."""
+    begun: list[Mapping[str, Any]] = []
+    make = Script.__init__
+
+    def noted(made: Script, happenings: Any, positions: Any, *more: Any) -> None:
+        begun.append(positions)
+        make(made, happenings, positions, *more)
+
+    monkeypatch.setattr(Script, "__init__", noted)
+    for until in (3, 4):
+        run_script(stream_config(tmp_path), [1.0, 2.0, 3.0, 4.0], until=until)
+    assert begun == [{}, {"place": 3}]
 
 
 def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.pipelines.stream.test_local_killed import happenings, steps_of
 from tests.pipelines.stream.test_run import NeverRead, cut_off
 from tests.support.ledgers import begun_anew
-from tests.support.local_streams import run_script, state_files
+from tests.support.local_streams import Topic, run_script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files, ledger_entries
 from tests.support.stream_runs import (
     files_of,
@@ -166,6 +166,33 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     assert steps_of(config) == steps_of(whole)
 
 
+def test_two_epochs_that_begin_at_once_make_one_key_of_identities(tmp_path: Path) -> None:
+    """Catches one that goes on under a key that the other replaced."""
+    config = stream_config(tmp_path)
+    with KeyStore(tmp_path / "keys").alone(config.output, "ward@"):
+        with pytest.raises(RetryLater):
+            run_script(config, happenings())
+    assert key_files(tmp_path / "keys") == ledger_entries(tmp_path / "keys") == []
+    assert run_script(config, happenings()).is_spent
+
+
+def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> None:
+    """Catches a key that stays for ever, since the last file is not there at the end."""
+    config = stream_config(tmp_path)
+
+    class Taking(Topic):
+        def send(self, released: Any) -> None:
+            super().send(released)
+            for path in Path(config.output).rglob("step-*"):
+                path.unlink()
+
+    topic = Taking()
+    assert run_script(config, happenings(), [topic]).is_spent
+    assert [step for step, _ in topic.sent] == list(range(6))
+    assert len(key_files(tmp_path / "keys")) == 1  # that of identities
+    assert state_files(tmp_path / "keys") == []
+
+
 def test_of_two_machines_with_one_key_the_first_decides_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +330,18 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
     assert [step.key[-1] for step in sent] == ([] if by == "its command" else [5])
     assert list((tmp_path / place).iterdir()) == []
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities, for other epochs
+
+
+def test_the_key_of_identities_stays_for_workers_of_another_epoch(tmp_path: Path) -> None:
+    (place,) = made(tmp_path, "worker keys")
+    first, second = (
+        stream_config(tmp_path, worker_keys=str(tmp_path / place), epoch=epoch) for epoch in "12"
+    )
+    cut_off(second, in_time(random_messages(), 120))
+    kept = set((tmp_path / place).iterdir())
+    assert len(kept) == 2
+    assert run(first, in_time(random_messages(), 120)).is_spent
+    assert set((tmp_path / place).iterdir()) == kept
 
 
 def test_a_ledger_that_is_away_stops_no_workers(

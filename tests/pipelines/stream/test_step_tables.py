@@ -16,7 +16,14 @@ from tests.pipelines.stream.test_local_killed import STREAMS, happenings, run_on
 from tests.support.lake_tables import iceberg_settings, use_catalogue
 from tests.support.local_streams import run_script
 from tests.support.releasing import ROOT
-from tests.support.stream_runs import one_key, stream_config
+from tests.support.stream_runs import (
+    in_time,
+    one_key,
+    published,
+    random_messages,
+    run,
+    stream_config,
+)
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta
@@ -80,6 +87,16 @@ def test_a_table_gets_the_rows_of_every_step(
     assert in_order(rows_of(table)) == in_files(config)
     assert len(rows_of(table)) or "variants" in name  # of which none is above the threshold
     assert n_commits(table) == 5
+
+
+def test_so_does_one_on_beam(tmp_path: Path) -> None:
+    """By a transform behind the files, which pickles and is tried again."""
+    table = table_in(tmp_path, "delta")
+    config = stream_config(tmp_path, output_table=table)
+    run(config, in_time(random_messages(10, 20), 120))
+    rows = rows_of(table)
+    assert sorted(set(rows["step"].to_pylist())) == [r.step for r in published(config) if r.cells]
+    assert in_order(rows) == in_files(config)
 
 
 def die(folder: str, table: str, when: str, step: int) -> None:

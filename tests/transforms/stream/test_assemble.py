@@ -228,6 +228,13 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> N
     assert sorted(again) == expected
 
 
+def test_merging_often_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = random_messages()
+    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 2)
+    seen, _ = run(in_time(sent, 120), n_shards=2)
+    assert sorted(seen) == assembled(sent)
+
+
 def test_a_bundle_that_is_tried_again_gives_each_case_once(monkeypatch: pytest.MonkeyPatch) -> None:
     close = OpenCases.close
     failed = []
@@ -358,6 +365,24 @@ def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:
     at_once, _ = run([sent, *ticking(0, 100)], rule=rule)
     live, _ = run(in_time(sent, 100), rule=rule)
     assert at_once == live == [(1, "c", ("A",)), (4, "c", ("A",)), (7, "c", ("A",))]
+
+
+def test_a_case_of_two_individuals_is_one_of_each() -> None:
+    layout = MessageFormat(replace(MAPPING, individual_id="person"))
+    sent = [
+        Sent(1, "c", "A", "1", individual="anna"),
+        Sent(2, "c", "B", "1", individual="bert"),
+        Sent(3, "c", "C", "2", individual="anna"),
+        Sent(3, "d", "C", "2", individual="anna"),
+    ]
+    run([sent, *ticking(0, 40)], layout=layout, by_individual=True, n_shards=5)
+    found = [traces for (_, traces), _, _ in _kept["closed"]]
+    cases = [counted for traces in found for counted in counted_of(0, traces, {})]
+    assert sorted(activities for _, _, activities in cases) == [("A", "C"), ("B",), ("C",)]
+    assert len({name for _, name, _ in cases}) == 3
+    whose = {traces.n_cases: set(traces.individuals.to_pylist()) for traces in found}
+    assert {n: len(names) for n, names in whose.items()} == {2: 1, 1: 1}
+    assert whose[1].isdisjoint(whose[2])
 
 
 def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY", by_individual: bool = False) -> bytes:

@@ -253,6 +253,14 @@ def test_offsets_without_a_message_are_passed(topic: TopicDouble, clock: Clock) 
     assert (places[0].epoch, places[1].epoch) == (3, 3)
 
 
+def test_a_tombstone_is_no_empty_message(topic: TopicDouble, clock: Clock) -> None:
+    topic.add(0, None, b"")
+    messages = source(clock).pull(10, 0.0).messages
+    assert [(m.data, m.is_tombstone) for m in messages] == [
+        (b"", True), (b"", False),
+    ]  # fmt: skip
+
+
 def test_a_partition_that_is_added_is_read_from_its_first_message(
     topic: TopicDouble, clock: Clock
 ) -> None:

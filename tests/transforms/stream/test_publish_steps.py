@@ -17,11 +17,11 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
-from tests.support.keys import key_in_environment
+from tests.support.keys import key_in_environment, release_key
 from tests.support.logs import trace_batch
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import StreamName, counts_digest
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError
@@ -167,6 +167,36 @@ def test_a_step_waits_for_a_clock_that_is_a_little_behind_unless_a_drain_was_ask
     n_fired = 4 if may_be_early else 1
     assert [one.step for _ in range(n_fired) for one in stage.fire()] == list(range(n_fired))
     assert clock.now == after
+
+
+def test_what_was_decided_is_published_again_whatever_the_clock_says(
+    new_stage: NewStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, 114)
+    stages = [new_stage() for _ in range(2)]
+    for stage in stages:
+        stage.give(0, "AB")
+    [first] = stages[0].fire()
+    clock.now = 20.0
+    assert [release.to_json() for release in stages[1].fire()] == [first.to_json()]
+
+
+def test_sums_are_of_the_steps_in_their_order(new_stage: NewStage) -> None:
+    """Whatever the order in which the runner gives what was kept."""
+    made = product("total")
+    stage = new_stage("total")
+    steps = [counted(made, *["AB"] * n) for n in (1, 50, 3, 7)]
+    for step, statistics in enumerate(steps):
+        stage.give_counts(step, encode(statistics))
+    past: list[Any] = []
+    so_far = b""
+    for step, statistics in enumerate(steps):
+        so_far = counts_digest(so_far, step, statistics, release_key())
+        name = replace(NAME, counts_digest=so_far.hex())
+        expected, kept = made.publish(step, statistics, past, name, release_key())
+        past.append(kept)
+        [found] = stage.fire()
+        assert found == expected
 
 
 @pytest.mark.parametrize(("view", "kept"), [("window", 0), ("total", 3)])
