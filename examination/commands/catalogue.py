@@ -68,7 +68,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: There is no such method, or one is to be shown and all are to be listed.
     """
-    from tracecloak.pipelines.runners.resources import without_collections
+    from tracecloak.pipelines.runners.memory import without_collections
 
     with without_collections():
         asked, all_too = given.flags.get("method"), given.flags.get("all", False)
@@ -110,7 +110,7 @@ def _known(name: str) -> str:
 def _method(name: str) -> Any:
     """Returns a method, whose family is loaded."""
     from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.runners.resources import keep_pandas_out
+    from tracecloak.pipelines.runners.memory import keep_pandas_out
 
     keep_pandas_out()
     return METHODS[name]

@@ -53,7 +53,7 @@ def add_release_flags(
     if method is None and config is not None:
         method = read_yaml(config).get("method")
     if method in METHODS:
-        from tracecloak.pipelines.runners.resources import keep_pandas_out
+        from tracecloak.pipelines.runners.memory import keep_pandas_out
 
         keep_pandas_out()  # with Arrow, which the method loads
     parameters = {} if method is None else method_named(method).Params.model_fields

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracecloak.pipelines.commands.flags import add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
-from tracecloak.pipelines.runners.resources import without_collections
+from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.results import (
     EscapingFormatter,
     Form,

@@ -176,7 +176,7 @@ def _released(config: ReleaseConfig, given: Given, lineage: str | None, asks: bo
     """Makes what a configuration asks for, shows what came of it, and returns the exit code."""
     # With all of Beam, which a wrong configuration should not wait for.
     from tracecloak.pipelines.release.run import run_release
-    from tracecloak.pipelines.runners.resources import keep_freed_memory
+    from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
 
     began = time.monotonic()

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from apache_beam import pvalue
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.pipelines.runners.resources import keep_freed_memory
+from tracecloak.pipelines.runners.memory import keep_freed_memory
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch

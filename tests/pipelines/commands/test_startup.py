@@ -116,7 +116,7 @@ def test_pandas_is_had_by_whoever_imports_it() -> None:
     """Catches an Arrow that goes without pandas for ever once it was told to."""
     code = (
         "import sys\n"
-        "from tracecloak.pipelines.runners.resources import keep_pandas_out\n"
+        "from tracecloak.pipelines.runners.memory import keep_pandas_out\n"
         "keep_pandas_out()\n"
         "import pyarrow as pa\n"
         "pa.array(['a']), pa.scalar(1), pa.table({'a': [1]})\n"
