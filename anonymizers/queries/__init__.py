@@ -1,6 +1,5 @@
 """Queries as published: SaCoFa, SaPa, the Laplace queries and PRIPEL, and their honest budgets."""
 
-from __future__ import annotations
 
 
 # --- Queries as published: SaCoFa, SaPa and the Laplace queries, and their honest budgets. --------
