@@ -343,7 +343,7 @@ class InMemoryDriver:
             _LOG.info("next: release")
             products = method.products(decisions, spec.params)
             # The writers are loaded once there is something to write.
-            from tracecloak.transforms.batch.commit import commit
+            from tracecloak.transforms.batch.job import commit
             from tracecloak.transforms.publish.release_files import write_products
 
             others = write_products(target.folder, target.manifest, products)

@@ -20,8 +20,7 @@ from tracecloak.schemas.published.rows import parts_of, rows_of_part
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.arrow_coder import pack, unpack
-from tracecloak.transforms.batch.commit import commit
-from tracecloak.transforms.batch.job import Target
+from tracecloak.transforms.batch.job import Target, commit
 from tracecloak.transforms.batch.traces import (
     Chunk,
     CountBatches,
