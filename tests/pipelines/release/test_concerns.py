@@ -127,7 +127,8 @@ def test_a_release_loads_nothing_of_what_it_does_not_ask_for(tmp_path: Path) -> 
     script = (
         "import sys\nfrom tracecloak.pipelines.commands.main import main\n"
         "assert main(sys.argv[1:]) == 0\n"
-        "print('LOADED', *(name for name in sys.modules if name.startswith(('tracecloak.', 'apache_beam'))))\n"
+        "names = (n for n in sys.modules if n.startswith(('tracecloak.', 'apache_beam')))\n"
+        "print('LOADED', *names)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, line(tmp_path))],
