@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
@@ -71,7 +72,7 @@ def run(given: Given) -> int:
     data = {
         "verdict": verdict,
         "exit_code": code,
-        "lines": [line.to_json() for line in lines],
+        "lines": [asdict(line) for line in lines],
     }
     rows = [(f"{line.status:<7}  {line.check}", line.text) for line in lines]
     said = [quantity(counts["failure"], "failure"), quantity(counts["warning"], "warning")]

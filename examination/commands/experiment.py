@@ -55,7 +55,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
     )
     if any(kind.has_models for kind in kinds):
-        mined = sorted({str(kind.mined_repetitions or "all") for kind in kinds if kind.has_models})
+        mined = sorted({str(kind.spec.get("mined", "all")) for kind in kinds if kind.has_models})
         parser.add_argument(
             "--mine",
             type=int,
@@ -71,11 +71,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     added: set[str] = set()
     for kind in kinds:
         group = parser.add_argument_group(f"of {kind.name}")
-        for flag in kind.flags:
-            if flag.name not in added:  # two experiments may have one of the same name
-                full = "" if flag.full is None else f"; with --full {flag.full}"
-                add_flag(group, flag.name, flag.meaning + full)
-                added.add(flag.name)
+        for flag in kind.spec["flags"]:
+            if flag["name"] not in added:  # two experiments may have one of the same name
+                default = f" (default {flag['default']})" if "default" in flag else ""
+                full = f"; with --full {flag['full']}" if "full" in flag else ""
+                add_flag(group, flag["name"], f"{flag['meaning']}{default}{full}")
+                added.add(flag["name"])
     add_reading_flags(parser)
 
 
@@ -102,7 +103,7 @@ def run(given: Given) -> int:
     inputs = listed(flags.pop("log"))
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
-    known = {flag.name for kind in experiment.PAPERS.values() for flag in kind.flags}
+    known = {flag["name"] for kind in experiment.PAPERS.values() for flag in kind.spec["flags"]}
     own_flags = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
     is_full = flags.pop("full", False)
     paper = experiment.paper_named(name, own_flags, is_full)
@@ -111,7 +112,7 @@ def run(given: Given) -> int:
         "methods": None if methods is None else listed(methods),
         "repetitions": repetitions,
         "mined": flags.pop(
-            "mine", (paper.mined_in_full if is_full else paper.mined_repetitions) or repetitions
+            "mine", paper.spec.get("mined_in_full" if is_full else "mined") or repetitions
         ),
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),

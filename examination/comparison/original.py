@@ -31,9 +31,8 @@ from tracecloak.examination.measure.mining import MinedProcess
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.examination.measure.utility import (
     CaseTimes,
-    Sequences,
-    fifth_of,
     next_activity_accuracy,
+    variants_of_fifth,
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
@@ -123,9 +122,9 @@ class Original:
         return CaseTimes(self.traces.recode(self.vocabulary))
 
     @cached_property
-    def tested(self) -> Sequences:
-        """The cases whose next activities are foretold, in the codes of `vocabulary`."""
-        return Sequences.of(fifth_of(self.traces.recode(self.vocabulary)))
+    def tested(self) -> VariantHistogram:
+        """The variants whose next activities are foretold, in the codes of `vocabulary`."""
+        return variants_of_fifth(self.traces.recode(self.vocabulary))
 
     @cached_property
     def singled_out(self) -> SingledOut:
@@ -171,8 +170,7 @@ class Original:
 
     def next_activity(self, released: VariantHistogram) -> float | None:
         """Returns how well released variants teach what comes next in the log."""
-        taught = Sequences(released.offsets, released.codes, released.counts)
-        return next_activity_accuracy(taught, self.tested, len(self.vocabulary))
+        return next_activity_accuracy(released, self.tested, len(self.vocabulary))
 
     def figures_of_times(self, released: TraceBatch) -> Figures:
         """Returns the measures of the times of a released log, in the codes of `vocabulary`."""

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import CASE_ID, RELEASED_SCHEMA, TIMESTAMP, released_schema
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
@@ -59,10 +60,8 @@ _MORNING, _EVENING = 7 * _HOUR, 20 * _HOUR
 _ROUTE_BITS = 12  # the route table has 2^12 columns per step and fits the second-level cache
 _SAME_DRAW = 191  # of 256 blood tests that follow a blood test are of the same draw
 
-# Constants of splitmix64 (Steele, Lea, Flood 2014), and what the hash is drawn for.
+# A constant of splitmix64 (Steele, Lea, Flood 2014), and what the hash is drawn for.
 _GAMMA = 0x9E3779B97F4A7C15
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 _ROUTE, _TIME, _N_PURPOSES = 0, 1, 2
 
 
@@ -160,17 +159,10 @@ def _compile() -> _Process:
     )
 
 
-def _mix(state: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Finalises splitmix64: a public bijection of 64 bits whose output looks random."""
-    state = (state ^ (state >> np.uint64(30))) * _MIX_1
-    state = (state ^ (state >> np.uint64(27))) * _MIX_2
-    return state ^ (state >> np.uint64(31))
-
-
 def _draw(keys: npt.NDArray[np.uint64], step: int, purpose: int) -> npt.NDArray[np.uint64]:
     """Returns the hash of (case, step, purpose) for cases with these keys."""
     counter = (step * _N_PURPOSES + purpose + 1) * _GAMMA & 0xFFFFFFFFFFFFFFFF
-    return _mix(keys + np.uint64(counter))
+    return mix(keys + np.uint64(counter))
 
 
 def _uniform(draws: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
@@ -226,7 +218,7 @@ def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
     """Returns the cases numbered from `first`, walked in step: one numpy pass per event rank."""
     numbers = np.arange(first, first + n_cases)
     walking = np.arange(n_cases)
-    keys = _mix(numbers.astype(np.uint64) * np.uint64(_GAMMA))
+    keys = mix(numbers.astype(np.uint64) * np.uint64(_GAMMA))
     step = np.full(n_cases, process.first, dtype=np.uint8)
     now = _starts(keys)
     walked = [(walking, step, now)]
@@ -309,7 +301,7 @@ def with_patients(rows: pa.RecordBatch, n_patients: int) -> pa.RecordBatch:
         A batch of WITH_PATIENTS.
     """
     numbers = pc.utf8_slice_codeunits(rows.column(0), 1).cast(pa.uint64()).to_numpy()
-    drawn = pa.array(_mix(numbers * np.uint64(_GAMMA)) % np.uint64(n_patients))
+    drawn = pa.array(mix(numbers * np.uint64(_GAMMA)) % np.uint64(n_patients))
     names = pc.binary_join_element_wise("N", pc.utf8_lpad(drawn.cast(pa.string()), 6, "0"), "")
     return pa.RecordBatch.from_arrays([*rows.columns, names], schema=WITH_PATIENTS)
 

@@ -12,9 +12,9 @@ import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import tracecloak
@@ -293,10 +293,6 @@ class Line:
     text: str
     exit_code: int = 0
     cause: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
-        return asdict(self)
 
 
 def run_checks(

@@ -36,10 +36,9 @@ from tracecloak.examination.measure.mining import (
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.examination.measure.utility import (
     CaseTimes,
-    Sequences,
-    fifth_of,
     next_activity_accuracy,
     service_errors,
+    variants_of_fifth,
 )
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.functions import Released, frame_source, reword_for_frames
@@ -137,30 +136,28 @@ class _Judge:
         return CaseTimes(self.own.traces)
 
     @cached_property
-    def _tested(self) -> Sequences:
-        return Sequences.of(fifth_of(self.own.traces))
+    def _tested(self) -> VariantHistogram:
+        return variants_of_fifth(self.own.traces)
 
     def figures(self, log: _Log, is_timed: bool) -> Figures:
         """The measures of a log by their names, but for the distance of variants."""
         a, b, n = self.own, log, len(self.own.traces.vocabulary)
-        variants_a, variants_b = a.variants, b.variants
-        counts = utility.aligned_variants(a.variants, b.variants)[:2]
+        both = a.variants, b.variants
+        counts = utility.aligned_variants(*both)[:2]
         n_cases = a.traces.n_cases
         row: Figures = {
             "variants_lost": _missing(a.variants, b.variants),
             "variants_invented": _missing(b.variants, a.variants),
-            "jaccard_distance": measures.jaccard_distance(variants_a, variants_b),
-            "prefix_jaccard_distance": measures.prefix_jaccard_distance(variants_a, variants_b),
+            "jaccard_distance": measures.jaccard_distance(*both),
+            "prefix_jaccard_distance": measures.prefix_jaccard_distance(*both),
             "edge_frequency_emd": measures.edge_frequency_emd(a.edges, b.edges),
             "edge_mean_absolute_error": measures.edge_mean_absolute_error(a.edges, b.edges),
             "variant_total_variation": utility.total_variation(*counts),
-            "true_variant_mass": utility.true_variant_mass(a.variants, b.variants),
+            "true_variant_mass": utility.true_variant_mass(*both),
             "relative_size": b.traces.n_cases / n_cases if n_cases else None,
             "trace_length_distance": utility.length_distance(a.traces, b.traces),
             "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
-            "next_activity_accuracy": next_activity_accuracy(
-                Sequences.of(b.traces), self._tested, n
-            ),
+            "next_activity_accuracy": next_activity_accuracy(b.variants, self._tested, n),
             **edge_figures(a.all_edges, b.all_edges),
         }
         if is_timed:

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.run import epsilons_of
 from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of
 from tracecloak.examination.evaluation.report import notes_of, row_of
-from tracecloak.examination.linkage.knowledge import LinkedLog, Settings
+from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.intervals import edge_figures
 from tracecloak.examination.measure.measures import EdgeWeights
@@ -310,12 +310,10 @@ def _names(shown: dict[str, Any]) -> list[str]:
 
 
 def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
-    logs = [
-        LinkedLog(name, traces, np.zeros((traces.n_cases, 0), np.int64), timed)
-        for name, traces, timed in (("original", original, True), ("released", released, is_timed))
-    ]
+    log = LinkedLog("original", original, no_values(original))
+    release = LinkedLog("released", released, no_values(released), is_timed)
     randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-    return list(link(logs[0], logs[1:], randomness, Settings(sizes=_SIZES)))
+    return list(link(log, [release], randomness, Settings(sizes=_SIZES)))
 
 
 def _page(
@@ -350,12 +348,8 @@ def _page(
         "measures": list(_measures(report)),
         "verdict": report["verdict"]["sentence"],
         "notes": list(notes_of(report)),
-        "has_map": shown.map is not None,
-        "has_variants": shown.variants is not None,
-        "has_times": shown.times is not None,
+        "shown": shown,
         "no_times": no_times,
-        "has_starts": shown.times is not None and bool(shown.times["starts"]),
-        "has_week": shown.times is not None and shown.times["week"] is not None,
         "curve_repetitions": REPETITIONS,
         "curve": curve,
         "kinds": _KINDS,

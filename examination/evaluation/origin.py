@@ -162,31 +162,25 @@ def share_noted_in(store: KeyStore, ledger: str | None) -> NotedShare:
 
     def share(output: str, release_id: str, original: TraceBatch) -> float | None:
         try:
-            return _share_noted(store, ledger, output, release_id, original)
+            url, place = officers_ledger(store, ledger).url, absolute(output)
+            released = place, release_id
+            noted = [
+                one for one in NotedCases(url).all() if (one.output, one.release_id) == released
+            ]
+            reference = _deployment_key(store)
+            if not noted or reference is None:
+                return None
+            key = reference.resolve()
+            sketch = CaseSketch.from_traces(original, key)
         except (UsageError, LedgerError, RetryLater):
             if ledger is not None:
                 raise
             return None  # nobody asked for a ledger, and there is none that can be read
+        same_key = (one.sketch for one in noted if one.deployment_key == key.fingerprint)
+        shares = [share for one in same_key if (share := sketch.shared_with(one)) is not None]
+        return max(shares, default=None)
 
     return share
-
-
-def _share_noted(
-    store: KeyStore, ledger: str | None, output: str, release_id: str, original: TraceBatch
-) -> float | None:
-    url, place = officers_ledger(store, ledger).url, absolute(output)
-    noted = [
-        one for one in NotedCases(url).all() if (one.output, one.release_id) == (place, release_id)
-    ]
-    reference = _deployment_key(store)
-    if not noted or reference is None:
-        return None
-    key = reference.resolve()
-    sketch = CaseSketch.from_traces(original, key)
-    shares = [
-        sketch.shared_with(one.sketch) for one in noted if one.deployment_key == key.fingerprint
-    ]
-    return max((one for one in shares if one is not None), default=None)
 
 
 def _deployment_key(store: KeyStore) -> KeyReference | None:

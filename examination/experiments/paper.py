@@ -254,21 +254,6 @@ class Released:
     tree: ReleasedTree | None = None
 
 
-@dataclass(frozen=True)
-class Flag:
-    """A flag of one experiment.
-
-    Attributes:
-        name: Without the dashes; its value is a text.
-        meaning: The help.
-        full: Its value with `--full`, unless one is given: the paper's grid. None: the default is.
-    """
-
-    name: str
-    meaning: str
-    full: str | None = None
-
-
 class Paper(ABC):
     """One paper's evaluation.
 
@@ -277,18 +262,16 @@ class Paper(ABC):
 
     Attributes:
         name: As in the command.
-        spec: Its TOML file.
-        title: Of the page.
-        flags: What the constructor takes.
+        spec: Its TOML file: `title`, `methods`, `flags` (see `value_of`; `full` is a value with
+            `--full`), `has_models`: whether processes are mined, which needs pm4py and
+            scikit-learn, `has_distances`: whether distances of variants are measured, which needs
+            POT; `mined`: of so many releases of a cell a process is mined, unless told otherwise
+            (of all without it), and `mined_in_full`, with `--full`; `of_models`: what is said of a
+            model's quality beside what is said in every evaluation.
         methods: The registry's names of what is compared.
         repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
             box of quartiles takes to be read.
-        mined_repetitions: Of so many releases of a cell a process is mined, unless told otherwise;
-            None: of all.
-        mined_in_full: The same with `--full`.
-        has_models: Whether processes are mined, which needs pm4py and scikit-learn.
-        has_distances: Whether distances of variants are measured, which needs POT.
-        of_models: What is said of a model's quality beside what is said in every evaluation.
+        has_models: See `spec`.
         given: Values of the flags by name: see `value_of`.
 
     Args:
@@ -299,32 +282,15 @@ class Paper(ABC):
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    flags: ClassVar[tuple[Flag, ...]]
     methods: ClassVar[tuple[str, ...]]
     repetitions: ClassVar[int] = 10
-    mined_repetitions: ClassVar[int | None]
-    mined_in_full: ClassVar[int | None]
     has_models: ClassVar[bool]
-    has_distances: ClassVar[bool]
-    of_models: ClassVar[tuple[str, ...]]
     spec: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls) -> None:
         file = resources.files(__package__) / "papers" / f"{cls.name}.toml"
         cls.spec = spec = tomllib.loads(file.read_text(encoding="utf-8"))
-        cls.title, cls.methods = spec["title"], tuple(spec["methods"])
-        cls.flags = tuple(
-            Flag(
-                flag["name"],
-                flag["meaning"] + (f" (default {flag['default']})" if "default" in flag else ""),
-                flag.get("full"),
-            )
-            for flag in spec["flags"]
-        )
-        cls.has_models, cls.has_distances = spec["has_models"], spec["has_distances"]
-        cls.mined_repetitions, cls.mined_in_full = spec.get("mined"), spec.get("mined_in_full")
-        cls.of_models = tuple(spec.get("of_models", ()))
+        cls.methods, cls.has_models = tuple(spec["methods"]), spec["has_models"]
 
     def __init__(self, texts: Mapping[str, str | None]) -> None:
         self.given: dict[str, Any] = {

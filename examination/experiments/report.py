@@ -80,7 +80,8 @@ def write_report(
     for log in experiment.logs:
         log_row, of_log = rows_of(log, rows)
         sections = []
-        for section in experiment.paper.sections(log, of_log, log_row):
+        shown = experiment.paper.sections(log, of_log, log_row)
+        for section in (*shown, *_of_statements(stated[log.name])):
             parts = [
                 _part(part, section, log.name, folder, images)
                 for part in section.parts
@@ -88,8 +89,6 @@ def write_report(
             ]
             if parts:
                 sections.append({"title": section.title, "text": section.text, "parts": parts})
-        if stated[log.name]:
-            sections.append(_of_statements(stated[log.name]))
         size = log.identity()
         logs.append(
             {
@@ -108,22 +107,22 @@ def write_report(
         "logs": logs,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
-    page.write_bytes(rendered(Page("experiment.html.j2", experiment.paper.title, anchors, context)))
+    page.write_bytes(
+        rendered(Page("experiment.html.j2", experiment.paper.spec["title"], anchors, context))
+    )
     return [page, *images]
 
 
-def _of_statements(statements: Sequence[Statement]) -> dict[str, Any]:
-    """The last section of a log."""
-    table = Table(
-        ("the paper", "states", "here", "figures"),
-        [(one.source, one.text, one.verdict, one.found) for one in statements],
-    )
-    return {
-        "title": "What the paper states",
-        "text": f"Of the paper's statements on its results: {counted(statements)}. Each is judged "
-        "on the medians of this log.",
-        "parts": [{"image": None, "header": table.header, "rows": table.rows, "text": None}],
-    }
+def _of_statements(statements: Sequence[Statement]) -> Iterator[Section]:
+    """The last section of a log, of a paper that states something."""
+    if statements:
+        text = (
+            f"Of the paper's statements on its results: {counted(statements)}. Each is judged on "
+            "the medians of this log."
+        )
+        rows = [(one.source, one.text, one.verdict, one.found) for one in statements]
+        table = Table(("the paper", "states", "here", "figures"), rows)
+        yield Section("What the paper states", text, [table], "")
 
 
 def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:

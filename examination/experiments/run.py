@@ -163,7 +163,7 @@ def require_extras(paper: Paper, mined: int) -> None:
     Raises:
         UsageError: One is not installed.
     """
-    if paper.has_distances:
+    if paper.spec["has_distances"]:
         require_pot()
     if paper.has_models:
         require_scikit_learn()
@@ -185,12 +185,12 @@ def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = Fals
     if name not in PAPERS:
         raise UsageError(f"experiment must be one of {', '.join(PAPERS)}, got {name!r}")
     kind = PAPERS[name]
-    names = [flag.name for flag in kind.flags]
+    names = [flag["name"] for flag in kind.spec["flags"]]
     for given in flags:
         if given not in names:
             raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(names)}")
-    full = {flag.name: flag.full if is_full else None for flag in kind.flags}
-    return kind({flag: flags.get(flag, full[flag]) for flag in names})
+    full = {flag["name"]: flag["full"] for flag in kind.spec["flags"] if is_full and "full" in flag}
+    return kind({flag: flags.get(flag, full.get(flag)) for flag in names})
 
 
 @dataclass(frozen=True)
@@ -353,13 +353,10 @@ class Experiment:
                 for one in steps[number:]
                 if not _is_known(known, one) and id(one.cell) not in refused
             )
-            _report_progress(
-                log,
-                step,
-                (number, len(steps)),
-                pace.left(to_do, miners.n),
-                None if seconds is None else seconds - (now - begun),
-            )
+            left = pace.left(to_do, miners.n)
+            if seconds is not None:  # never more than there are to the end
+                left = min(left, seconds - (now - begun))
+            _report_progress(log, step.cell, number, len(steps), left)
             try:
                 released = release_of(log, step.cell) if step.cell.method else _unreleased(log)
                 row = {
@@ -396,7 +393,7 @@ class Experiment:
         return {**row, **self._of_model(quality, step, time.perf_counter() - begun)}
 
     def _of_model(self, quality: MinedQuality | None, step: _Step, seconds: float | None) -> Row:
-        names = (*_MINED, "tree", *self.paper.of_models)
+        names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
         row: Row = {name: getattr(quality, name, None) for name in names}
         if quality is not None:
             row["tree"] = str(quality.tree)
@@ -451,21 +448,13 @@ def _is_known(known: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
     return before is not None and _is_reusable(before, step.patience)
 
 
-def _report_progress(
-    log: Log, step: _Step, place: tuple[int, int], left: float, at_most: float | None
-) -> None:
-    """Logs what is begun, with the seconds that are left: never more than there are to the end."""
-    number, total = place
-    cell = step.cell
+def _report_progress(log: Log, cell: Cell, number: int, total: int, left_s: float) -> None:
+    """Logs what is begun, with the seconds that are left."""
+    stage = f"experiment on {log.name}"
     _LOG.info(
         "experiment: %s, %s%s (release %d of %d)",
         log.name, cell.arm, f", {cell.level}" if cell.level else "", number + 1, total,
-        extra={
-            "stage": f"experiment on {log.name}",
-            "done": number,
-            "total": total,
-            "left_s": left if at_most is None else min(left, at_most),
-        },
+        extra={"stage": stage, "done": number, "total": total, "left_s": left_s},
     )  # fmt: skip
 
 

@@ -197,6 +197,11 @@ class LinkedLog:
     has_times: bool = True
 
 
+def no_values(traces: TraceBatch) -> np.ndarray:
+    """Returns int64[n_cases, 0], the labels of a log of which no attribute is sensitive."""
+    return np.zeros((traces.n_cases, 0), np.int64)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A figure and what it lies between: itself where it is exact."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.examination.linkage.knowledge import LinkedLog
+from tracecloak.examination.linkage.knowledge import LinkedLog, no_values
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
@@ -29,21 +29,6 @@ from tracecloak.transforms.sources import EventSource
 # Up to so many different numbers are values like texts; more are put into three boxes.
 FEW_NUMBERS = 10
 _LOW, _MIDDLE, _HIGH = 1, 2, 3
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedLog:
-    """A released log as it was read.
-
-    Attributes:
-        path: Where it was said to be.
-        traces: Its cases.
-        has_times: Whether its stamps are times.
-    """
-
-    path: str
-    traces: TraceBatch
-    has_times: bool = True
 
 
 def sensitive_columns(text: str) -> dict[str, str]:
@@ -79,8 +64,8 @@ def read_original(source: EventSource, sensitive: Mapping[str, str]) -> TraceBat
     return _read(source, columns)
 
 
-def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
-    """Reads a released log with those of some attributes that it has.
+def read_released(path: str, names: Sequence[str]) -> LinkedLog:
+    """Reads a released log with those of some attributes that it has; no label is given yet.
 
     Args:
         path: A release's folder, the folder of releases whose latest is meant, or files.
@@ -98,11 +83,12 @@ def read_released(path: str, names: Sequence[str]) -> ReleasedLog:
             raise InputSchemaError(f"release {path!r}: {error}") from None
         if traces is None:
             raise UsageError(f"the release in {path!r} holds no log: no case of it can be linked")
-        return ReleasedLog(path, traces, has_times(release.body["operations"]))
+        return LinkedLog(path, traces, no_values(traces), has_times(release.body["operations"]))
     source = EventSource(tuple(match_files([path])), SourceFormat(), ColumnMapping())
     by_file = [source.columns_of(file) for file in source.files]
     known = [n for n in names if all(columns is None or n in columns for columns in by_file)]
-    return ReleasedLog(path, _read(source, {name: name for name in known}))
+    traces = _read(source, {name: name for name in known})
+    return LinkedLog(path, traces, no_values(traces))
 
 
 def is_release(path: str) -> bool:
@@ -123,7 +109,7 @@ def _read(source: EventSource, columns: Mapping[str, str]) -> TraceBatch:
 
 
 def linked(
-    original: TraceBatch, releases: Sequence[ReleasedLog], sensitive: Sequence[str]
+    original: TraceBatch, releases: Sequence[LinkedLog], sensitive: Sequence[str]
 ) -> tuple[LinkedLog, list[LinkedLog]]:
     """Codes the sensitive values of all logs alike.
 
@@ -152,8 +138,8 @@ def linked(
             for of_log, codes in zip(labels, coded(texts), strict=True):
                 of_log[:, k] = codes
     return LinkedLog("original", original, labels[0]), [
-        LinkedLog(release.path, release.traces, values_of_cases, release.has_times)
-        for release, values_of_cases in zip(releases, labels[1:], strict=True)
+        replace(release, labels=of_log)
+        for release, of_log in zip(releases, labels[1:], strict=True)
     ]
 
 

@@ -138,7 +138,7 @@ class MinedProcess:
     def of_flower(self) -> ModelQuality:
         """The quality of the model that allows everything: any of the activities, any number."""
         names = {name for variant in self._original for name in variant}
-        return self._judge(_flower(sorted(names)))
+        return self._judge(pm4py_tree(flower(sorted(names))))
 
     @cached_property
     def _log(self) -> Any:
@@ -223,27 +223,12 @@ def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
     log = structures.IMDataStructureUVCL(variants)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if noise:
-            miner = pm4py_module("pm4py.algo.discovery.inductive.variants.imf")
-            params = {miner.IMFParameters.NOISE_THRESHOLD: noise}
-            tree = miner.IMFUVCL(params).apply(log, params)
-        else:
-            miner = pm4py_module("pm4py.algo.discovery.inductive.variants.im")
-            tree = miner.IMUVCL({}).apply(log, {})
-        tree = trees.fold(tree)
+        miner = pm4py_module(f"pm4py.algo.discovery.inductive.variants.{'imf' if noise else 'im'}")
+        params = {miner.IMFParameters.NOISE_THRESHOLD: noise} if noise else {}
+        kind = miner.IMFUVCL if noise else miner.IMUVCL
+        tree = trees.fold(kind(params).apply(log, params))
         trees.tree_sort(tree)
     return tree
-
-
-def _flower(names: list[str]) -> Any:
-    """Returns the process tree of a loop around a choice of all activities."""
-    trees = pm4py_module("pm4py.objects.process_tree.obj")
-    loop = trees.ProcessTree(operator=trees.Operator.LOOP)
-    silent = trees.ProcessTree(parent=loop)
-    choice = trees.ProcessTree(operator=trees.Operator.XOR, parent=loop)
-    choice.children = [trees.ProcessTree(parent=choice, label=name) for name in names]
-    loop.children = [silent, choice]
-    return loop
 
 
 # --- What the SaCoFa and SaPa papers measure a released trace-variant distribution by. ------------
@@ -281,27 +266,14 @@ class MinedQuality(ModelQuality):
 class JudgedProcess(MinedProcess):
     """Judges models by one log: fitness, precision and generalisation by one adapter to pm4py."""
 
-    def mined(self, released: VariantHistogram, vocabulary: ActivityVocabulary) -> (
-        MinedQuality | None
-    ):  # fmt: skip
-        """Returns the quality of the model of a released log; None if it has no case.
-
-        Args:
-            released: Its variants.
-            vocabulary: What their codes mean.
-        """
-        quality = self.of(released, vocabulary)
-        assert quality is None or isinstance(quality, MinedQuality)
-        return quality
-
-    def answer(self, question: Any, vocabulary: ActivityVocabulary) -> MinedQuality | None:
+    def answer(self, question: Any, vocabulary: ActivityVocabulary) -> ModelQuality | None:
         """Returns the answer to what a `PatientMiner` is asked: the quality of released variants.
 
         Args:
             question: The variants.
             vocabulary: What their codes mean.
         """
-        return self.mined(question, vocabulary)
+        return self.of(question, vocabulary)
 
     def _judge(self, tree: Any) -> MinedQuality:
         quality = super()._judge(tree)

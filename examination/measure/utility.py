@@ -41,38 +41,20 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 _TESTED_IN = 5
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
-    """Sequences of activities with weights: cases, or variants with their numbers of cases.
-
-    Attributes:
-        offsets: int64[n + 1], where each begins in `codes`.
-        codes: int32[n_positions].
-        weights: int64[n].
-    """
-
-    offsets: np.ndarray
-    codes: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(cls, traces: TraceBatch) -> Sequences:
-        """Returns the cases of a log."""
-        return cls(traces.offsets, traces.activities, np.ones(traces.n_cases, np.int64))
-
-
-def fifth_of(traces: TraceBatch) -> TraceBatch:
-    """Returns about a fifth of the cases: always the same, by a public hash of their ids."""
+def variants_of_fifth(traces: TraceBatch) -> VariantHistogram:
+    """Returns the variants of about a fifth of the cases: the same ones, by a hash of their ids."""
     is_tested = hash_text(traces.case_ids) % np.uint64(_TESTED_IN) == 0
-    return traces.take(np.flatnonzero(is_tested))
+    return VariantHistogram.from_traces(traces.take(np.flatnonzero(is_tested)))
 
 
-def next_activity_accuracy(trained: Sequences, tested: Sequences, n_names: int) -> float | None:
+def next_activity_accuracy(
+    trained: VariantHistogram, tested: VariantHistogram, n_names: int
+) -> float | None:
     """Returns the share of events whose successor, or end of case, is foretold.
 
     Args:
-        trained: Of the release.
-        tested: Of the original.
+        trained: Variants of the release.
+        tested: Variants of the original.
         n_names: Codes are below it.
 
     Returns:
@@ -92,7 +74,9 @@ def next_activity_accuracy(trained: Sequences, tested: Sequences, n_names: int) 
     return float(weight[guesses == following].sum() / weight.sum())
 
 
-def _steps(log: Sequences, n_names: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _steps(
+    log: VariantHistogram, n_names: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of each event: what came before it, itself, what follows it, and its weight.
 
     Before the first comes, and after the last follows, the code n_names.
@@ -105,7 +89,7 @@ def _steps(log: Sequences, n_names: int) -> tuple[np.ndarray, np.ndarray, np.nda
     is_last[log.offsets[1:][filled] - 1] = True
     before = np.where(is_first, n_names, np.roll(codes, 1))
     following = np.where(is_last, n_names, np.roll(codes, -1))
-    return before, codes, following, np.repeat(log.weights, np.diff(log.offsets))
+    return before, codes, following, np.repeat(log.counts, np.diff(log.offsets))
 
 
 @dataclass(frozen=True, eq=False)

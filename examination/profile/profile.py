@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -92,11 +92,9 @@ class Profile:
             "spellings": self.spellings,
             "misspellings": self.misspellings,
             "near_ids": {what: len(near) for what, near in self.near_ids.items()},
-            "cases": self.cases.to_json(),
+            "cases": asdict(self.cases),
             "tied_events_are_ordered_by": self.rule,
-            "suggestions": [
-                {"keys": dict(one.keys), "reason": one.reason} for one in self.suggestions
-            ],
+            "suggestions": list(map(asdict, self.suggestions)),
             "to_paste": as_yaml(self.suggestions),
             "note": NOT_COVERED,
         }

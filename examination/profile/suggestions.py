@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -383,10 +383,6 @@ class CaseFacts:
     longest_gap_days: int
     gap_begins: str | None
     median_gap_days: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
-        return asdict(self)
 
 
 def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: str) -> CaseFacts:

@@ -17,8 +17,8 @@ from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.examination.linkage.knowledge import Settings
-from tracecloak.examination.linkage.logs import ReleasedLog, linked
+from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
+from tracecloak.examination.linkage.logs import linked
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -31,7 +31,10 @@ SETTINGS = Settings(sizes=(1, 2), n_samples=4000, confidence=1 - 1e-9)
 def attacks(
     log: TraceBatch, *releases: TraceBatch, has_times: bool = True
 ) -> dict[tuple[str, int], Linkage]:
-    made = [ReleasedLog(str(i), release, has_times) for i, release in enumerate(releases)]
+    made = [
+        LinkedLog(str(i), release, no_values(release), has_times)
+        for i, release in enumerate(releases)
+    ]
     logs = linked(log, made, [DIAGNOSE])
     return {(f.attack, f.size): f for f in link(*logs, randomness(), SETTINGS)}
 

@@ -21,7 +21,7 @@ from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import compare
-from tracecloak.examination.comparison.compare import LINES, Comparison, quartiles
+from tracecloak.examination.comparison.compare import LINES, quartiles
 from tracecloak.examination.comparison.compare import read_rows as all_rows
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
 from tracecloak.examination.comparison.original import Original
@@ -115,16 +115,6 @@ def test_the_figures_are_those_that_one_finds_by_hand() -> None:
     assert found["edge_relative_error"] == pytest.approx((2 + 2 + 1 + 2 + 1 + 1) / 12)
 
 
-def test_the_log_itself_is_at_no_distance() -> None:
-    log = original()
-    found = log.figures(log.variants)
-    assert (found.pop("true_variant_mass"), found.pop("relative_size")) == (1, 1)
-    assert found.pop("next_activity_accuracy") == log.next_activity(log.cut)
-    # The one case of nine events, all of which are known.
-    assert found.pop("singled_out") == pytest.approx(1 / 361)
-    assert list(found.values()) == pytest.approx([0, 0, 0, 0], abs=1e-12)
-
-
 def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting once and deciding often gives what a run from the log on gives."""
     from tracecloak.anonymizers.contract.in_memory import decide
@@ -147,21 +137,6 @@ def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPa
         else:
             assert released.traces is not None and released.variants is not None
             assert released.traces.n_cases == released.variants.n_cases
-
-
-def test_a_refusal_is_a_row_and_the_others_go_on() -> None:
-    methods = chosen_methods(["markov-log", "laplace-levels"])
-    comparison = Comparison((original(),), methods, ("1e-14", "1"), repetitions=2)
-    rows = [row for row, _ in comparison.rows()]
-    refused = [row for row in rows if "refused" in row]
-    assert [(row["method"], row["epsilon"]) for row in refused] == [
-        ("markov-log", "1e-14"), ("laplace-levels", "1e-14")
-    ]  # fmt: skip
-    assert all("epsilon" in row["refused"] for row in refused)
-    made = [row["method"] for row in rows if row["epsilon"] == "1" and "refused" not in row]
-    assert made.count("markov-log") == made.count("laplace-levels") == 2
-    again = list(comparison.rows(rows))
-    assert [row for row, _ in again] == rows and not any(is_new for _, is_new in again)
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -279,26 +254,6 @@ class Clock:
     def __init__(self, monotonic: Any) -> None:
         self.monotonic = monotonic
         self.perf_counter = time.perf_counter
-
-
-def test_rows_that_are_there_are_not_computed_again(log: Path) -> None:
-    flags = ["--methods", "variant-histogram,privtree", "--epsilons", "1"]
-    assert run(log, *flags, "--repetitions", 2) == 0
-    path = log.parent / "page.jsonl"
-    before = read_rows(path)
-    with path.open("a") as stream:
-        stream.write('{"version": "cut o')  # the process ended here
-    assert run(log, *flags[:2], "--epsilons", "1,2", "--repetitions", 3) == 0
-    after = read_rows(path)
-    assert after[:4] == before
-    assert len(after) == 2 * 2 * 3
-    assert run(log, *flags[:2], "--epsilons", "1,2", "--repetitions", 3) == 0
-    assert read_rows(path) == after
-    # Other rows are computed for another log of the same name.
-    log.write_text(log.read_text() + "new,A,2026-01-01T10:00:00+00:00\n")
-    assert run(log, *flags, "--repetitions", 1) == 0
-    assert read_rows(path)[:12] == after and len(read_rows(path)) == 14
-    assert data_of(log.parent / "page.html")["logs"][0]["n_cases"] == 362
 
 
 def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

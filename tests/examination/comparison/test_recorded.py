@@ -68,15 +68,6 @@ def test_every_recorded_peer_has_its_source_and_every_figure_in_its_range() -> N
                     assert low <= median <= high, (one.log, one.epsilon, name)
 
 
-def test_the_recorded_logs_are_those_of_the_results() -> None:
-    """Catches sizes that were mistyped, with which a row would stand on no page."""
-    for recording in recordings().values():
-        for one in recording.figures:
-            assert one.is_of(LOGS[one.log]), one.log
-            others = [log.name for log in COMPARED.logs if one.is_of(log) and log.name != one.log]
-            assert not others
-
-
 # --- where it stands ------------------------------------------------------------------------------
 
 

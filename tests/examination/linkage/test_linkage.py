@@ -29,8 +29,9 @@ from tracecloak.examination.linkage.knowledge import (
     LinkedLog,
     MatchIndex,
     Settings,
+    no_values,
 )
-from tracecloak.examination.linkage.logs import ReleasedLog, linked, sensitive_columns
+from tracecloak.examination.linkage.logs import linked, sensitive_columns
 from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
 from tracecloak.examination.measure.behaviour_measures import has_resources
 from tracecloak.schemas.errors import UsageError
@@ -357,7 +358,7 @@ def test_numbers_are_put_into_boxes_by_the_quartiles_of_the_original() -> None:
     ages: list[str | None] = [str(i) for i in range(12)]
     original = with_values(log, [*ages, None])  # quartiles 2.75 and 8.25
     released = with_values({"a": "A", "b": "A", "c": "A", "d": "A"}, ["2.5", "8.25", "99", "old"])
-    before, [after] = linked(original, [ReleasedLog("r", released)], ["case:x"])
+    before, [after] = linked(original, [LinkedLog("r", released, no_values(released))], ["case:x"])
     assert before.labels[:, 0].tolist() == [1] * 3 + [2] * 6 + [3] * 3 + [0]
     assert after.labels[:, 0].tolist() == [1, 2, 3, 0]
 

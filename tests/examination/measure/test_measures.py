@@ -134,12 +134,6 @@ def hours_of(weights: EdgeWeights) -> dict[tuple[int, int], int]:
     return dict(zip(pairs, weights.weight.tolist(), strict=True))
 
 
-def test_edge_time_in_months():
-    # The sums differ by 720 hours on one of the two edges: half a month on average.
-    a, b = edges({(1, 2): 1000, (2, 3): 7}), edges({(1, 2): 280, (2, 3): 7})
-    assert edge_time_emd(a, b) == pytest.approx(0.5)
-
-
 @given(
     st.lists(
         st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(-HOUR, 9 * HOUR)), max_size=20
