@@ -66,7 +66,6 @@ def asked(shell: str, folder: Path, *words: str) -> set[str]:
     return {word for word in offered if shell != "fish" or word.startswith(words[-1])}
 
 
-every_shell = pytest.mark.parametrize("shell", completion.SHELLS)
 ASKED = [
     (["re"], {"release", "report"}),
     ([""], set(COMMANDS)),

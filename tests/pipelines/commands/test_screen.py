@@ -168,14 +168,6 @@ show(Result([("label", "text [red]of[/red] /a/path"), ("longer label", "x")], {}
 """
 
 
-def on_a_terminal(**environment: str) -> str:
-    """What a result looks like where standard output is a terminal."""
-    given = {**os.environ, "TERM": "xterm", "COLUMNS": "80", **environment}
-    if "NO_COLOR" not in environment:
-        given.pop("NO_COLOR", None)
-    return shown_on_a_terminal(_SHOW, "stdout", given)
-
-
 def test_elsewhere_columns_are_aligned_and_rich_is_not_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -33,7 +33,6 @@ from tracecloak.transforms.publish.report import report_html
 
 URL = "http://127.0.0.1:9"
 _POLICY = re.compile(rb'<meta http-equiv="Content-Security-Policy"[^>]*>\n')
-_REFRESH = f'<meta http-equiv="refresh" content="0;url={URL}">'
 
 # Each asks a server in a browser: beside the policy of the page, which does not stop it, or in its
 # place. The page is compared as bytes, so the property below has all others.

@@ -242,8 +242,6 @@ LONG, TIMES = pa.array(["y" * 1_000] * 500), pa.array([0], pa.timestamp("us"))
 BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
     "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Unsure,
         "has more than 2 values"),
-    "a link": (lambda: folder.open_plain(str(written("link"))), {}, Wrong,
-        r"^x cannot be opened \(Too many"),
     "a pipe": (lambda: folder.open_plain(str(written("pipe"))), {}, Wrong, "^x is no plain file"),
     "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
         "File name too long"),

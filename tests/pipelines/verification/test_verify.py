@@ -298,22 +298,12 @@ def of_log(*checks: str) -> set[str]:
 PART = "log/part-00000.parquet"
 LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
     "a byte of a part": (has_bytes(PART, b"x"), {"files"}),
-    "a file less": (lambda r: (r / "log.csv.gz").unlink(), {"files"}),
     "a promise of too many values": (carries(lambda b: b.update(x="," * 4_000_000)), {"copies"}),
     "a hidden file": (has_bytes(".DS_Store", ""), {"leftovers"}),
-    "a temporary folder": (lambda r: (r / "_incomplete").mkdir(), {"leftovers"}),
-    "a link beside": (lambda r: (r / "more").symlink_to("/etc/hosts"), {"leftovers"}),
     "a pipe": (lambda r: os.mkfifo(r / "pipe"), {"leftovers"}),
     "a link in place of a file": (
         lambda r: (shutil.move(r / "dfg.json", r / "x"), (r / "dfg.json").symlink_to("x")),
         {"files", "leftovers"},
-    ),
-    "a link in place of the manifest": (
-        lambda r: (
-            shutil.move(r / "manifest.json", r.parent / "m"),
-            (r / "manifest.json").symlink_to(r.parent / "m"),
-        ),
-        {"manifest"},
     ),
     "a part less": (lambda r: unlisted(r, PART), {"data", "forms", "numbers", "page"}),
     "a script in the page": (
@@ -354,7 +344,6 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
         lambda r: in_json(r, "dfg.json", lambda b: b["activities"].append("Z")), {"forms"},
     ),
     "a graph of another kind": (lambda r: rewritten(r, "dfg.json", b"[[[]]]"), {"forms"}),
-    "no JSON": (lambda r: rewritten(r, "dfg.json", b"[" * 100_000), {"data", "forms"}),
     "a number of cases": (says("came_out", n_cases=7000), {"numbers", "statement", "page"}),
     "fewer cases than its log": (says("came_out", n_cases=7), of_log("statement")),
     "a verdict of its own": (says(usability="usable"), {"numbers"}),
@@ -380,7 +369,6 @@ LOG_CHANGES: dict[str, tuple[Change, set[str]]] = {
         ),
         {"manifest"},
     ),
-    "depth": (has_bytes("manifest.json", "[" * 10**6), {"manifest"}),
     # Of params and randomness a file may carry less than the manifest has, and of nothing else.
     "a promise in Parquet that leaves out what is not covered": (
         carries(lambda b: b["guarantee"].pop("not_covered")), {"copies"},

@@ -280,6 +280,3 @@ def test_threads_together_merge_what_one_merges():
     assert merged["some"].names == {*range(50), *range(100, 150)}
     assert merged["none"].names == set()
     assert pieces.result()["some"].names == set()  # it holds nothing any more
-
-
-# --- array helpers --------------------------------------------------------------------------------

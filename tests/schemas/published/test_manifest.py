@@ -10,7 +10,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +27,6 @@ from tracecloak.schemas.published.manifest import (
 )
 
 SCHEMA = json.loads((Path(schemas.__path__[0]) / "files" / "manifest.schema.json").read_text())
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 RIGOROUS = Guarantee("rigorous", "case", "add_remove", 1.5, 1e-6, "", "Noise on all counts.")
 PUBLISHED = Guarantee(
@@ -159,10 +157,6 @@ def test_what_the_files_carry_says_nothing_of_files_runners_or_tools():
 
 
 # --- the JSON Schema ------------------------------------------------------------------------------
-
-
-def errors(document: Any) -> list[str]:
-    return sorted(error.json_path for error in VALIDATOR.iter_errors(document))
 
 
 def test_a_manifest_is_read_back_without_its_outputs():

@@ -81,6 +81,3 @@ def test_counts_are_in_proportion_and_sum_to_the_number(variants, n_cases):
 @pytest.mark.parametrize("total", [2**22 - 1, 2**22, 2**22 + 1, 2**61])
 def test_products_about_2_to_the_63_are_exact(total, n_cases):
     check(released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]), n_cases)
-
-
-# --- without intervals ----------------------------------------------------------------------------

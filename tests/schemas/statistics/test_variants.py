@@ -5,8 +5,6 @@ Cases by activity: addition, order, merging, the wire.
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
 from hypothesis import given, settings
 
 from tests.support.logs import (
@@ -17,13 +15,7 @@ from tests.support.logs import (
     trace_batch,
     variant_counts,
 )
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-
-def sequences(lists: list[list[int]]) -> pa.LargeBinaryArray:
-    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
-    return encode_sequences(offsets, np.array([code for row in lists for code in row], np.int32))
 
 
 @settings(deadline=None)

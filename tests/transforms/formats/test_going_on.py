@@ -232,9 +232,6 @@ def test_what_the_encoding_does_not_have_costs_the_record_that_asks_for_it(
     assert read(reader, data, ("case", "other"))[1:] == ([0, 2, 3], [1])
 
 
-# --- JSON lines -----------------------------------------------------------------------------------
-
-
 # --- Parquet and Avro -----------------------------------------------------------------------------
 
 
