@@ -25,26 +25,24 @@ def record(
     return case, activity, stamp, who, kind
 
 
-def jsonl(records: Sequence[Record]) -> bytes:
-    lines = [json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in records]
+def jsonl(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:
+    lines = [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in records]
     return "".join(lines).encode()
 
 
-def as_csv(records: Sequence[Record]) -> bytes:
+def as_csv(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:
     """As pandas writes columns that hold objects."""
     text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(COLUMNS)
-    writer.writerows(records)
+    csv.writer(text).writerows([names, *records])
     return text.getvalue().encode()
 
 
-def avro(records: Sequence[Record]) -> bytes:
+def avro(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:
     kinds = ["null", "boolean", "long", "double", "string"]
-    fields = [{"name": name, "type": kinds} for name in COLUMNS]
+    fields = [{"name": name, "type": kinds} for name in names]
     made = io.BytesIO()
     schema = {"type": "record", "name": "R", "fields": fields}
-    fastavro.writer(made, schema, [dict(zip(COLUMNS, row, strict=True)) for row in records])
+    fastavro.writer(made, schema, [dict(zip(names, row, strict=True)) for row in records])
     return made.getvalue()
 
 
@@ -56,25 +54,37 @@ def xes_value(key: str, value: Any) -> str:
     return f"<{tag} key={quoteattr(key)} value={quoteattr(text)}/>"
 
 
-def xes(records: Sequence[Record]) -> bytes:
-    """Each event in a trace of its own."""
-    traces = [
-        f"<trace>{xes_value('concept:name', case)}{xes_value('who', who)}<event>"
-        f"{xes_value('concept:name', activity)}{xes_value('kind', kind)}"
-        f'<date key="time:timestamp" value="{stamp}"/></event></trace>'
-        for case, activity, stamp, who, kind in records
-    ]
-    return f"<log>{''.join(traces)}</log>".encode()
+XES_KEYS = {"activity": "concept:name", "stamp": "time:timestamp", "timestamp": "time:timestamp"}
 
 
-def parquet(records: Sequence[Record], *kinds: pa.DataType) -> bytes:
-    types = kinds or [pa.string()] * len(COLUMNS)
+def xes(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:
+    """A trace for each case; for each event, if traces say who they are of."""
+    traces: dict[Any, str] = {}
+    for number, (case, *values) in enumerate(records):
+        texts = {
+            name: xes_value(XES_KEYS.get(name, name), value)
+            for name, value in zip(names[1:], values, strict=True)
+        }
+        trace = number if "who" in texts else case
+        head = xes_value("concept:name", case) + texts.pop("who", "")
+        traces[trace] = traces.get(trace, head) + f"<event>{''.join(texts.values())}</event>"
+    return f"<log>{''.join(f'<trace>{text}</trace>' for text in traces.values())}</log>".encode()
+
+
+def parquet(
+    records: Sequence[Record],
+    names: Sequence[str] = COLUMNS,
+    kinds: Sequence[pa.DataType] | None = None,
+) -> bytes:
+    types = kinds or [pa.string()] * len(names)
     columns = [pa.array([row[i] for row in records], kind) for i, kind in enumerate(types)]
     made = io.BytesIO()
-    pq.write_table(pa.table(dict(zip(COLUMNS, columns, strict=True))), made)
+    pq.write_table(pa.table(dict(zip(names, columns, strict=True))), made)
     return made.getvalue()
 
 
-WRITERS: dict[str, Callable[[Sequence[Record]], bytes]] = {
+# Those in which a value keeps the type that it has in Python, and all.
+WRITERS: dict[str, Callable[..., bytes]] = {
     "jsonl": jsonl, "csv": as_csv, "avro": avro, "xes": xes
 }  # fmt: skip
+ALL_WRITERS = {**WRITERS, "parquet": parquet}

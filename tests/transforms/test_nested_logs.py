@@ -107,7 +107,7 @@ def test_names_by_content_are_for_case_ids_that_traces_have() -> None:
     keys["columns"] = {"case_id": "case:stay"}
     assert SourceConfig(**keys).source_format.unnamed_traces == "case:stay"
     keys["columns"] = {"case_id": "stay"}
-    with pytest.raises(UsageError, match="map a key of traces, such as case:concept:name"):
+    with pytest.raises(UsageError, match="case_id"):
         SourceConfig(**keys).source_format  # noqa: B018
     del keys["unnamed_traces"]
     assert SourceConfig(**keys).source_format.unnamed_traces is None

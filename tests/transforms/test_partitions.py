@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
@@ -18,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tracecloak.transforms.sources as sources
+from tests.support.record_files import ALL_WRITERS as WRITERS
+from tests.support.record_files import as_csv
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
@@ -78,53 +79,13 @@ ROWS = [("c1", "A", "2026-11-01T10:00:00"), ("c2", "B", "2026-11-01T11:00:00")]
 NAMES = ("case_id", "activity", "timestamp", "ward")
 
 
-def _parquet(path: Path, rows: list[tuple[str, ...]]) -> None:
-    pq.write_table(pa.table(dict(zip(NAMES, zip(*rows, strict=True), strict=False))), path)
-
-
-def _csv(path: Path, rows: list[tuple[str, ...]]) -> None:
-    lines = [NAMES[: len(rows[0])], *rows]
-    path.write_text("".join(",".join(line) + "\n" for line in lines))
-
-
-def _jsonl(path: Path, rows: list[tuple[str, ...]]) -> None:
-    import json
-
-    path.write_text("".join(json.dumps(dict(zip(NAMES, row, strict=False))) + "\n" for row in rows))
-
-
-def _avro(path: Path, rows: list[tuple[str, ...]]) -> None:
-    fields = [{"name": name, "type": "string"} for name in NAMES[: len(rows[0])]]
-    with path.open("wb") as stream:
-        records = [dict(zip(NAMES, row, strict=False)) for row in rows]
-        fastavro.writer(stream, {"type": "record", "name": "r", "fields": fields}, records)
-
-
-def _xes(path: Path, rows: list[tuple[str, ...]]) -> None:
-    keys = ("concept:name", "time:timestamp", "ward")
-    traces = ""
-    for case, *values in rows:
-        event = "".join(
-            f'<{"date" if key.startswith("time") else "string"} key="{key}" value="{value}"/>'
-            for key, value in zip(keys, values, strict=False)
-        )
-        traces += (
-            f'<trace><string key="concept:name" value="{case}"/><event>{event}</event></trace>'
-        )
-    path.write_text(f'<?xml version="1.0"?><log xes.version="1.0">{traces}</log>')
-
-
-WRITERS: dict[str, Callable[[Path, list[tuple[str, ...]]], None]] = {
-    "parquet": _parquet, "csv": _csv, "jsonl": _jsonl, "avro": _avro, "xes": _xes,
-}  # fmt: skip
-
-
 def lake(folder: Path, ending: str, own_ward: bool = False) -> str:
     for day in ("2026-11-01", "2026-11-02", "__HIVE_DEFAULT_PARTITION__"):
         part = folder / "lake" / f"day={day}" / "ward=A%2FB"
         part.mkdir(parents=True)
         rows = [(*row, "own") for row in ROWS] if own_ward else ROWS
-        WRITERS[ending](part / f"p.{ending}", rows)
+        data = WRITERS[ending](rows, NAMES[: len(rows[0])])
+        (part / f"p.{ending}").write_bytes(data)
     return f"{folder}/lake"
 
 
@@ -165,7 +126,7 @@ def test_a_partition_is_a_column_of_every_record_and_stands_for_the_files_own(
 
 def test_a_column_of_some_paths_alone_is_an_error_that_names_it(tmp_path: Path) -> None:
     lake(tmp_path, "csv")
-    _csv(tmp_path / "lake" / "day=2026-11-02" / "q.csv", ROWS)
+    (tmp_path / "lake" / "day=2026-11-02" / "q.csv").write_bytes(as_csv(ROWS, NAMES[:3]))
     found = source(f"{tmp_path}/lake", resource="ward")
     with pytest.raises(InputSchemaError, match=r"'ward' is read.*ward=A%2FB/p.csv but not of"):
         found.check_partitions()

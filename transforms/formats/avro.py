@@ -163,10 +163,8 @@ class AvroReader(TypedReader):
                 if columns is None:
                     yield from self._one_by_one(group, fields, batch_rows, first)
                 else:
-                    for start in range(0, columns.num_rows, batch_rows):
-                        batch = columns.slice(start, batch_rows)
-                        records = first + start + np.arange(batch.num_rows)
-                        yield RawBatch(batch, records, np.zeros(0, np.int64))
+                    records = first + np.arange(columns.num_rows)
+                    yield from RawBatch(columns, records, np.zeros(0, np.int64)).cut(batch_rows)
                 first += sum(b.num_passed + (b.block.num_records if b.block else 0) for b in group)
 
     def _one_by_one(

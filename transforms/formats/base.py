@@ -52,6 +52,24 @@ class RawBatch:
     traces: np.ndarray | None = None
     fractional: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    def cut(self, batch_rows: int) -> Iterator[RawBatch]:
+        """Yields the batch in pieces of so many rows, each with the malformed records before it."""
+        n, malformed = len(self.records), self.malformed
+        for start in range(0, max(n, 1), batch_rows):
+            stop = start + batch_rows
+            before = len(malformed)
+            if stop < n:
+                before = int(np.searchsorted(malformed, self.records[stop]))
+            if n or before:
+                yield RawBatch(
+                    self.columns.slice(start, batch_rows),
+                    self.records[start:stop],
+                    malformed[:before],
+                    None if self.traces is None else self.traces[start:stop],
+                    {name: marks[start:stop] for name, marks in self.fractional.items()},
+                )
+            malformed = malformed[before:]
+
 
 class Reader(Protocol):
     """Reads one file format as a stream of `RawBatch`, in memory bounded by the batch size.

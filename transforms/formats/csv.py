@@ -159,7 +159,7 @@ class CsvReader:
             count = len(columns[0]) + len(malformed)
             records = first + np.delete(np.arange(count), malformed)
             batch = pa.RecordBatch.from_arrays(columns[: len(present)], present)
-            yield from _batches(batch, records, first + malformed, batch_rows)
+            yield from RawBatch(batch, records, first + malformed).cut(batch_rows)
             first += count
 
     def divider(self) -> Divider | None:
@@ -601,18 +601,6 @@ def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, 
         parts.append(chunk)
         length += len(chunk)
     return b"".join(parts), False
-
-
-def _batches(
-    columns: pa.RecordBatch, records: np.ndarray, malformed: np.ndarray, batch_rows: int
-) -> Iterator[RawBatch]:
-    for start in range(0, max(len(records), 1), batch_rows):
-        stop = start + batch_rows
-        ends = stop >= len(records)
-        cut = len(malformed) if ends else int(np.searchsorted(malformed, records[stop]))
-        if len(records) or cut:
-            yield RawBatch(columns.slice(start, batch_rows), records[start:stop], malformed[:cut])
-        malformed = malformed[cut:]
 
 
 def _first_record(

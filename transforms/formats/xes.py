@@ -87,6 +87,7 @@ _TRACE_TAG = re.compile(rb"<(?:[^\s<>/=:!?]{1,64}:)?trace(?=[\s/>])")
 _TAG_BYTES = 80  # at most of it, with what must follow it
 
 _OTHER, _ATTRIBUTE, _EVENT, _TRACE, _LOG, _INT, _FLOAT = range(7)
+_VALUED = (_ATTRIBUTE, _INT, _FLOAT)
 _KINDS = {
     **dict.fromkeys(("string", "date", "boolean", "id"), _ATTRIBUTE),
     "int": _INT,
@@ -524,17 +525,11 @@ class _Log:
         depth = self._depth
         self._depth = depth + 1
         kind = self._kinds[name]
-        if kind == _ATTRIBUTE and depth == self._container:
-            if len(attributes) == 4 and attributes[0] == "key" and attributes[2] == "value":
-                self._targets[attributes[1]][-1] = attributes[3]
-            else:
-                pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
-                if "key" in pairs and "value" in pairs:
-                    self._targets[pairs["key"]][-1] = pairs["value"]
-        elif kind >= _INT and depth == self._container:
-            pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
-            if "key" in pairs and "value" in pairs:
-                self._targets[pairs["key"]][-1] = number(pairs["value"], kind == _INT)
+        if depth == self._container and kind in _VALUED:
+            if (pair := _pair(attributes)) is not None:
+                key, value = pair
+                held = value if kind == _ATTRIBUTE else number(value, kind == _INT)
+                self._targets[key][-1] = held
         elif kind == _EVENT:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
@@ -563,11 +558,10 @@ class _Log:
             self._content = []
         if len(self._owners) > n_events:
             self._content.append(EVENT_MARK)
-        elif depth == self._container and self._kinds[name] in (_ATTRIBUTE, _INT, _FLOAT):
-            pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
-            if "key" in pairs and "value" in pairs:
+        elif depth == self._container and self._kinds[name] in _VALUED:
+            if (pair := _pair(attributes)) is not None:
                 is_of_event = self._targets is self._event_keys
-                self._content += content_of(pairs["key"], is_of_event), pairs["value"]
+                self._content += content_of(pair[0], is_of_event), pair[1]
 
     def end_element(self, _name: str) -> None:
         """Handles an end tag."""
@@ -694,6 +688,14 @@ class _Log:
         self._first_trace = first
 
 
+def _pair(attributes: Sequence[str]) -> tuple[str, str] | None:
+    """Returns the key and the value among names and values that alternate; None: one is missing."""
+    if len(attributes) == 4 and attributes[0] == "key" and attributes[2] == "value":
+        return attributes[1], attributes[3]
+    pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    return (pairs["key"], pairs["value"]) if "key" in pairs and "value" in pairs else None
+
+
 class _Targets(dict[str, _Column]):
     """The column to whose end the value of a key goes; that of an unwanted key goes into a bin."""
 
@@ -785,17 +787,17 @@ def _full(parts: Iterator[tuple[RawBatch, int]], batch_rows: int) -> Iterator[Ra
     n_bytes = 0
     for part, size in parts:
         if held and n_bytes + size > _BATCH_BYTES:
-            yield from _cut(_joined(held), batch_rows)
+            yield from _joined(held).cut(batch_rows)
             held, n_bytes = [], 0
         if len(part.records):
             held.append(part)
             n_bytes += size
         if sum(len(batch.records) for batch in held) >= batch_rows:
-            *whole, rest = _cut(_joined(held), batch_rows)
+            *whole, rest = _joined(held).cut(batch_rows)
             yield from whole
             held, n_bytes = [rest], rest.columns.nbytes
     if held:
-        yield from _cut(_joined(held), batch_rows)
+        yield from _joined(held).cut(batch_rows)
 
 
 def _joined(batches: Sequence[RawBatch]) -> RawBatch:
@@ -815,19 +817,6 @@ def _joined(batches: Sequence[RawBatch]) -> RawBatch:
             for name in batches[0].fractional
         },
     )
-
-
-def _cut(batch: RawBatch, batch_rows: int) -> Iterator[RawBatch]:
-    """Yields the batch in pieces of so many rows, the last with what is left."""
-    for start in range(0, len(batch.records), batch_rows):
-        rows = slice(start, start + batch_rows)
-        yield RawBatch(
-            batch.columns.slice(start, batch_rows),
-            batch.records[rows],
-            batch.malformed,
-            None if batch.traces is None else batch.traces[rows],
-            {name: marks[rows] for name, marks in batch.fractional.items()},
-        )
 
 
 def _read(stream: BinaryIO | _Joined, size: int) -> bytes:

@@ -102,6 +102,6 @@ def test_a_second_file_of_other_types_changes_nothing_but_counts(
     decimals = [record(Decimal("0.50"), who=2.0**25)]
     files = {"a.parquet": parquet(records)}
     first = released(tmp_path / "first", files, "private-dfg", "InMemory")
-    for name, other in (("f", parquet(floats, *FLOATS)), ("d", parquet(decimals, *DECIMALS))):
-        files = {"a.parquet": parquet(records), "b.parquet": other}
+    for name, other, kinds in (("f", floats, FLOATS), ("d", decimals, DECIMALS)):
+        files = {"a.parquet": parquet(records), "b.parquet": parquet(other, kinds=kinds)}
         assert released(tmp_path / name, files, "private-dfg", "InMemory") == first

@@ -173,7 +173,7 @@ def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, k
     ]  # fmt: skip
     records = [record(case, who=who) for case, who in names]
     typed = [FLOATS, pa.string(), pa.string(), FLOATS, pa.string()]
-    data = parquet(records, *typed) if kind == "parquet" else WRITERS[kind](records)
+    data = parquet(records, kinds=typed) if kind == "parquet" else WRITERS[kind](records)
     assert [event[0] for event in in_order(source_of(tmp_path, {f"log.{kind}": data}))] == [
         "1", FRACTION_CASE, "9007199254740992", FRACTION_CASE, FRACTION_INDIVIDUAL, "0",
     ]  # fmt: skip

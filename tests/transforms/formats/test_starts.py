@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.support.record_files import xes_value
+from tests.support.record_files import ALL_WRITERS as WRITERS
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -40,56 +34,6 @@ NAMES = ("case", "activity", "stamp", "begun", "phase")
 Row = tuple[str | None, ...]
 
 
-def jsonl(rows: Sequence[Row]) -> bytes:
-    lines = (
-        {name: value for name, value in zip(NAMES, row, strict=True) if value is not None}
-        for row in rows
-    )
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
-
-
-def as_csv(rows: Sequence[Row]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text).writerows([NAMES, *rows])
-    return text.getvalue().encode()
-
-
-def avro(rows: Sequence[Row]) -> bytes:
-    fields = [{"name": name, "type": ["null", "string"]} for name in NAMES]
-    made = io.BytesIO()
-    records = [dict(zip(NAMES, row, strict=True)) for row in rows]
-    fastavro.writer(made, {"type": "record", "name": "R", "fields": fields}, records)
-    return made.getvalue()
-
-
-def parquet(rows: Sequence[Row]) -> bytes:
-    made = io.BytesIO()
-    columns = {n: pa.array([row[i] for row in rows], pa.string()) for i, n in enumerate(NAMES)}
-    pq.write_table(pa.table(columns), made)
-    return made.getvalue()
-
-
-def xes(rows: Sequence[Row]) -> bytes:
-    traces: dict[str, str] = {}
-    for case, activity, stamp, begun, phase in rows:
-        dates = {"begun": begun, "time:timestamp": stamp}
-        written = (f'<date key="{k}" value="{v}"/>' for k, v in dates.items() if v is not None)
-        traces[str(case)] = traces.get(str(case), "") + (
-            f"<event>{xes_value('concept:name', activity)}{xes_value('phase', phase)}"
-            f"{''.join(written)}</event>"
-        )
-    whole = "".join(
-        f"<trace>{xes_value('concept:name', case)}{events}</trace>"
-        for case, events in traces.items()
-    )
-    return f"<log>{whole}</log>".encode()
-
-
-WRITERS: dict[str, Callable[[Sequence[Row]], bytes]] = {
-    "jsonl": jsonl, "csv": as_csv, "avro": avro, "parquet": parquet, "xes": xes
-}  # fmt: skip
-
-
 def at(hour: int, second: str = "00") -> str:
     return f"2026-01-05T{hour:02}:00:{second}Z"
 
@@ -103,7 +47,7 @@ def read(
     **mapped: Any,
 ) -> tuple[TraceBatch, ReadTally]:
     path = folder / f"log.{ending}"
-    path.write_bytes(WRITERS[ending](rows))
+    path.write_bytes(WRITERS[ending](rows, NAMES))
     names = dict(zip(("case_id", "activity", "timestamp"), NAMES, strict=False))
     mapping = ColumnMapping(**({} if ending == "xes" else names) | mapped, filters=filters)
     file = SourceFile(0, str(path), path.stat().st_size)
