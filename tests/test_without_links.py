@@ -1,17 +1,15 @@
-"""A checkout in which git or an archive made text files of the links of the package."""
+"""A checkout in which git made text files of the links of the package, as an archive has them."""
 
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from deploy.check_wheel import check_contents, copied, environment
 from tests.support.reach import LAYERS as PACKAGES
-from tests.test_packaging import SETUP
 
 ROOT = Path(__file__).parents[1]
 # What an import finds, and what it must not although it lies next to the folders.
@@ -57,16 +55,6 @@ def clone(names: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-@pytest.fixture(scope="module")
-def unpacked(names: tuple[Path, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unpacked")
-    run("git", "archive", "--output", folder / "x.zip", "HEAD", cwd=names[0])
-    with zipfile.ZipFile(folder / "x.zip") as archive:
-        archive.extractall(folder)
-    assert all((folder / "tracecloak" / name).is_file() for name in PACKAGES)
-    return folder
-
-
 def wheel_of(checkout: Path, folder: Path, kind: str = "wheel") -> Path:
     code = f"import sys; from setuptools.build_meta import build_{kind} as b; b(sys.argv[1])"
     run(sys.executable, "-c", code, folder, cwd=checkout)
@@ -74,22 +62,13 @@ def wheel_of(checkout: Path, folder: Path, kind: str = "wheel") -> Path:
     return wheel
 
 
-def test_a_zip_is_imported_where_it_was_unpacked_and_gives_the_same_wheel(
-    unpacked: Path, names: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    told = run(sys.executable, "-c", PROBE, *FOUND, *OTHERS, cwd=tmp_path, PYTHONPATH=str(unpacked))
-    assert told.startswith(f"{FOUND} ") and told.endswith(f" {unpacked}/schemas/errors.py\n")
-    version = run(
-        sys.executable, "-m", "tracecloak", "--version", cwd=tmp_path, PYTHONPATH=str(unpacked)
-    )
-    assert version == f"tracecloak {SETUP.get_version()}\n"
-    check_contents(wheel_of(unpacked, tmp_path), names[1], names[0])
-
-
 def test_a_clone_is_built_installed_and_does_what_the_readme_says(
     clone: Path, names: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
-    """As a wheel, and as an editable install in the same environment."""
+    """Where it is, as a wheel, and as an editable install in the same environment."""
+    asked = (sys.executable, "-c", PROBE, *FOUND, *OTHERS)
+    told = run(*asked, cwd=tmp_path, PYTHONPATH=str(clone))
+    assert told.startswith(f"{FOUND} ") and told.endswith(f" {clone}/schemas/errors.py\n")
     wheel = wheel_of(clone, tmp_path)
     check_contents(wheel, names[1], names[0])
     python = environment(wheel, tmp_path / "venv")

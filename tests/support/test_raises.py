@@ -59,14 +59,9 @@ def test_what_is_reached_is_noted_also_by_a_process_that_is_killed(tmp_path: Pat
 def test_the_check_fails_for_what_is_missing_and_for_what_is_excused_and_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second, third = list(raises.all_raises())[:3]
-    others = list(raises.all_raises())[3:]
+    first, second, *others = raises.all_raises()
     monkeypatch.setattr(raises, "excuses", lambda: {first: "a reason"})
-    for reached, code, said in (
-        ([second, third], 0, ""),
-        ([second], 1, f"not reached, line {raises.all_raises()[third]}: {third}"),
-        ([first, second, third], 1, f"reached, although tests/raises.toml has it: {first}"),
-    ):
+    for reached, said in (([second], ""), ([], second), ([first, second], first)):
         (tmp_path / "reached.txt").write_text("\n".join([*others, *reached]))
-        assert raises.check(tmp_path) == code
+        assert raises.check(tmp_path) == bool(said)
         assert said in capsys.readouterr().out
