@@ -25,7 +25,7 @@ from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
-from tracecloak.schemas.events.events import EVENT_INDEX, released_schema
+from tracecloak.schemas.events.events import released_schema
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -39,8 +39,6 @@ DECLARED: dict[str, Any] = {
     "amount": {"bounds": [0, 50], "n_bins": 5},
 }
 TYPES = {"org:resource": pa.string(), "case:age": pa.int64(), "amount": pa.float64()}
-# `generating` releases no times: its columns are these and the number of each event.
-NUMBERED = {EVENT_INDEX: pa.int64()}
 # A column that nobody maps with its values; a value, numbers and words in columns that are mapped.
 CANARIES = ("canary-name", "canary-column", "canary-value", "77777.25", "canary-number", "471100")
 
@@ -91,7 +89,7 @@ def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: An
     code = tracecloak(
         "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
         "--key_store", folder / "keys", "--release_id", "r", "--parts", 3,
-        "--method", "generating", "--epsilon", 8, "--delta", "1e-5", "--max_trace_length", 2,
+        "--method", "private-log", "--epsilon", 40, "--delta", "1e-5", "--max_trace_length", 2,
         "--vocabulary", inputs[0].parent / "names.txt", "--formats", "parquet,xes,csv",
         "--attributes", json.dumps(declared or DECLARED), *flags,
     )  # fmt: skip
@@ -136,7 +134,7 @@ def made(tmp_path: Path, inputs: list[Path]) -> Path:
 
 def test_attributes_are_typed_columns_within_their_declaration(made: Path) -> None:
     table = table_of(made)
-    assert table.schema.remove_metadata().equals(released_schema(NUMBERED | TYPES))
+    assert table.schema.remove_metadata().equals(released_schema(TYPES))
     found = table.to_pydict()
     assert set(found["org:resource"]) == {"R1", "R2 & <R3>", None}
     for name, high in (("case:age", 100), ("amount", 50)):
@@ -170,30 +168,18 @@ def test_nothing_that_is_not_declared_is_in_a_released_byte(
     assert b"R2 &amp; &lt;R3&gt;" in whole and b"R2 & <R3>" in whole
 
 
-@pytest.mark.parametrize(
-    ("method", "runner"),
-    [
-        ("generating", "InMemory"),
-        ("passing", "InMemory"),
-        ("passing", "FnApiRunner"),
-        at_night("generating", "FnApiRunner"),
-    ],
-)
-def test_an_empty_release_still_has_the_columns(
-    tmp_path: Path, inputs: list[Path], runner: str, method: str
-) -> None:
+@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
+def test_an_empty_release_still_has_the_columns(tmp_path: Path, runner: str) -> None:
     header = write_csv(tmp_path / "empty.csv", [], list(rows()[0]))
-    flags = ("--epsilon", 8, "--vocabulary", inputs[0].parent / "names.txt")
     code = tracecloak(
         "release", "--log", header, "--output", tmp_path / "out", "--key_store",
-        tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", method,
+        tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", "passing",
         "--formats", "parquet,xes,csv", "--attributes", json.dumps(DECLARED), "--runner", runner,
-        *(flags if method == "generating" else ()),
     )  # fmt: skip
     assert code == 0
     found = tmp_path / "out" / "run_id=r"
     assert table_of(found).num_rows == 0
-    expected = released_schema((NUMBERED if method == "generating" else {}) | TYPES)
+    expected = released_schema(TYPES)
     for path in (found / "log").iterdir():
         assert pq.read_schema(path).remove_metadata().equals(expected)
     lines = gzip.decompress((found / "log.csv.gz").read_bytes()).decode().splitlines()
