@@ -17,13 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tracecloak.schemas.calendar.local_time import (
-    DAY_US,
-    HOUR_US,
-    day_start_us,
-    duration_text,
-    zone_of,
-)
+from tracecloak.schemas.calendar.durations import duration_text
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US, day_start_us, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch

@@ -18,7 +18,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.indicators.declare_rules import OF_ONE, OF_TWO
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.schemas.calendar.local_time import Duration, duration_text, short_duration
+from tracecloak.schemas.calendar.durations import Duration, duration_text, short_duration
 from tracecloak.schemas.events.events import is_case_attribute
 
 MAX_INDICATORS = 200

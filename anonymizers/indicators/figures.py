@@ -76,7 +76,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowances, Choice, Need, Pur
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, choose_quantile
 from tracecloak.anonymizers.times.time_range import time_range_part
-from tracecloak.schemas.calendar.local_time import duration_text
+from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary, is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch

@@ -25,7 +25,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.schemas.calendar.local_time import duration_text
+from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, EVENT_INDEX, PUBLISH_TIME, TIMESTAMP
 from tracecloak.schemas.events.stamps import UNITS_US

@@ -16,7 +16,7 @@ from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kind
 from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig
 from tracecloak.pipelines.runners.flags import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.batch.job import DEFAULT_SHARDS
+from tracecloak.transforms.batch import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import (
     FILE_KEYS,
     FORMATS,

@@ -8,16 +8,16 @@ import json
 import logging
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import pydantic
 from pydantic.fields import FieldInfo
 
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import ESCAPES_REMARK, OTHER
 from tracecloak.schemas.texts import bounded_json, unescaped
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.contract.bounding import ContributionBounds
 
 # --- How help and plans write a parameter, and how the text of a flag and a file are read. --------
 # A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping
@@ -271,6 +271,8 @@ def read_vocabulary(data: bytes) -> tuple[str, ...]:
         UsageError: A line is no UTF-8, repeats a name, has OTHER or a wrong escape, or there is no
             name at all.
     """
+    from tracecloak.schemas.events.events import ESCAPES_REMARK, OTHER
+
     line_of: dict[str, int] = {}
     in_remarks, has_escapes = True, False
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -391,6 +393,8 @@ def _places(path: str, columns: list[str]) -> tuple[int, int]:
 
 def warn_of_names(groups: Mapping[str, str], vocabulary: Sequence[str] | None) -> None:
     """Tells the operator which names the file has and the vocabulary lacks, and the reverse."""
+    from tracecloak.anonymizers.rigorous.names import Grouping
+
     grouping = Grouping(groups)
     if vocabulary is None or not (grouping.alone(vocabulary) or grouping.unknown(vocabulary)):
         return

@@ -10,10 +10,9 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.schemas.calendar.local_time import Duration
+from tracecloak.schemas.calendar.durations import Duration
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS, SourceFormat
-from tracecloak.transforms.inputs.databases import check_database
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.columns import ColumnMapping
@@ -61,6 +60,8 @@ def check_query(
             raise UsageError(f"{name} is of files, and there is a query; leave it out")
     if schedule is not None and schedule.partition is not None:
         raise UsageError("partition is of files, and there is a query; leave it out of schedule")
+    from tracecloak.transforms.inputs.databases import check_database
+
     check_database(database)
 
 

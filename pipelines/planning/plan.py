@@ -42,7 +42,8 @@ from tracecloak.pipelines.planning.verdict import (
     unusable_verdict,
     with_recommendations,
 )
-from tracecloak.schemas.calendar.local_time import DAY_US, duration_text, zone_of
+from tracecloak.schemas.calendar.durations import duration_text
+from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.near_equal import spellings

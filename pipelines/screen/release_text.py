@@ -6,18 +6,17 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.budget.opening import open_ledger, store_of
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.planning.plan import Plan, plan_of
 from tracecloak.pipelines.screen.results import duration, quantity
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.pipelines.ledger.balance import Balance
+    from tracecloak.pipelines.ledger.ledger import Ledger
+    from tracecloak.pipelines.planning.plan import Plan
     from tracecloak.pipelines.release.values import Outcome
     from tracecloak.schemas.published.manifest import Yield
+    from tracecloak.transforms.sources import EventSource
 
 
 # --- What `tracecloak plan` shows of the account that would pay, beside the plan itself. ----------
@@ -33,6 +32,8 @@ def planned(config: ReleaseConfig, source: EventSource | None = None, goal: str 
 
     Neither a ledger nor a key store is made for it.
     """
+    from tracecloak.pipelines.planning.plan import plan_of  # as a release loads none of it
+
     return plan_of(config, source, f"Costs {cost_text(config)}; {_left(config)}.", goal)
 
 
@@ -46,6 +47,8 @@ def remaining_text(ledger: Ledger, account: str) -> str:
 
 
 def _left(config: ReleaseConfig) -> str:
+    from tracecloak.pipelines.budget.opening import open_ledger, store_of
+
     store = store_of(config)
     if config.ledger is None and not store.has_ledger_file:
         return "nothing was spent before, as there is no ledger yet"

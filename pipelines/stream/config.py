@@ -42,7 +42,7 @@ from tracecloak.pipelines.stream.message_keys import (
     MessageKeys,
     OperatorConfig,
 )
-from tracecloak.schemas.calendar.local_time import Duration, Moment, duration_us
+from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import CASE_ID

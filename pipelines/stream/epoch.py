@@ -38,7 +38,7 @@ from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.noted_steps import NotedSteps, end_epoch, resumed_config
 from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
-from tracecloak.schemas.calendar.local_time import duration_text
+from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.transforms.files import absolute, remove_folder, require_writable

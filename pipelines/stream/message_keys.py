@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tracecloak.pipelines.configuration.config import MappedConfig, listed
 from tracecloak.pipelines.runners.flags import LOCAL
-from tracecloak.schemas.calendar.local_time import Duration
+from tracecloak.schemas.calendar.durations import Duration
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.transforms.formats.messages import MessageInput, Operations

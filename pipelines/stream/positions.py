@@ -17,7 +17,7 @@ from tracecloak.pipelines.runners.flags import FLINK
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, begun_epoch
 from tracecloak.pipelines.stream.services import is_begun
-from tracecloak.schemas.calendar.local_time import moment_us
+from tracecloak.schemas.calendar.durations import moment_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,

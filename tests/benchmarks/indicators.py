@@ -35,7 +35,7 @@ from tracecloak.anonymizers.indicators.summands import (
 )
 from tracecloak.anonymizers.indicators.terms import grid
 from tracecloak.examination.demo.hospital import write_sample
-from tracecloak.schemas.calendar.local_time import short_duration
+from tracecloak.schemas.calendar.durations import short_duration
 from tracecloak.schemas.events.traces import TraceBatch
 
 FIGURES = ("cases", "mean", "median", "within", "rework", "frequency")

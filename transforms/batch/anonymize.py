@@ -18,7 +18,8 @@ from tracecloak.anonymizers.contract.method import Counter
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.job import BATCH_BYTES, ReleaseSpec, SketchFile
+from tracecloak.transforms.batch import BATCH_BYTES
+from tracecloak.transforms.batch.job import ReleaseSpec, SketchFile
 from tracecloak.transforms.batch.traces import (
     CHUNK,
     Chunk,

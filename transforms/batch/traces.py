@@ -26,7 +26,7 @@ from tracecloak.schemas.events.traces import (
     split_by_shard,
 )
 from tracecloak.transforms.arrow_coder import PiecesCoder, RecordBatchCoder, pack, unpack
-from tracecloak.transforms.batch.job import BATCH_BYTES, DEFAULT_SHARDS
+from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_SHARDS
 from tracecloak.transforms.operator_log import kept_on_worker
 
 # --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------

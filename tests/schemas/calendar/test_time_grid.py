@@ -11,13 +11,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from tracecloak.schemas.calendar.local_time import (
-    DAY_US,
-    HOUR_US,
-    duration_text,
-    duration_us,
-    moment_us,
-)
+from tracecloak.schemas.calendar.durations import duration_text, duration_us, moment_us
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.calendar.working_time import GRID_US, TimeGrid, WorkingCalendar
 
 

@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tracecloak.schemas.calendar.local_time import (
-    DAY_US,
-    HOUR_US,
-    date_of,
-    day_start_us,
-)
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US, date_of, day_start_us
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.errors import UsageError
 
