@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.engines import fetching
 from tests.engines.processes import Process, answers, free_port, running, wait_until
@@ -46,7 +47,6 @@ def flink_job_server(
     folder: Path,
     flink_master: str = "[local]",
     configuration: Mapping[str, object] | None = None,
-    memory: str = "2g",
 ) -> Iterator[JobServer]:
     """Runs a job server."""
     class_path = fetching.flink_class_path()
@@ -54,7 +54,7 @@ def flink_job_server(
     _write_configuration(folder / "job-server-flink", configuration or {})
     port = free_port()
     command = [
-        "java", f"-Xmx{memory}", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "java", "-Xmx2g", "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS", *_OPENED, "-cp", class_path,
         "org.apache.beam.runners.flink.FlinkJobServerDriver", f"--flink-master={flink_master}",
         "--job-host=localhost", f"--job-port={port}", "--artifact-port=0", "--expansion-port=0",
@@ -79,7 +79,7 @@ class WorkerPool:
 
 
 @contextmanager
-def worker_pool(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[WorkerPool]:
+def worker_pool(folder: Path) -> Iterator[WorkerPool]:
     """Runs a pool of workers, in the Python that runs this."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -91,7 +91,7 @@ def worker_pool(folder: Path, environment: Mapping[str, str] | None = None) -> I
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     process = Process(
         "worker-pool", command, folder, lambda: answers(port),
-        {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[2]), **(environment or {})},
+        {"PATH": path, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     with running(process):
         yield WorkerPool(f"localhost:{port}", process)
@@ -107,10 +107,13 @@ class FlinkCluster:
         self.job_manager = job_manager
         self.task_managers = task_managers
 
-    def ask(self, path: str) -> dict[str, object]:
+    def ask(self, path: str, body: Mapping[str, object] | None = None) -> dict[str, Any]:
         """Returns what the REST interface answers, such as to `/jobs/overview`."""
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
-            found: dict[str, object] = json.load(answer)
+        data = None if body is None else json.dumps(body).encode()
+        kind = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{self.address}{path}", data, kind)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, Any] = json.load(answer)
             return found
 
     def n_slots(self) -> int:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ NO_EVENT = b"no event"
 CHECKPOINT_MILLIS = 1_000
 PERIOD_SECONDS, DELAY_SECONDS = 2, 1
 _STEP_SECONDS = 400.0
+_CASES_PER_SECOND = 5
 
 
 class StreamOnFlink:
@@ -47,7 +47,6 @@ class StreamOnFlink:
         broker: KafkaBroker,
         ledger: str,
         horizon: int,
-        n_partitions: int = 2,
         n_topics: int = 1,
         **changes: str,
     ) -> None:
@@ -57,7 +56,7 @@ class StreamOnFlink:
         name = folder.name
         self._topics = [f"{name}-{EVENTS}{number or ''}" for number in range(n_topics)]
         for topic in self._topics:
-            broker.new_topic(topic, n_partitions)
+            broker.new_topic(topic, 2)
         broker.new_topic(f"{name}-{STEPS}")
         vocabulary = folder / "vocabulary.txt"
         vocabulary.write_text("A\nB\nC\nEND\n")
@@ -114,12 +113,10 @@ class StreamOnFlink:
         return [source.input_kafka for source in self.config.sources if source.input_kafka]
 
     @contextmanager
-    def started(
-        self, flags: Sequence[str], build: Path = ROOT, **changes: str
-    ) -> Iterator[Process]:
+    def started(self, flags: Sequence[str], build: Path = ROOT) -> Iterator[Process]:
         """Hands it to Flink for the block."""
         self._n_starts += 1
-        given = [f"--{key}={value}" for key, value in {**self._given, **changes}.items()]
+        given = [f"--{key}={value}" for key, value in self._given.items()]
         beam = [flag for flag in flags if not flag.startswith("--runner")]
         process = Process(
             f"stream-{self._n_starts}",
@@ -184,9 +181,7 @@ class StreamOnFlink:
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    def undisturbed(
-        self, earlier: Sequence[Any] = (), begin: KnownLog | None = None
-    ) -> dict[int, bytes]:
+    def undisturbed(self, earlier: Sequence[Any] = ()) -> dict[int, bytes]:
         """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
         config, key = self.config, ReleaseKey(SECRET)
         stream = RunningStream(
@@ -195,7 +190,7 @@ class StreamOnFlink:
         )  # fmt: skip
         state = stream.begin()
         for topic, layout in zip(self.topics, config.layouts, strict=True):
-            messages = [*earlier, *all_messages(topic, begin)]
+            messages = [*earlier, *all_messages(topic)]
             events, rejects = layout.decode(messages, [m.published_us for m in messages])
             assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
@@ -207,12 +202,11 @@ class StreamOnFlink:
 SECRET = b"k" * 32
 
 
-def all_messages(topic: KafkaTopic, begin: KnownLog | None = None) -> list[Any]:
+def all_messages(topic: KafkaTopic) -> list[Any]:
     """Returns all messages of a topic to which nobody writes any more, or those from places on."""
     first = look_at(topic).bounds
-    reader = PartitionReader(
-        topic, "all messages", begin or KnownLog({n: Place(one.first) for n, one in first.items()})
-    )
+    known = KnownLog({n: Place(one.first) for n, one in first.items()})
+    reader = PartitionReader(topic, "all messages", known)
     found = []
     try:
         now_us = int(1e6 * time.time())
@@ -226,15 +220,12 @@ def all_messages(topic: KafkaTopic, begin: KnownLog | None = None) -> list[Any]:
 class Feed:
     """Sends messages of cases at a steady rate, in a thread, until it is ended."""
 
-    def __init__(
-        self, *topics: KafkaTopic, n_cases_per_second: int = 5, frame: bytes = b""
-    ) -> None:
+    def __init__(self, *topics: KafkaTopic, frame: bytes = b"") -> None:
         """Begins."""
         self._names = [topic.name for topic in topics]
         self._producer = Producer(
             {"bootstrap.servers": topics[0].servers, "enable.idempotence": True, "log_level": 0}
         )
-        self._rate = n_cases_per_second
         self._frame = frame
         self._ended = threading.Event()
         self.n_cases = 0
@@ -254,8 +245,8 @@ class Feed:
         begin = time.monotonic()
         while not self._ended.wait(0.05):
             now = time.monotonic() - begin
-            while self.n_cases < now * self._rate:
-                at = self.n_cases / self._rate
+            while self.n_cases < now * _CASES_PER_SECOND:
+                at = self.n_cases / _CASES_PER_SECOND
                 for number in range(chosen.randint(1, 6)):
                     name = chosen.choice(["A", "B", "C", "END"])
                     due.append((at, f"c{self.n_cases}", name, f"{self.n_cases}.{number}"))
@@ -281,18 +272,6 @@ def send_no_events(n: int, *topics: KafkaTopic) -> None:
     assert producer.flush(60) == 0
 
 
-def ask(cluster: FlinkCluster, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Posts to the REST interface of a cluster and returns the answer."""
-    request = urllib.request.Request(
-        f"http://{cluster.address}{path}",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        found: dict[str, Any] = json.load(answer)
-        return found
-
-
 def jobs_of(cluster: FlinkCluster) -> list[dict[str, Any]]:
     """Returns the jobs of a cluster, those that ended as well."""
     jobs: Any = cluster.ask("/jobs/overview")["jobs"]
@@ -306,10 +285,10 @@ def job_of(cluster: FlinkCluster) -> str:
     return str(job)
 
 
-def stop_with_savepoint(cluster: FlinkCluster, folder: Path, drain: bool = False) -> str:
+def stop_with_savepoint(cluster: FlinkCluster, folder: Path) -> str:
     """Stops the job of a cluster; returns where its state is."""
     job = job_of(cluster)
-    asked = ask(cluster, f"/jobs/{job}/stop", {"targetDirectory": folder.as_uri(), "drain": drain})
+    asked = cluster.ask(f"/jobs/{job}/stop", {"targetDirectory": folder.as_uri(), "drain": False})
     path = f"/jobs/{job}/savepoints/{asked['request-id']}"
     status: dict[str, Any] = {}
 

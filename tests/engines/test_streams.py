@@ -43,7 +43,6 @@ from tests.engines.streams import (
 from tests.support.registry_double import registry_double
 from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-from tracecloak.transforms.services.kafka_identity import KnownLog
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.topic_sinks import add_up
 
@@ -63,13 +62,13 @@ def cluster_of(
 
 
 def assert_each_case_counted_once(
-    stream: StreamOnFlink, feed: Feed, earlier: Sequence[Any] = (), begin: KnownLog | None = None
+    stream: StreamOnFlink, feed: Feed, earlier: Sequence[Any] = ()
 ) -> None:
     """The steps are those of an undisturbed run, in files and topic, and they were paid once."""
     feed.end()
     found = stream.published()
     assert sorted(found) == list(range(len(found)))
-    expected = stream.undisturbed(earlier, begin)
+    expected = stream.undisturbed(earlier)
     assert found == {step: expected[step] for step in found}
     assert stream.n_seconds_early() == 0
     sent = stream.sent_steps()

@@ -14,6 +14,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, IntervalWindow
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
@@ -344,6 +345,22 @@ def test_a_late_case_takes_nothing_of_its_individual(cap: CaseCap, somebody_else
     shard.send(*own)
     shard.pass_to(50)
     assert shard.closed == [*([(3, 1)] if somebody_else else []), (4, 9)]
+
+
+def test_a_timer_closes_what_is_complete_when_it_fires_and_nothing_else() -> None:
+    """Another may be in the book by then: a late message sets one while this is under way."""
+    shard = Shard(HORIZON)
+
+    def fire(second: int) -> list[int]:
+        state = shard.opened, shard.waiting, shard.book, shard.timer
+        made = shard.fn.close_step(*state, Timestamp(second), shard.counted, shard.following)
+        return [one.value[0] for one in made]
+
+    shard.send(Sent(31, "c", "END"), Sent(2, "late", "END"))
+    assert shard.timer.value == Timestamp(10)
+    assert [fire(10), fire(10)] == [[0], []]  # once more, though 40 is in the book
+    assert shard.timer.value == Timestamp(40)
+    assert fire(40) == [3]
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])

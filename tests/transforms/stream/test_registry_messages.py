@@ -111,6 +111,7 @@ def decoded(
 
 
 AT = "2026-01-01T00:00:00Z"
+BODY = {"case_id": "c", "activity": "A", "timestamp": AT}
 
 
 def test_a_schema_that_changes_the_type_of_a_field_changes_no_identity(
@@ -159,45 +160,36 @@ def test_a_schema_that_changes_the_type_of_a_field_changes_no_identity(
 )  # fmt: skip
 def test_what_names_nobody_is_a_reject(registry: RegistryDouble, kind: Any, reason: str) -> None:
     schema = event_schema(kind[0])
-    good = {"case_id": "c", "activity": "A", "timestamp": AT}
     number, other = registry.add(schema), registry.add(event_schema())
-    sent = [datum(event_schema(), other, good), datum(schema, number, {**good, "case_id": kind[1]})]
+    sent = [datum(event_schema(), other, BODY), datum(schema, number, {**BODY, "case_id": kind[1]})]
     rows, rejects = decoded([*sent, sent[0]], layout(registry))
     assert ([row["case_id"] for row in rows], rejects) == (["c", "c"], [(1, reason)])
 
 
 def test_a_time_is_of_the_unit_of_its_schema(registry: RegistryDouble) -> None:
     """Whatever unit is declared for numbers without one, and for a wall clock in the zone."""
-    micros = NEW_YEAR + 1_234_567
-    numbers = {
-        "timestamp-millis": (micros // 1_000, micros // 1_000 * 1_000),
-        "timestamp-micros": (micros, micros),
-        "timestamp-nanos": (micros * 1_000 + 999, micros),
-        "local-timestamp-millis": (micros // 1_000, micros // 1_000 * 1_000 - 3_600_000_000),
-        "local-timestamp-micros": (micros, micros - 3_600_000_000),
-        "date": (NEW_YEAR // 86_400_000_000, NEW_YEAR - 3_600_000_000),
-    }
-    of_iceberg = "timestamp-micros, adjusted to no zone"
-    numbers[of_iceberg] = numbers["local-timestamp-micros"]
-    sent, expected = [], []
-    for name, (number, at_us) in numbers.items():
-        logical, *is_local = name.split(", ")
-        kind = "int" if logical == "date" else "long"
-        written = registry.add(
-            event_schema(
-                "string", {"type": kind, "logicalType": logical, "adjust-to-utc": not is_local}
-            )
-        )
-        body = {"case_id": "c", "activity": "A", "timestamp": number}
-        sent.append(datum(event_schema("string", kind), written, body))
-        expected.append(at_us)
+    micros, hour_us = NEW_YEAR + 1_234_567, 3_600_000_000
+    millis_us = micros // 1_000 * 1_000
+    ways = [
+        ("long", "timestamp-millis", True, millis_us // 1_000, millis_us),
+        ("long", "timestamp-micros", True, micros, micros),
+        ("long", "timestamp-nanos", True, micros * 1_000 + 999, micros),
+        ("long", "local-timestamp-millis", True, millis_us // 1_000, millis_us - hour_us),
+        ("long", "local-timestamp-micros", True, micros, micros - hour_us),
+        ("long", "timestamp-micros", False, micros, micros - hour_us),  # as Iceberg says it
+        ("int", "date", True, NEW_YEAR // 86_400_000_000, NEW_YEAR - hour_us),
+    ]
+    sent = []
+    for kind, logical, is_utc, number, _ in ways:
+        declared = {"type": kind, "logicalType": logical, "adjust-to-utc": is_utc}
+        written = registry.add(event_schema("string", declared))
+        sent.append(datum(event_schema("string", kind), written, {**BODY, "timestamp": number}))
     plain = registry.add(event_schema("string", "long"))
-    body = {"case_id": "c", "activity": "A", "timestamp": 7}
-    sent.append(datum(event_schema("string", "long"), plain, body))
+    sent.append(datum(event_schema("string", "long"), plain, {**BODY, "timestamp": 7}))
     columns = {"timestamp_unit": "s", "time_zone": "Europe/Berlin", "timestamp_format": "%d.%m.%Y"}
     rows, rejects = decoded(sent, layout(registry, columns=columns))
     assert rejects == []
-    assert [row["timestamp"] for row in rows] == [*expected, 7_000_000]
+    assert [row["timestamp"] for row in rows] == [*(way[-1] for way in ways), 7_000_000]
     _, rejects = decoded(sent[-1:], layout(registry))
     assert rejects == [(0, "time that is a number without a unit")]
 
@@ -277,15 +269,13 @@ def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble
 def test_what_confluents_serialiser_sends_is_read(registry: RegistryDouble) -> None:
     client = confluent.SchemaRegistryClient({"url": registry.url})
     serialise = AvroSerializer(client, json.dumps(event_schema()))
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = serialise(body, SerializationContext("topic", MessageField.VALUE))
+    sent = serialise(BODY, SerializationContext("topic", MessageField.VALUE))
     assert decoded([Sent(sent)], layout(registry))[0][0]["timestamp"] == NEW_YEAR
 
 
 def test_a_schema_is_asked_for_once(registry: RegistryDouble) -> None:
     number = registry.add(event_schema())
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), number, body)] * 50
+    sent = [datum(event_schema(), number, BODY)] * 50
     travelled = pickle.loads(pickle.dumps(layout(registry)))  # noqa: S301 - it is our own
     both = layout(registry), travelled
     for one in both:
@@ -301,8 +291,7 @@ def test_a_schema_that_is_not_there_is_asked_for_again_after_a_while(
     now = [100.0]
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr(registry_messages, "time", clock)
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), 1, body)] * 3
+    sent = [datum(event_schema(), 1, BODY)] * 3
     assert decoded(sent, layout(registry))[1] == [(i, UNKNOWN_SCHEMA) for i in range(3)]
     assert registry.asked == ["/schemas/ids/1"]
     registry.add(event_schema())
@@ -354,8 +343,7 @@ WIDE = [{"type": "record", "name": "R0", "fields": [{"name": "a", "type": "int"}
 def test_a_hostile_schema_harms_nobody(registry: RegistryDouble, schema: Any, data: bytes) -> None:
     """Catches a message that takes the stack, the memory or the time of the process."""
     good, bad = registry.add(event_schema()), registry.add(schema)
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), good, body), framed(bad, data), framed(bad, data)]
+    sent = [datum(event_schema(), good, BODY), framed(bad, data), framed(bad, data)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rows, rejects = decoded(sent, layout(registry))
     assert (len(rows), rejects) == (1, [(1, UNFIT_SCHEMA), (2, UNFIT_SCHEMA)])
@@ -375,14 +363,13 @@ def test_a_schema_that_cannot_be_used_is_refused(registry: RegistryDouble) -> No
         registry.add(event_schema(), subject="loop", references=loop),
         registry.add({**event_schema(), "doc": "x" * (2 << 20)}),
     ]
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), number, body) for number in numbers]
+    sent = [datum(event_schema(), number, BODY) for number in numbers]
     _, rejects = decoded(sent, layout(registry))
     assert rejects == [(i, UNFIT_SCHEMA) for i in range(len(numbers))]
     missing = registry.add(
         event_schema(), references=[{"name": "x", "subject": "none", "version": 1}]
     )
-    _, rejects = decoded([datum(event_schema(), missing, body)], layout(registry))
+    _, rejects = decoded([datum(event_schema(), missing, BODY)], layout(registry))
     assert rejects == [(0, UNKNOWN_SCHEMA)]
 
 
@@ -403,8 +390,7 @@ def test_a_schema_of_json_fetches_nothing(registry: RegistryDouble) -> None:
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_registry_that_is_away_rejects_nothing(registry: RegistryDouble, status: int) -> None:
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), registry.add(event_schema()), body)]
+    sent = [datum(event_schema(), registry.add(event_schema()), BODY)]
     registry.away = status
     with pytest.raises(RetryLater, match=rf"cannot answer now \(HTTP {status}\)"):
         decoded(sent, layout(registry))
@@ -424,8 +410,7 @@ def test_a_registry_that_refuses_is_told_without_the_secret(
     path.write_text("# who we are\nbasic.auth.user.info = user:secret\ntimeout=5\n")
     known = SchemaRegistry(registry.url, str(path))
     known.check()
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    sent = [datum(event_schema(), registry.add(event_schema()), body)]
+    sent = [datum(event_schema(), registry.add(event_schema()), BODY)]
     assert len(decoded(sent, MessageFormat(kind=RegistrySchemas("avro", known)))[0]) == 1
     for text, told in (
         ("basic.auth.user.info=secret", "must be in the form"),
@@ -671,8 +656,7 @@ def test_no_schema_and_no_bytes_make_a_stream_fail(
     registry_messages._readers(name, SchemaRegistry(registry.url))._unknown_until.clear()
     number = registry.add(schema, "AVRO" if kind else "JSON")
     good = registry.add(event_schema() if kind else {}, "AVRO" if kind else "JSON")
-    body = {"case_id": "c", "activity": "A", "timestamp": AT}
-    well = datum(event_schema(), good, body) if kind else framed(good, json.dumps(body).encode())
+    well = datum(event_schema(), good, BODY) if kind else framed(good, json.dumps(BODY).encode())
     sent = [well, framed(number, data), Sent(data), well]
     rows, rejects = decoded(sent, layout(registry, name))
     assert len(rows) + len(rejects) == 4
