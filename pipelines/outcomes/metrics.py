@@ -16,8 +16,7 @@ import pyarrow as pa
 from tracecloak.pipelines.verification.log_forms import LogForm, forms_of
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.transforms.lakes.appending import AppendedRelease
-from tracecloak.transforms.lakes.tables import address_of
+from tracecloak.transforms.lakes.tables import AppendedRelease, address_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -41,7 +41,7 @@ from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.inputs.stores import AzureStore, S3Store, _ObjectReader
 from tracecloak.transforms.keys.signing import new_pair
 from tracecloak.transforms.lakes import tables
-from tracecloak.transforms.lakes.appending import appended
+from tracecloak.transforms.lakes.tables import appended
 from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.publish import products
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

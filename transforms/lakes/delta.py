@@ -11,9 +11,15 @@ import pyarrow as pa
 from tracecloak.schemas.errors import InputSchemaError, missing_extra
 from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
-from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
-from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
+from tracecloak.transforms.lakes.tables import (
+    COMMIT_PROPERTY,
+    AppendedRelease,
+    Snapshot,
+    VersionGoneError,
+    appended,
+    path_of,
+)
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake

@@ -13,9 +13,15 @@ import pyarrow.parquet as pq
 from tracecloak.schemas.errors import InputSchemaError, UsageError, missing_extra
 from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.inputs.source_files import SourceFile
-from tracecloak.transforms.lakes.appending import COMMIT_PROPERTY, AppendedRelease, appended
 from tracecloak.transforms.lakes.seen import Seen, SeenColumn, deleted_bits
-from tracecloak.transforms.lakes.tables import Snapshot, VersionGoneError, path_of
+from tracecloak.transforms.lakes.tables import (
+    COMMIT_PROPERTY,
+    AppendedRelease,
+    Snapshot,
+    VersionGoneError,
+    appended,
+    path_of,
+)
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog

@@ -25,8 +25,7 @@ from tracecloak.schemas.events.events import PUBLISH_TIME
 from tracecloak.schemas.events.tally import OTHER_OPERATION, TOMBSTONE
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import delete_files, join, names_in, read_if_there, write_anew
-from tracecloak.transforms.lakes.appending import AppendedRelease, plain
-from tracecloak.transforms.lakes.tables import Address
+from tracecloak.transforms.lakes.tables import Address, AppendedRelease, plain
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
 from tracecloak.transforms.services.pubsub_service import pubsub
