@@ -1,4 +1,4 @@
-"""Tables of a lake: their kinds, their addresses and versions, and what is appended to one, once."""
+"""Tables of a lake: kinds, addresses and versions, and what is appended to one, once."""
 
 from __future__ import annotations
 
