@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.views import seen_in
-from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.configuration.config import json_schema
 from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
 from tracecloak.schemas import plugins
@@ -95,17 +93,6 @@ def test_a_command_is_listed_completed_and_run(
     assert tracecloak("completion", "bash") == 0
     script = capsys.readouterr().out
     assert "shout" in script and "triage" in script
-
-
-def test_a_command_of_ours_that_others_claim_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a distribution by which `release` is silently what somebody else means by it."""
-    point = EntryPoint("release", "tracecloak_toys:SHOUT", COMMANDS.group)
-    monkeypatch.setattr(plugins, "_entry_points", lambda: (point,))
-    assert tracecloak("release", "ward.yaml") == 2
-    told = "command 'release' is offered by tracecloak, tracecloak_toys:SHOUT; uninstall all but"
-    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
@@ -274,23 +261,6 @@ def test_without_the_distribution_none_is_known(
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
     with pytest.raises(UsageError, match="token of Kafka must be one of msk, got 'badge'"):
         configured(tmp_path, **topic)
-
-
-def test_a_format_that_cannot_be_loaded_is_in_the_way_of_who_asks_for_it_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    points = (EntryPoint("broken", "no_such_module:X", "tracecloak.formats"),)
-    monkeypatch.setattr(plugins, "_entry_points", lambda: points)
-    log = tmp_path / "log.csv"
-    assert tracecloak("sample", "--cases", 50, "--output", log) == 0
-    asked = (
-        "plan", "--log", log, "--output", tmp_path, "--method", "variant-histogram",
-        "--epsilon", 1,
-    )  # fmt: skip
-    assert tracecloak(*asked, "--formats", "xes,parquet") == 0
-    assert tracecloak(*asked, "--formats", "broken") == 2
-    error = capsys.readouterr().err
-    assert "no_such_module:X, cannot be loaded (ModuleNotFoundError)" in error
 
 
 def test_a_product_of_no_kind_is_refused() -> None:
