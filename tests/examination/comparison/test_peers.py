@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import math
+import re
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from docs.hooks import results as pages_of_results
+from docs.hooks.comparison_tables import log_lines
 from tests.support.keys import randomness
 from tests.support.logs import histogram
+from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.accounting.calibration import truncated_noise_bound
 from tracecloak.examination.comparison.contenders import (
+    PEERS,
+    RECORDED,
     Pgm,
     PrivatePgm,
     Registered,
     chosen_methods,
     chosen_peers,
+    recorded_peers,
     require_mbi,
 )
+from tracecloak.examination.comparison.report import (
+    COLUMNS,
+    DISCLOSURE,
+    LogResults,
+    RecordedFigures,
+    Results,
+    recorded_at,
+    recordings,
+)
+from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.errors import UsageError
 
@@ -96,3 +115,119 @@ def test_private_pgm_comes_near_a_log_at_a_large_epsilon() -> None:
     assert found.n_cases == pytest.approx(own.n_cases, abs=10)
     before, after, _ = aligned_variants(own, found)
     assert total_variation(before, after) < 0.05
+
+
+COMPARED = pages_of_results.comparison().model_copy(update={"recorded": ("palsyn",)})
+LOGS = {log.name: log for log in COMPARED.logs}
+ROW = "| palsyn (recorded) |"
+
+
+def page_of(log: LogResults, compared: Results = COMPARED) -> str:
+    return "\n".join(log_lines(compared, log, "## Epsilon"))
+
+
+def section_of(page: str, heading: str) -> str:
+    (section,) = (text for text in page.split("## Epsilon ") if text.startswith(heading + "\n"))
+    return section
+
+
+def cells_of(section: str, name: str) -> list[str]:
+    (line,) = (line for line in section.splitlines() if line.startswith(f"| {name} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+def test_every_recorded_peer_has_its_source_and_every_figure_in_its_range() -> None:
+    assert recordings().keys() == set(RECORDED) <= set(PEERS)
+    for recording in recordings().values():
+        assert re.search(r"commit [0-9a-f]{40} of ", recording.code)
+        assert re.search(r", \d{4}$", recording.paper) and recording.parameters
+        assert datetime.date(2020, 1, 1) < recording.date
+        cells = [(one.log, one.epsilon) for one in recording.figures]
+        assert len(set(cells)) == len(cells) > 0
+        for one in recording.figures:
+            assert one.n_runs > 1 and float(one.epsilon) > 0 and 0 < float(one.delta) < 0.01
+            assert one.figures.keys() >= set(COLUMNS[recording.kind]) - set(DISCLOSURE)
+            for name, quartiles in one.figures.items():
+                if quartiles is not None:
+                    median, low, high = map(MEASURES[name].checked, quartiles)
+                    assert low is not None and median is not None and high is not None
+                    assert low <= median <= high, (one.log, one.epsilon, name)
+
+
+# --- where it stands ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "one", recordings()["palsyn"].figures, ids=lambda one: f"{one.log} {one.epsilon}"
+)
+def test_a_row_stands_beside_those_of_its_log_and_epsilon(one: RecordedFigures) -> None:
+    """With its figures, and below the table with what its epsilon leaves out."""
+    section = section_of(page_of(LOGS[one.log]), f"{one.epsilon}: logs with times")
+    cells = cells_of(section, "palsyn (recorded)")
+    assert cells[1] == one.delta and cells[-1] == "-"  # seconds are of another machine
+    for cell, name in zip(cells[2:-1], COMPARED.columns("log")[:-1], strict=True):
+        quartiles = one.figures[name]
+        assert quartiles is not None
+        shown = float(cell.split(" ")[0].replace(",", ""))
+        assert shown == pytest.approx(quartiles[0], rel=0.05, abs=6e-4), name
+    assert "recorded, not run here, and stands at the epsilon that it declares" in section
+    for clause in recordings()["palsyn"].unaccounted:
+        assert clause in section
+
+
+def test_it_stands_nowhere_else() -> None:
+    known = {(one.log, one.epsilon) for one in recordings()["palsyn"].figures}
+    for log in COMPARED.logs:
+        for epsilon in COMPARED.epsilons:
+            here = recorded_at(("palsyn",), log, epsilon, "log")
+            assert bool(here) == ((log.name, epsilon) in known)
+            assert not recorded_at(("palsyn",), log, epsilon, "variants")
+        n_rows = page_of(log).count(ROW)
+        assert n_rows == sum(name == log.name for name, _ in known)
+        not_asked = COMPARED.model_copy(update={"recorded": ()})
+        assert "palsyn" not in page_of(log, not_asked)
+    # The same log under another name, at the same epsilon in other digits.
+    renamed = LOGS["bpic2013_closed"].model_copy(update={"name": "closed problems"})
+    assert recorded_at(("palsyn",), renamed, "1.0", "log")
+    assert not recorded_at(("palsyn",), renamed.model_copy(update={"n_cases": 9}), "1", "log")
+
+
+def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures that no method reaches, at an epsilon that is no true one."""
+    recording = recordings()["palsyn"]
+    figures = dict.fromkeys(COLUMNS["log"], (0.0, 0.0, 0.0))
+    perfect = [one.model_copy(update={"figures": figures}) for one in recording.figures]
+    better = recording.model_copy(update={"figures": tuple(perfect)})
+    log = LOGS["bpic2013_closed"]
+    (own,) = (one for one in log.releases if (one.method, one.epsilon) == ("private-log", "1"))
+    second = own.model_copy(update={"method": "another-log"})
+    two = log.model_copy(update={"releases": (own, second)})
+    monkeypatch.setattr(
+        "tracecloak.examination.comparison.report.recordings", lambda: {"palsyn": better}
+    )
+    section = section_of(page_of(two), "1: logs with times")
+    assert cells_of(section, "palsyn (recorded)")[2] == "0.000"
+    assert "**" in cells_of(section, "private-log")[2]
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_a_recorded_peer_is_asked_for_by_name_and_not_run(tmp_path: Path) -> None:
+    assert list(chosen_methods(["privtree"], ["palsyn", "travas"])) == ["privtree", "travas"]
+    assert recorded_peers(["palsyn", "travas"]) == ("palsyn",)
+    events = [(f"c{i}", name, f"2026-01-01T10:{step:02d}:00+00:00")
+              for i in range(30) for step, name in enumerate("AB")]  # fmt: skip
+    log = csv_log(tmp_path / "hospital.csv", events)
+    flags = ("--methods", "privtree", "--peers", "palsyn", "--epsilons", 1, "--repetitions", 1)
+    assert tracecloak("compare", "--log", log, "--output", tmp_path / "page.html", *flags) == 0
+    results = Results.model_validate_json((tmp_path / "page.json").read_text(encoding="utf-8"))
+    assert results.recorded == ("palsyn",)
+    assert {release.method for release in results.logs[0].releases} == {"privtree"}
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "`palsyn` cannot run in this process, and no figures of it are recorded" in page
+    assert '"recorded":[],' in page
+    assert "palsyn is recorded, not run here, and stands at the epsilon that it declares" in page

@@ -39,14 +39,7 @@ EPOCH = "ward@1"
 
 @dataclass
 class Ward:
-    """A stream that was cut off, with its topic.
-
-    Attributes:
-        folder: Of all of its files.
-        config: Of the stream.
-        topic: What it reads; it has read two messages of it.
-        open: Ends with the drill.
-    """
+    """A stream that was cut off, with its topic."""
 
     folder: Path
     config: StreamConfig

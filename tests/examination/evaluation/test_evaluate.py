@@ -13,6 +13,7 @@ import pytest
 from tests.support.releasing import csv_log, individual_log, tracecloak
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.evaluation import evaluate, internal
+from tracecloak.examination.evaluation.evaluate import verdict_of
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.mining import PatientMiner
@@ -268,3 +269,47 @@ def test_a_release_of_one_case_a_person_is_compared_with_one_case_a_person(
     assert by_shares["edge_relative_error"] == pytest.approx(1 / 3, abs=0.1)
     assert by_shares.get("relative_size") is None and by_shares.get("interval_coverage") is None
     assert "map individual_id" in by_shares["population_note"]
+
+
+def grade_of(error: float | None, drawn: float | None = None) -> str | None:
+    report = {"variant_emd": error, "bootstrap": {"variant_emd": drawn}}
+    uses = verdict_of(report)["uses"]
+    return uses[0]["grade"] if uses else None
+
+
+def test_the_sentence_has_uses_by_grade_with_their_errors() -> None:
+    report = {
+        "edge_relative_error": 0.034,
+        "activity_mix_total_variation": 0.01,
+        "variant_total_variation": 0.61,
+        "case_duration_distance": 0.24,
+        "edge_recall": 0.2,
+        "misplaced_waiting_time": None,
+    }
+    found = verdict_of(report)
+    assert found["sentence"] == (
+        "Good for how often one activity follows another (3 % off), how often activities occur "
+        "(1 % off). Rough for how long cases take (24 % off). Not for the variants and their "
+        "shares (61 % off)."
+    )
+    assert found["bounds"] == {"good": pytest.approx(0.1), "rough": pytest.approx(1 / 3)}
+    assert [use["measure"] for use in found["uses"]] == list(report)[:4]
+
+
+def test_the_bounds_belong_to_the_better_grade() -> None:
+    assert [grade_of(error) for error in (0, 0.1, 0.1001, 1 / 3, 0.334)] == [
+        "good", "good", "rough", "rough", "no",
+    ]  # fmt: skip
+
+
+def test_no_release_need_be_nearer_than_a_bootstrap() -> None:
+    assert grade_of(0.5, drawn=0.5) == "good"
+    assert grade_of(0.5, drawn=0.49) == "no"
+
+
+def test_what_is_the_better_the_more_it_is_counts_by_what_the_log_gets() -> None:
+    report = {"next_activity_accuracy": 0.6, "of_the_log": {"next_activity_accuracy": 0.8}}
+    [use] = verdict_of(report)["uses"]
+    assert use["error"] == pytest.approx(0.25) and use["grade"] == "rough"
+    [better] = verdict_of({**report, "next_activity_accuracy": 0.9})["uses"]
+    assert better["error"] == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.examination.experiments.test_run import log_of
@@ -25,12 +23,6 @@ def _libraries() -> None:
 
 def grid(**flags: str) -> Paper:
     return paper_named("dpim", {"epsilons": "4", **flags})
-
-
-def table(page: str, title: str) -> list[list[str]]:
-    """The cells of the first table under a heading, its header first."""
-    [body] = re.findall(rf"<h3>{re.escape(title)}</h3>.*?<table>(.*?)</table>", page, re.DOTALL)
-    return [re.findall("<t[hd]>(.*?)</t[hd]>", line) for line in body.strip().split("</tr>")[:-1]]
 
 
 # --- what is run ----------------------------------------------------------------------------------
@@ -62,6 +54,3 @@ def test_every_pair_without_noise_is_one_tree_and_it_has_all_activities() -> Non
     texts = {tree.text for tree in trees if tree is not None}
     assert len(texts) == 1
     assert sorted(parse_tree(texts.pop()).labels) == ["A", "B", "C", "D"]
-
-
-# --- the command ----------------------------------------------------------------------------------

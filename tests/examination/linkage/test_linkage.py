@@ -22,6 +22,7 @@ from tests.support.logs import trace_batch
 from tests.support.releasing import hospital_files, tracecloak
 from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
 from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, small_logs
+from tracecloak.examination.comparison.original import N_KNOWN, SingledOut
 from tracecloak.examination.linkage import knowledge as linkage_matching
 from tracecloak.examination.linkage.knowledge import (
     PADDING,
@@ -34,6 +35,7 @@ from tracecloak.examination.linkage.knowledge import (
 from tracecloak.examination.linkage.logs import linked, sensitive_columns
 from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
 from tracecloak.examination.measure.behaviour_measures import has_resources
+from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, matching
@@ -276,11 +278,7 @@ def estimates(risk: Risk) -> list[Any]:
 
 
 def test_draws_agree_with_all_pieces() -> None:
-    """All 12 · 3 · 2 · 13 intervals hold the exact figures; wrong with probability 1e-9.
-
-    As a control the exact figures of another size are missed by many intervals. The half-width of
-    a mean's interval is that of Hoeffding's inequality with the probability shared out.
-    """
+    """All 12 · 3 · 2 · 13 intervals hold the exact figures; wrong with probability 1e-9."""
     log, other = log_of(long_log()), log_of(long_log(seed=4))
     sizes = (1, 2, 3)
     exact = list(link(log, [other], randomness(), Settings(sizes=sizes)))
@@ -472,3 +470,64 @@ def test_what_cannot_be_attacked_is_said(
     wrong = (tmp_path / "a.csv", "--sensitive", "case:age")
     assert tracecloak(*attack, *wrong) == 3
     assert "case:age" in capsys.readouterr().err
+
+
+# A case is codes of activities with the hours since it began.
+Case = tuple[tuple[int, int], ...]
+CASES = st.lists(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=5).map(tuple),
+    min_size=1,
+    max_size=6,
+)
+
+
+def table(cases: list[Case]) -> CaseTable:
+    words = [(code << TIME_BITS) + hour for case in cases for code, hour in case]
+    return CaseTable(
+        offsets_of(np.array([len(case) for case in cases])),
+        np.array(words, np.int64),
+        np.ones(len(cases), np.int64),
+        np.zeros((len(cases), 0), np.int64),
+    )
+
+
+def has(case: Case, piece: tuple[tuple[int, int], ...]) -> bool:
+    events = iter(case)
+    return all(one in events for one in piece)
+
+
+def naive_share(original: list[Case], released: list[Case]) -> float:
+    """The mean over cases, and over all ways to know so many of their events."""
+    of_cases = []
+    for case in original:
+        pieces = list(itertools.combinations(case, min(N_KNOWN, len(case))))
+        alone = [sum(has(one, piece) for one in released) == 1 for piece in pieces]
+        of_cases.append(sum(alone) / len(alone))
+    return sum(of_cases) / len(of_cases)
+
+
+@given(CASES, CASES)
+def test_the_share_is_that_of_a_search_case_by_case(
+    original: list[Case], released: list[Case]
+) -> None:
+    known = SingledOut(table(original), "relative")
+    assert known.share(table(released)) == pytest.approx(naive_share(original, released))
+    assert known.share(table(original)) == pytest.approx(naive_share(original, original))
+
+
+def test_ten_of_many_events_are_known_and_the_same_ten_each_time() -> None:
+    """Two cases differ in the last of 40 events: who knows ten of them knows it in a quarter."""
+    beginning = [(1 + i % 3, i) for i in range(39)]
+    first, second = ((*beginning, (code, 40)) for code in (1, 2))
+    known, again = (SingledOut(table([first, second]), "relative") for _ in range(2))
+    share = known.share(table([first, second]))
+    assert share == pytest.approx(0.25, abs=0.05)
+    assert again.share(table([first, second])) == share
+    assert known.share(table([first])) > share  # whoever is looked for, one case alone is there
+    assert known.share(table([])) == 0
+
+
+def test_without_times_the_order_alone_tells_cases_apart() -> None:
+    a, b = ((1, 0), (2, 0)), ((2, 0), (1, 0))
+    assert SingledOut(table([a, b]), "sequence").share(table([a, b])) == 1
+    assert SingledOut(table([a, a, b]), "sequence").share(table([a, a, b])) == pytest.approx(1 / 3)

@@ -12,10 +12,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from tests.support.logs import cases_of, event_logs, trace_batch
-from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log
+from tests.support.logs import cases_of, event_logs, read_cases, trace_batch
+from tests.support.tlkc_logs import DISEASE, RESOURCE, TABLE_3, TABLE_8, hours_log, traces_with
+from tests.support.tlkc_naive import elements_of, small_logs
 from tracecloak.examination.measure import behaviour_measures as measures
-from tracecloak.examination.measure.behaviour_measures import PERSPECTIVES, projected
+from tracecloak.examination.measure.behaviour_measures import (
+    PERSPECTIVES,
+    only_common,
+    projected,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 
 
@@ -153,10 +158,7 @@ def test_too_many_names_are_not_compared() -> None:
 
 
 def test_truly_sampled_by_hand() -> None:
-    """Half of the cases are left. A B 8 times becomes 4, B C 4 times 4, C D 4 times 0.
-
-    The ratios are 0.5, 1 and 0; their standard deviation is 0.408: only A B is within the band.
-    """
+    """Half of the cases are left. A B 8 times becomes 4, B C 4 times 4, C D 4 times 0."""
     original = log({**{f"x{i}": "A B" for i in range(8)}, **{f"y{i}": "B C D" for i in range(4)}})
     released = log(
         {
@@ -186,3 +188,56 @@ def test_total_duration_error_by_hand() -> None:
     assert measures.total_duration_error(original, log({"1": "A@0 B@10"})) == 0.75
     assert measures.total_duration_error(original, log({"1": "A@0 B@100"})) == 1.5
     assert measures.total_duration_error(log({"1": "A"}), original) is None
+
+
+MINUTE_US = 60_000_000
+
+
+def shapes(logs: list[TraceBatch]) -> list[list[tuple[int, ...]]]:
+    """Traces as numbers of elements, in the order in which elements first appear in the logs."""
+    numbers: dict[Any, int] = {}
+    return [
+        [
+            tuple(numbers.setdefault(activity, len(numbers)) for activity, _ in steps)
+            for steps in read_cases(log).values()
+        ]
+        for log in logs
+    ]
+
+
+@settings(deadline=None)
+@given(small_logs(), small_logs())
+def test_projections_are_those_of_plain_python(log: Any, other: Any) -> None:
+    logs = [traces_with(log), traces_with(other)]
+    for perspective in PERSPECTIVES:
+        made = projected(logs, perspective)
+        expected = []
+        numbers: dict[Any, int] = {}
+        for traces in logs:
+            known = [case for case in elements_of(traces, "sequence", perspective) if case]
+            expected.append([tuple(numbers.setdefault(e, len(numbers)) for e in c) for c in known])
+        assert shapes(made) == expected
+        assert made[0].vocabulary == made[1].vocabulary
+        for traces, source in zip(made, logs, strict=True):
+            assert set(traces.times.tolist()) <= set(source.times.tolist())
+
+
+def test_events_without_a_resource_are_left_out_of_resources_only() -> None:
+    events = [("A", None, 0), ("B", "R1", MINUTE_US), ("B", None, 2 * MINUTE_US)]
+    log = traces_with({"1": (events, {DISEASE: "x"}), "2": ([("A", None, 0)], {DISEASE: "y"})})
+    by = {name: projected([log], name)[0] for name in PERSPECTIVES}
+    assert by["resource"].case_ids.to_pylist() == ["1"]
+    assert by["resource"].times.tolist() == [MINUTE_US]
+    assert shapes([by["activity"]]) == [[(0, 1, 1), (0,)]]
+    assert shapes([by["activity_resource"]]) == [[(0, 1, 2), (0,)]]
+
+
+def test_only_the_activities_of_the_release_stay() -> None:
+    original = trace_batch({"1": "A B@5 C@9", "2": "B", "3": "C"}, "ABC")
+    released = trace_batch({"x": "A C"}, "ABC")
+    kept = only_common(original, released)
+    assert read_cases(kept) == {
+        "1": [("A", 0), ("C", 9 * MINUTE_US)],
+        "3": [("C", 0)],
+    }
+    assert np.array_equal(only_common(original, original).activities, original.activities)

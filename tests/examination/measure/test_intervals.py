@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare, poisson
 
+from tests.support.logs import Variant, histogram, trace_batch
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.measure.intervals import (
+    CHAINS,
+    Chain,
+    bootstrap,
     interval_coverage,
     interval_width,
     noise_half_width,
+    public_words,
 )
 
 
@@ -56,3 +64,78 @@ def test_a_manifest_without_such_noise_tells_nothing() -> None:
     inner = {"what": "edges", "mechanism": "discrete_gaussian", "scale": "20", "sensitivity": "10"}
     nested = {"params": {"l2_clip": "3"}, "spends": [{"what": "all", "blocks": [inner]}]}
     assert noise_half_width(nested) == pytest.approx(1.96 * 6)
+
+
+def test_as_many_cases_of_the_log_and_the_same_for_everybody() -> None:
+    traces = trace_batch({f"c{i}": "A B" if i % 2 else "A" for i in range(300)}, "AB")
+    drawn = bootstrap(traces)
+    assert drawn.n_cases == 300
+    assert set(drawn.case_ids.to_pylist()) < set(traces.case_ids.to_pylist())
+    assert drawn.case_ids.equals(bootstrap(traces).case_ids)
+    assert not drawn.case_ids.equals(bootstrap(traces, 1).case_ids)
+    assert bootstrap(trace_batch({}, "A")).n_cases == 0
+
+
+def test_every_case_is_drawn_as_often_as_chance_has_it() -> None:
+    """20,000 cases come 0, 1, … times as Poisson has it; alpha 1e-3, and a control that fails."""
+    n = 20_000
+    expected = n * np.array([*poisson.pmf(range(5), 1), poisson.sf(4, 1)])
+
+    def seen(drawn: np.ndarray) -> np.ndarray:
+        times = Counter(np.bincount(drawn, minlength=n).tolist())
+        return np.array([*(times[k] for k in range(5)), sum(times[k] for k in times if k > 4)])
+
+    for draw in range(3):
+        found = seen((public_words(n, draw) % np.uint64(n)).astype(np.int64))
+        assert chisquare(found, expected).pvalue > 1e-3
+    assert chisquare(seen(np.arange(n)), expected).pvalue < 1e-3
+
+
+NAMES = ["A", "B", "C"]
+
+
+def drawn(chain: Chain, counts: dict[Variant, int], number: int = 0) -> Counter[Variant]:
+    found = chain.draw(histogram(counts, NAMES), len(NAMES), number)
+    rows = itertools.pairwise(found.offsets.tolist())
+    cases = [tuple(NAMES[code] for code in found.codes[a:b]) for a, b in rows]
+    return Counter(dict(zip(cases, found.counts.tolist(), strict=True)))
+
+
+def test_each_chain_remembers_what_its_order_says() -> None:
+    """Of A B A C only order 2 by position knows which A comes second in A A A B, too."""
+    loop = {("A", "B", "A", "C"): 500}
+    assert set(drawn(Chain(1, False), loop)) > set(loop)  # A goes on to B or to C
+    assert set(drawn(Chain(1, True), loop)) == set(loop)
+    crossed = {("A", "C", "A"): 500, ("B", "C", "B"): 500}
+    assert set(drawn(Chain(1, True), crossed)) == {
+        (a, "C", b) for a, b in itertools.product("AB", "AB")
+    }
+    assert set(drawn(Chain(2, True), crossed)) == set(crossed)
+    assert set(drawn(Chain(2, False), crossed)) == set(crossed)
+    # The last two of C A A and B A A B are the same at another place.
+    places = {("A", "A", "B"): 300, ("B", "A", "A", "C"): 300}
+    assert set(drawn(Chain(2, True), places)) == set(places)
+    assert ("A", "A", "C") in drawn(Chain(2, False), places)
+
+
+def test_what_is_drawn_has_the_laws_of_the_log() -> None:
+    """20,000 first activities and ends; alpha 1e-3, and other shares as a control."""
+    counts = {("A",): 6000, ("A", "B"): 4000, ("B",): 9000, ("C", "A"): 1000}
+    for number, chain in enumerate(CHAINS.values()):
+        found = drawn(chain, counts, number)
+        assert found.total() == 20_000
+        first = Counter({name: 0 for name in NAMES})
+        for variant, n in found.items():
+            first[variant[0]] += n
+        seen = np.array([first[name] for name in NAMES])
+        assert chisquare(seen, [10_000, 9_000, 1_000]).pvalue > 1e-3
+        assert chisquare(seen, [9_500, 9_500, 1_000]).pvalue < 1e-3
+    assert drawn(CHAINS["chain by position"], counts, 1) != drawn(
+        CHAINS["chain by position"], counts, 2
+    )
+
+
+def test_walks_end_where_the_longest_case_does() -> None:
+    looping = {("A",) * 30: 50}
+    found = drawn(Chain(1, False), looping)
+    assert max(map(len, found)) <= 30

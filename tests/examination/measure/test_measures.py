@@ -102,9 +102,6 @@ def test_prefix_jaccard_is_the_greedy_matching_whatever_the_order_of_ties(a, b, 
     assert prefix_jaccard_distance(log(a), log(b)) == pytest.approx(expected)
 
 
-# --- both -----------------------------------------------------------------------------------------
-
-
 # --- directly-follows edges -----------------------------------------------------------------------
 
 

@@ -1,14 +1,11 @@
-"""What a release keeps: each distance by hand, by its laws, and against a naive one.
-
-What is read off the times of a log: by hand, by its laws, and against plain Python.
-"""
+"""What a release keeps: each distance by hand, by its laws, and against a naive one."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +13,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.schemas.statistics.test_service_times import HOUR, intervals
 from tests.support.logs import MINUTE, cases_of, event_logs, naive_variants, trace_batch
 from tests.support.releasing import hospital_files, tracecloak
 from tracecloak.examination.measure import utility
-from tracecloak.examination.measure.utility import CaseTimes
+from tracecloak.examination.measure.utility import (
+    CaseTimes,
+    mean_error,
+    next_activity_accuracy,
+    service_errors,
+    variants_of_fifth,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-HOUR = 60
-DAY = 24 * HOUR
+DAY = 24 * 60
 
 
 def log(cases: dict[str, str]) -> TraceBatch:
@@ -85,12 +88,6 @@ def test_the_measures_are_those_of_plain_python(original: Any, released: Any) ->
 
 
 HOUR_US = 3_600_000_000
-LOG = {"1": "A B C", "2": "A B C", "3": "A C", "4": "B"}
-OTHER_LOG = {"x": "A B C", "y": "C C"}
-
-
-def variants(log: dict[str, str]) -> VariantHistogram:
-    return VariantHistogram.from_traces(trace_batch(log, "ABC"))
 
 
 @settings(deadline=None)
@@ -166,3 +163,66 @@ def test_stamps_that_are_positions_are_not_compared_as_times(tmp_path: Path, ori
     timed = evaluation(tmp_path, original, "--method", "amun")
     assert 0 <= timed["hour_of_week_total_variation"] <= 1
     assert timed["relative_size"] > 0
+
+
+SERVED = intervals([[("A", 0, HOUR), ("B", 3 * HOUR, 4 * HOUR)], [("A", 0, 3 * HOUR)]])
+
+
+def test_by_hand():
+    """A takes 2 hours on average, B 1 and waits 2. Released: A 3 hours, B none, and waits 3."""
+    released = intervals([[("A", 0, 3 * HOUR), ("B", 6 * HOUR, 6 * HOUR)]])
+    errors = service_errors(SERVED, released)
+    assert errors["service_time_error"] == pytest.approx((2 * 1 + 1 * 1) / 5)
+    assert errors["waiting_time_error"] == pytest.approx(1 / 2)
+
+
+def test_without_starts_there_is_no_measure():
+    assert service_errors(SERVED, trace_batch([("c", "A", 0)], "ABC")) == {}
+    assert service_errors(trace_batch([("c", "A", 0)], "ABC"), SERVED) == {}
+    nothing = np.array([1.0]), np.array([0.0])
+    assert mean_error(nothing, nothing) is None
+
+
+def accuracy(trained: Any, tested: Any, names: str = "ABC") -> float | None:
+    logs = (VariantHistogram.from_traces(trace_batch(one, names)) for one in (trained, tested))
+    return next_activity_accuracy(*logs, len(names))
+
+
+def test_nothing_learnt_and_nothing_to_test() -> None:
+    assert accuracy({}, {"x": "A B"}) == 0
+    assert accuracy({"1": "A B"}, {}) is None
+
+
+def test_about_a_fifth_is_tested_and_always_the_same() -> None:
+    cases = {f"case {i}": "A B" if i % 2 else "B A" for i in range(2000)}
+    first = variants_of_fifth(trace_batch(cases, "AB"))
+    assert 320 < first.n_cases < 480
+    again = variants_of_fifth(trace_batch(dict(reversed(cases.items())), "AB"))
+    assert again.sequences.equals(first.sequences)
+    assert again.counts.tolist() == first.counts.tolist()
+
+
+@given(event_logs(max_events=60), event_logs(max_events=30))
+def test_it_is_that_of_plain_python(trained: Any, tested: Any) -> None:
+    counts: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    end = 3
+
+    def steps(log: Any) -> list[tuple[tuple[int, int], int]]:
+        found = []
+        for case in cases_of(log).values():
+            codes = [end, *("ABC".index(name) for name, _ in case), end]
+            found += [((codes[i - 1], codes[i]), codes[i + 1]) for i in range(1, len(codes) - 1)]
+        return found
+
+    for context, following in steps(trained):
+        for known in (context, context[1:], ()):
+            counts[known][following] += 1
+    hits = 0
+    for context, following in steps(tested):
+        for known in (context, context[1:], ()):
+            if counts[known]:
+                best = max(counts[known].values())
+                hits += following == min(c for c, n in counts[known].items() if n == best)
+                break
+    expected = hits / len(steps(tested)) if steps(tested) else None
+    assert accuracy(trained, tested) == (None if expected is None else pytest.approx(expected))
