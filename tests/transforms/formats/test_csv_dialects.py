@@ -157,7 +157,19 @@ def test_every_dialect_is_what_its_characters_say(
 # --- As programs write ----------------------------------------------------------------------------
 
 AT = "2024-01-01T10:00:00Z"
+LONG = ("twenty characters are", "a long field to Arrow", "xxxxxxxxxxxxxxxx")
 EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
+    "text like null and like numbers": (
+        HEADER + "NA,null,nan\n,NULL,#N/A\n007,1.0,1e3\n",
+        {},
+        [("NA", "null", "nan"), ("", "NULL", "#N/A"), ("007", "1.0", "1e3")],
+    ),
+    "delimiters close behind a NUL, which Arrow's lexer overlooks": (
+        HEADER + (",".join(LONG) + "\n") * 4 + "a,\0,x\nb,c\0,d\n",
+        {},
+        [LONG] * 4 + [("a", "\0", "x"), ("b", "c\0", "d")],
+    ),
+    "a header in quotes, over two lines": ('"a","b\nc"\n1,A\n', {}, [("1", "A")]),
     "backslashes within quotes": (
         HEADER + "".join(
             f"c,{text},{AT}\n"
