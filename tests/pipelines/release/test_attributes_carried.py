@@ -16,7 +16,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from tests.support.attribute_methods import Passing, register
-from tests.support.releasing import digests, fix_key, manifest, tracecloak, visible
+from tests.support.releasing import fix_key, tracecloak, visible
 from tests.support.tiers import at_night
 from tests.support.xes_schema import schema_problems
 from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
@@ -99,29 +99,6 @@ def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: An
 
 def table_of(made: Path) -> pa.Table:
     return pa.concat_tables(pq.read_table(path) for path in sorted((made / "log").iterdir()))
-
-
-# --- one set of bytes -----------------------------------------------------------------------------
-
-
-OF_PEOPLE = ("--individual_id", "person", "--max_cases_per_individual", 2)
-
-
-@pytest.mark.parametrize(
-    ("flags", "numbers"), [at_night((), (1, 7)), (OF_PEOPLE, (7,)), at_night(OF_PEOPLE, (1,))]
-)
-def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
-    tmp_path: Path, inputs: list[Path], flags: tuple[object, ...], numbers: tuple[int, ...]
-) -> None:
-    expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
-    assert table_of(expected).num_rows > 100
-    sharded = release(tmp_path / "sharded", inputs, *flags, "--runner", "InMemory", "--shards", 13)
-    assert digests(sharded) == digests(expected)
-    for shards in numbers:
-        on_beam = ("--runner", "FnApiRunner", "--shards", shards)
-        found = release(tmp_path / f"beam{shards}", inputs, *flags, *on_beam)
-        assert digests(found) == digests(expected)
-        assert manifest(found)["outputs"] == manifest(expected)["outputs"]
 
 
 # --- what is released -----------------------------------------------------------------------------
@@ -210,41 +187,6 @@ def configuration(tmp_path: Path, inputs: Sequence[Path], declared: Any = None) 
         "attributes": json.dumps(declared or DECLARED),
     }  # fmt: skip
     return load(None, flags)
-
-
-XES = """<log xes.version="1.0" xmlns="http://www.xes-standard.org/">
-<trace><string key="concept:name" value="1"/><int key="age" value="44"/>
-<event><string key="concept:name" value="A"/><string key="org:resource" value="R1"/>
-<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event>
-<event><string key="concept:name" value="B"/>
-<date key="time:timestamp" value="2026-01-02T00:00:00Z"/></event></trace>
-<trace><string key="concept:name" value="2"/>
-<event><string key="concept:name" value="A"/><float key="amount" value="3.5"/>
-<date key="time:timestamp" value="2026-01-01T00:00:00Z"/></event></trace>
-</log>
-"""
-
-
-def test_attributes_of_an_xes_log_are_read_by_their_level(tmp_path: Path) -> None:
-    path = tmp_path / "log.xes"
-    path.write_text(XES)
-    declared = {
-        "case:age": {"bounds": [0, 100], "whole": True},
-        "org:resource": {"values": ["R1"]},
-        "amount": {"bounds": [0, 10]},
-        "nowhere": {"values": ["x"]},  # that no record has it is no error
-    }
-    source = source_of(configuration(tmp_path, [path], declared))
-    [(events, rejects)] = source.read(source.files[0])
-    assert rejects.num_rows == 0
-    [traces] = group_into_traces([events])
-    assert traces.case_ids.to_pylist() == ["1", "2"]
-    assert {name: values.to_pylist() for name, values in traces.attributes.items()} == {
-        "case:age": ["44", "44", None],
-        "org:resource": ["R1", None, None],
-        "amount": [None, None, "3.5"],
-        "nowhere": [None] * 3,
-    }
 
 
 # --- inside another pipeline ----------------------------------------------------------------------

@@ -1,16 +1,12 @@
 """Input as it should not be: each gives a clear error or a right result, never a wrong one."""
 
 import gzip
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
-from tests.support.searching import files_with
-from tests.support.tiers import at_night
+from tests.support.releasing import csv_log, tracecloak
 
 SECRET = "patient-4711"  # stands for data: no error and no log line may show it
 
@@ -108,44 +104,3 @@ def test_a_renamed_column_is_told_with_those_found_and_the_mend(
         assert told in error
     mapped = ("--activity", "step", "--timestamp", "at", "--case_id", "claim")
     assert release(path, out, *mapped) == 0
-
-
-def malformed() -> Iterator[tuple[str, str, str]]:
-    yield from small_rows(50)
-    yield "", SECRET, "2026-01-01T00:00:00Z"
-    yield SECRET, "", "2026-01-01T00:00:00Z"
-    yield SECRET, "A", "the day before yesterday"
-    yield SECRET, "A", "2026-02-30T00:00:00Z"
-
-
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
-def test_malformed_events_are_listed_without_their_data_and_the_rest_is_released(
-    tmp_path: Path, out: Path, runner: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = csv_log(tmp_path / "log.csv", list(malformed()))
-    dead = tmp_path / "dead"
-    n_good = len(list(small_rows(50)))
-    flags = ("--max_error_ratio", 0.1, "--dead_letter", dead, "--runner", runner)
-    assert release(path, out, *flags) == 0
-    letters = [json.loads(line) for line in (dead / "file-00000.jsonl").read_text().splitlines()]
-    assert letters == [
-        {"file": 0, "record": n_good + 1, "reason": "no case id"},
-        {"file": 0, "record": n_good + 2, "reason": "no activity"},
-        {"file": 0, "record": n_good + 3, "reason": "unparsable time"},
-        {"file": 0, "record": n_good + 4, "reason": "unparsable time"},
-    ]
-    assert files_with(SECRET.encode(), tmp_path) == {path.name}
-    assert SECRET not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
-def test_too_many_malformed_events_stop_the_run_with_3(
-    tmp_path: Path, out: Path, runner: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = csv_log(tmp_path / "log.csv", list(malformed()))
-    assert release(path, out, "--runner", runner) == 3
-    error = refused(out, capsys)
-    assert "max_error_ratio=0.01" in error
-    listed = operator_folder(tmp_path / "keys") / "file-00000.jsonl"
-    assert str(listed.parent) in error
-    assert len(listed.read_text().splitlines()) == 4

@@ -1,6 +1,5 @@
 """What is written down of a run that failed, was interrupted, or was not alone."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from tests.support.releasing import (
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -57,28 +55,6 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one
     assert actions(keys) == ["reserve", "draw", "commit"]
     (charge,) = counting_charges(keys)
     assert charge.key_fingerprint == manifest(out / "run_id=r")["randomness"]["key_fingerprint"]
-
-
-def test_the_lock_ends_with_the_process_that_holds_it(
-    commands: Commands, common: list[object], keys: Path
-) -> None:
-    """Catches a lock that a killed run leaves behind."""
-    first = commands.run(*common, at="stop before commit")
-    assert commands.run(*common).code == 75
-    assert commands.kill(first).code == -signal.SIGKILL
-    assert commands.run(*common).code == 0
-    assert actions(keys) == ["reserve", "draw", "commit"]
-
-
-def test_two_ids_do_not_wait_for_each_other(
-    commands: Commands, common: list[object], out: Path, keys: Path
-) -> None:
-    """Catches a lock that is wider than one release."""
-    first = commands.run(*common, at="stop before commit")
-    assert commands.run(*common, "--release_id", "s").code == 0
-    assert commands.resume(first).code == 0
-    assert sorted(actions(keys)) == ["commit", "commit", "draw", "draw", "reserve", "reserve"]
-    assert len(counting_charges(keys)) == 2
 
 
 def test_another_spelling_of_the_output_is_the_same_release(
@@ -184,23 +160,6 @@ def test_a_statement_that_is_gone_is_written_again_whoever_asks(
     written = " ".join(statement.read_text().split())
     assert f"| Account | {payer} |" in written
     assert f"| Spent with this release | {spent} |" in written
-
-
-def test_a_log_that_is_refused_after_the_draw_says_that_it_would_end_so_again(
-    common: list[object],
-    log: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches "run the same command again" of a log that is malformed, where workers read it."""
-    monkeypatch.setattr(InMemoryDriver, "is_local", False)
-    log.write_text(log.read_text() + "x,A,no time\n" * 200)
-    assert tracecloak(*common, "--max_error_ratio", 0.1) == 3
-    told = " ".join(capsys.readouterr().err.split())
-    assert "the log was looked at before it was refused, so what was reserved stays spent" in told
-    assert "tracecloak ledger forfeit" in told and "draws nothing new" not in told
-    assert actions(keys) == ["reserve", "draw"]
 
 
 # --- The key store --------------------------------------------------------------------------------

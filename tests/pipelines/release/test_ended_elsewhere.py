@@ -20,7 +20,6 @@ from tests.support.releasing import (
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import caps
-from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
@@ -256,21 +255,6 @@ def test_what_is_visible_is_noted_whatever_became_of_its_input(
     assert (place.folder / "out" / "latest.json").exists()
 
 
-def test_another_ledger_ends_nothing_of_the_first(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a key that is destroyed as the other ledger knows of no draw."""
-    cut_off(ReleaseFolder, "commit")
-    other = f"sqlite:///{place.folder}/other.db"
-    Ledger(other, new=True)
-    log = csv_log(place.folder / "changed.csv", list(small_rows(20)))
-    assert place.run("--ledger", other, log=log) == 2
-    assert f"was begun with ledger {place.folder}/keys/ledger.db" in capsys.readouterr().err
-    assert Ledger(other).entries() == []
-    assert place.run() == 0
-    assert place.actions == ["reserve", "draw", "commit"]
-
-
 def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> None:
     """Catches half a release: a job that goes on while another run removes what it wrote."""
     folder = ReleaseFolder(str(tmp_path / "out"), "r")
@@ -280,17 +264,6 @@ def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> No
     with pytest.raises(TracecloakError, match="files of the release vanished"):
         folder.commit({"outputs": [{"path": "dfg.json"}]})
     assert folder.committed() is None
-
-
-def test_what_is_visible_is_not_given_up_but_finished(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut_off(ReleaseFolder, "point_latest")
-    assert place.officer("forfeit", keys="keys") == 2
-    assert "is visible and complete" in capsys.readouterr().err
-    assert place.actions == ["reserve", "draw", "commit"]
-    assert place.officer("withdraw") == 0
-    assert not place.release_folder.exists()
 
 
 def test_the_account_that_paid_goes_on_paying(

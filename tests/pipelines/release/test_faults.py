@@ -183,15 +183,24 @@ def unreadable_output(place: Place, patch: Patch) -> None:
     patch.setattr(ReleaseFolder, "committed", committed)
 
 
-def full_manifest(place: Place, patch: Patch) -> None:
-    original = release_folder.create
+def full_file(number: int) -> Inject:
+    """Lets the disk be full for the file of the release that is created as number so many."""
 
-    def create(path: str, *given: Any, **named: Any) -> Any:
-        return (
-            open(FULL, "wb") if path.endswith("manifest.json") else original(path, *given, **named)
-        )
+    def inject(place: Place, patch: Patch) -> None:
+        original, n_made = release_folder.create, 0
 
-    patch.setattr(release_folder, "create", create)
+        def create(path: str, *given: Any, **named: Any) -> Any:
+            nonlocal n_made
+            n_made += 1
+            made = original(path, *given, **named)
+            if n_made != number:
+                return made
+            made.close()  # the name still fits
+            return open(FULL, "wb")
+
+        patch.setattr(release_folder, "create", create)
+
+    return inject
 
 
 def full_private_file(number: int) -> Inject:
@@ -286,6 +295,7 @@ AFTERWARDS = (
 # Private files in their order: the secret of the store, that of the deployment, the key, its
 # receipt, the count of its reservations, the gate.
 PRIVATE = range(1, 7)
+FILES = range(1, 10)  # of a release, in their order, the manifest last
 UNCLEARED = BeamIOError("Delete operation failed", {"case-7": OSError(errno.EACCES, "y")})
 FAULTS = {
     "a read is interrupted": Fault(raising(READ, KeyboardInterrupt), 6, NOTHING, VOIDED, 0),
@@ -308,7 +318,8 @@ FAULTS = {
     "a disk is too full to rename": Fault(
         raising("release_folder.rename", disk()), 6, "OSError (No space left on device)", DRAWN, 1
     ),
-    "a disk of a worker is full": Fault(full_manifest, 6, NOTHING, DRAWN, 1, BEAM),
+    **{f"file {n}": Fault(full_file(n), 6, NOTHING, DRAWN, 1) for n in FILES},
+    "a disk of a worker is full": Fault(full_file(FILES[-1]), 6, NOTHING, DRAWN, 1, BEAM),
     "a job elsewhere fails": Fault(
         both(elsewhere, raising("on_beam.build_release", ValueError)), 6, SPENT, DRAWN, 1, BEAM
     ),
@@ -343,7 +354,10 @@ FAULTS = {
         None, None,
     ) for n in PRIVATE},
 }  # fmt: skip
-NIGHTLY = ("a read is interrupted", "a disk fails", *(f"interrupted: {s}" for s in AFTERWARDS[1:]))
+NIGHTLY = (
+    "a read is interrupted", "a disk fails", *(f"interrupted: {s}" for s in AFTERWARDS[1:]),
+    *(f"file {n}" for n in FILES[1:-1]),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -55,28 +55,6 @@ def warned(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
 
 
 @runners
-def test_rejects_are_on_the_screen_with_count_reason_place_and_mend(
-    tmp_path: Path, runner: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [(f"{SECRET}-{i}", "A", f"{1 + i % 28:02}.11.2026 10:00") for i in range(180)]
-    log = csv_log(tmp_path / "log.csv", rows)
-    assert release(tmp_path, log, *runner) == 3
-    warnings, error = warned(capsys)
-    assert warnings[0] == (
-        f"180 of 180: timestamp not readable as ISO 8601, first at record 1 of {log}; set "
-        "--timestamp_format, or --timestamp_unit if it is a number since 1970"
-    )
-    internal = str(operator_folder(tmp_path / "keys"))
-    assert warnings[1:] == [f"malformed records are left out; {internal} says where each one is"]
-    # The error comes after the reservation: it has the limit, and no number of the data.
-    assert "max_error_ratio=0.01" in error and internal in error
-    assert re.findall(r"\d+", error.replace(internal, "")) == ["0", "01", "3"]  # its exit code
-    # With the format that it is told to set the same command is done.
-    assert release(tmp_path, log, *runner, "--timestamp_format", "%d.%m.%Y %H:%M") == 0
-    assert warned(capsys)[0] == []
-
-
-@runners
 def test_they_are_told_of_too_when_the_run_goes_on(
     tmp_path: Path, runner: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,16 +80,6 @@ def test_what_makes_a_release_worthless_is_said_before_and_after(
         assert path.is_dir() or told[:30].encode() not in path.read_bytes()
 
 
-@pytest.mark.parametrize("form", [["--json"], []], ids=["json", "no terminal"])
-def test_programs_are_not_told_what_the_records_say(
-    tmp_path: Path, form: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = flags(tmp_path, IDS, "private-dfg", "--buy_vocabulary")
-    assert tracecloak("release", *given, *form) == 0
-    shown = capsys.readouterr()
-    assert ALL_DIFFERENT not in shown.out + shown.err and "watch out" not in shown.out
-
-
 def test_a_sound_log_has_nothing_against_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

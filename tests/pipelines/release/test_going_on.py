@@ -143,20 +143,6 @@ def test_another_configuration_or_version_cannot_finish_it(
     assert folder.release() == 0
 
 
-def test_what_was_cut_off_before_it_drew_is_another_release_if_anything_changed(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a wall where nothing was drawn: a wrong flag that is mended may be run again."""
-    with monkeypatch.context() as patch:  # as a kill would leave it
-        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
-        folder.cut_off(step="read")
-    assert folder.actions() == ["reserve"]
-    folder.day("d", 40)
-    assert folder.release("--epsilon", 4) == 0
-    assert folder.actions() == ["reserve", "void", "reserve", "draw", "commit"]
-    assert key_files(folder.keys) == []
-
-
 def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
     """As a kill would leave it: nothing is given back."""
     with pytest.MonkeyPatch.context() as patch:

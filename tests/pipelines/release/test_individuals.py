@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from tests.support.releasing import (
@@ -18,9 +16,6 @@ from tests.support.releasing import (
 )
 from tests.support.searching import files_with
 from tests.support.tiers import at_night
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import NO_CASE, NO_INDIVIDUAL
 
 N_PEOPLE = 40
 Row = tuple[str, str, str, str]
@@ -87,20 +82,6 @@ def test_without_individuals_every_case_counts(tmp_path: Path) -> None:
     made = release(tmp_path, log, "--method", "variant-histogram", "--delta", "1e-5")
     assert variants(made) == {"AB": 5 * N_PEOPLE}
     assert manifest(made)["guarantee"]["unit"] == "case"
-
-
-def test_the_graph_counts_so_many_cases_of_each_individual_as_well(tmp_path: Path) -> None:
-    """Catches a method whose counters see the cases before they were bounded."""
-    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 5))
-    names = tmp_path / "names.txt"
-    names.write_text("A\nB\n")
-    flags = (
-        "--method", "private-dfg", "--delta", 0, "--max_trace_length", 2, "--vocabulary", names,
-        "--individual_id", "person", "--max_cases_per_individual", 2,
-    )  # fmt: skip
-    made = release(tmp_path, log, *flags)
-    n = 2 * N_PEOPLE
-    assert edges(made) == {("▶", "A"): n, ("A", "B"): n, ("B", "■"): n}
 
 
 def test_a_case_that_names_two_individuals_is_a_case_of_each(tmp_path: Path) -> None:
@@ -209,26 +190,3 @@ def test_a_record_without_individual_is_listed_and_left_out(
     record = 2 * N_PEOPLE  # the last one, counted from 1
     assert json.loads(listed) == {"file": 0, "record": record, "reason": "no individual"}
     assert "person" not in listed and "case-" not in listed
-
-
-def test_the_reason_is_named_after_what_every_record_needs() -> None:
-    """Catches a reason that hides another, and one given where no individual is needed."""
-    columns = pa.RecordBatch.from_pydict({
-        "case_id": ["c", "", "c", "c"],
-        "activity": ["A", "A", "A", "A"],
-        "timestamp": ["2026-01-01T00:00:00Z"] * 4,
-        "person": ["", "", None, "p"],
-    })  # fmt: skip
-    expected = {
-        True: [(0, NO_INDIVIDUAL), (1, NO_CASE), (2, NO_INDIVIDUAL)],
-        False: [(1, NO_CASE)],
-    }
-    for needs, rejected in expected.items():
-        mapping = ColumnMapping(individual_id="person", needs_individual=needs)
-        resolved = mapping.resolve(columns.schema.names, False)
-        events, rejects = resolved.canonicalise(columns, np.arange(4), np.zeros(0, np.int64), 0)
-        found = [(row["record"], row["reason"]) for row in rejects.to_pylist()]
-        assert found == rejected
-        assert events.num_rows == 4 - len(rejected)
-    with pytest.raises(UsageError, match="individual_id"):
-        ColumnMapping(needs_individual=True)

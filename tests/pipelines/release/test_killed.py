@@ -172,43 +172,58 @@ SHOWN = [
 # Kills before which the ledger does not know of the release.
 UNCHARGED = [*WITHOUT_KEY, *HIDDEN[:7]]
 KILLS = [*WITHOUT_KEY, *HIDDEN, *SHOWN]
-# Nothing is written or moved between these and the kill before or after them.
-ADJACENT = [
-    *("before key", "after key", "before private file 5", "before insert 1", "after copy 1"),
-    *("before discard 1", "before count 1", "after copy 2", "after copy 3"),
-    *("before decide", "before write 1", "before write 3", "after commit", "before latest"),
-    *("after latest", "before ledger", "before insert 4", "before receipt", "after receipt"),
-    *("before clear", "before statement", "before draw", "after draw"),
-]
-
-FEW = [
-    *("before private file 3", "after insert 1", "after decide", "before write 3"),
-    *("before rename 1", "after rename 1", "before ledger", "before key's end", "before statement"),
-]
 # A key that nothing was charged for, a charge, what was decided, all files, the release, and its
 # commit in the ledger.
 SOME = [
     *("after private file 4", "after insert 1", "after decide"),
     *("before rename 1", "after rename 1", "after insert 4"),
 ]
+BY_DAY = {
+    *(("variant-histogram", "InMemory", kill) for kill in SOME),
+    *(("private-dfg", "InMemory", kill)
+      for kill in ("after insert 1", "before rename 1", "before ledger")),
+    ("variant-histogram", "FnApiRunner", "before write 3"),
+}  # fmt: skip
+FILES = [
+    *(f"{when} write {n}" for when in ("before", "after") for n in (2, 4, 5)),
+    *(f"after bytes {n}" for n in (2, 3, 5, 8)),
+]
+ALL = [
+    *((method, runner, kill) for method in ("variant-histogram", "private-dfg")
+      for runner in ("InMemory", "FnApiRunner") for kill in (*KILLS, *FILES)),
+    *(("amun", "InMemory", kill) for kill in (*SOME[:2], *SOME[3:], "before write 3",
+                                              "before key's end", "before statement")),
+]  # fmt: skip
 
 
-def kill_and_go_on(
-    releases: Releases,
+@pytest.mark.parametrize(
+    ("method", "runner", "kill"), [row if row in BY_DAY else at_night(*row) for row in ALL]
+)
+def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run(
+    commands: Commands,
+    inputs: Path,
     expected: Expected,
-    kill: str,
+    tmp_path: Path,
+    method: str,
     runner: str,
+    kill: str,
 ) -> None:
+    """Catches a second draw or charge after a kill, and what a kill leaves for good (a key, say).
+
+    Of a method with a log, one without, and one without epsilon. `expected` is made of undisturbed
+    runs, so the bytes are compared with what should have been.
+    """
+    releases = Releases(commands, inputs, tmp_path, method)
     at = kill
     if kill.endswith("decide"):
-        at = f"{kill} {'graph' if releases.method == 'private-dfg' else 'variants'}"
+        at = f"{kill} {'graph' if method == 'private-dfg' else 'variants'}"
     assert releases.run(FIRST, f"kill {at}", runner).code == -signal.SIGKILL
 
     # (a) What is visible is all of it, and paid for; what is not paid for is not visible.
     if kill in SHOWN:
         releases.check_whole()
         releases.check_paid_once()
-        assert digests(releases.release) == expected[releases.method, FIRST]
+        assert digests(releases.release) == expected[method, FIRST]
     else:
         assert visible(releases.out) == []
     assert len(counting_charges(releases.keys)) == (kill not in UNCHARGED)
@@ -219,7 +234,7 @@ def kill_and_go_on(
     ended = releases.run(SECOND, runner=runner)
     assert ended.code == 0, ended.text
     assert ("already released" in ended.text) == (kill in SHOWN)
-    assert digests(releases.release) == expected[releases.method, secret]
+    assert digests(releases.release) == expected[method, secret]
 
     # (c) It is charged once, and so it stays.
     releases.check_finished(secret)
@@ -228,92 +243,6 @@ def kill_and_go_on(
     assert again.code == 0 and "already released" in again.text
     assert before == {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in visible(releases.out)}
     releases.check_finished(secret)
-
-
-# One of each kind of state that a kill leaves; the others are for CI.
-@pytest.mark.parametrize(
-    "kill",
-    [kill if kill in SOME else at_night(kill) for kill in KILLS if kill not in ADJACENT],
-)
-def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_run(
-    commands: Commands,
-    inputs: Path,
-    expected: Expected,
-    tmp_path: Path,
-    kill: str,
-) -> None:
-    """Catches a second draw or charge after a kill, and what a kill leaves for good (a key, say).
-
-    `expected` is made of undisturbed runs, so the bytes are compared with what should have been.
-    """
-    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
-    kill_and_go_on(releases, expected, kill, "InMemory")
-
-
-WITHOUT_A_LOG = [
-    ("private-dfg", kill) for kill in ("after insert 1", "before rename 1", "before ledger")
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "kill"),
-    [
-        (method, kill) if (method, kill) in WITHOUT_A_LOG else at_night(method, kill)
-        for method in ("private-dfg", "amun")
-        for kill in FEW
-        if "decide" not in kill
-    ],
-)
-def test_it_is_the_same_for_a_method_without_a_log_and_for_one_without_epsilon(
-    commands: Commands,
-    inputs: Path,
-    expected: Expected,
-    tmp_path: Path,
-    method: str,
-    kill: str,
-) -> None:
-    """Catches what depends on the shape of a release: no log, or no finite epsilon to charge."""
-    kill_and_go_on(Releases(commands, inputs, tmp_path, method), expected, kill, "InMemory")
-
-
-@pytest.mark.parametrize(
-    "kill", [at_night("after decide"), "before write 3", at_night("after rename 1")]
-)
-def test_it_is_the_same_on_beam(
-    commands: Commands,
-    inputs: Path,
-    expected: Expected,
-    tmp_path: Path,
-    kill: str,
-) -> None:
-    """Catches what the pipeline does otherwise than the driver without Beam."""
-    releases = Releases(commands, inputs, tmp_path, "variant-histogram")
-    kill_and_go_on(releases, expected, kill, "FnApiRunner")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])
-@pytest.mark.parametrize("method", ["variant-histogram", "private-dfg"])
-@pytest.mark.parametrize(
-    "kill",
-    [
-        *KILLS,
-        *(f"{when} {what} {n}" for when in ("before", "after") for what in ("write",)
-          for n in (2, 4, 5)),
-        *(f"after bytes {n}" for n in (2, 3, 5, 8)),
-    ],
-)  # fmt: skip
-def test_it_is_the_same_at_every_step_of_every_rigorous_method(
-    commands: Commands,
-    inputs: Path,
-    expected: Expected,
-    tmp_path: Path,
-    method: str,
-    kill: str,
-    runner: str,
-) -> None:
-    """Catches what the selections above leave out."""
-    kill_and_go_on(Releases(commands, inputs, tmp_path, method), expected, kill, runner)
 
 
 def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
@@ -332,24 +261,6 @@ def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
     assert releases.run(SECOND).code == 0
     assert digests(releases.release) == expected["variant-histogram", FIRST]
     releases.check_finished(FIRST)
-
-
-def test_after_a_kill_a_changed_input_is_refused_under_the_same_id(
-    commands: Commands, inputs: Path, tmp_path: Path
-) -> None:
-    """Catches noise of one key on two inputs, whose difference would be the inputs' own."""
-    for name in ("names.txt", "accounts.yaml"):
-        (tmp_path / name).write_text((inputs / name).read_text())
-    csv_log(tmp_path / "log.csv", list(small_rows(60)))
-    releases = Releases(commands, tmp_path, tmp_path, "variant-histogram")
-    assert releases.run(FIRST, "kill before commit").code == -signal.SIGKILL
-    csv_log(tmp_path / "log.csv", list(small_rows(59)))
-    ended = releases.run(SECOND)
-    assert ended.code == 2
-    assert "drew noise before it was cut off" in ended.text
-    assert f"input '{tmp_path}/log.csv' is changed since" in " ".join(ended.text.split())
-    assert visible(releases.out) == []
-    assert len(counting_charges(releases.keys)) == 1
 
 
 def test_a_kill_at_no_step_is_none_and_the_checks_can_fail(

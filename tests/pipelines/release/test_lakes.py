@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support.releasing import csv_log, digests, fix_key, operator_folder, tracecloak
+from tests.support.releasing import csv_log, tracecloak
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.transforms.batch import read
@@ -93,42 +92,6 @@ def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
     }
     index = [row["event_index"] for row in rows]
     assert index == sorted(index)
-
-
-@pytest.mark.slow
-def test_small_files_that_are_read_together_make_the_same_release(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In memory, on Beam with some files to an element, and with one."""
-    fix_key(monkeypatch)
-    for number in range(30):
-        part = tmp_path / "lake" / f"day=2026-11-{1 + number % 9:02d}"
-        part.mkdir(parents=True, exist_ok=True)
-        rows = [
-            (f"c{number % 7}", activity, f"2026-11-01T{number % 24:02d}:00:00")
-            for activity in "ABC"
-        ]
-        csv_log(part / f"log-{number}.csv", [*rows, ("", "A", "never")])
-    found = []
-    for name, runner, most in (
-        ("m", "InMemory", 64),
-        ("b", "FnApiRunner", 7),
-        ("c", "FnApiRunner", 1),
-    ):
-        monkeypatch.setattr(read, "_MOST_FILES", most)
-        folder = tmp_path / name
-        folder.mkdir()
-        assert release(folder, "r", f"{tmp_path}/lake", runner=runner, method="amun", params={
-            "guessing_advantage": 0.2, "mode": "sampling"}, max_error_ratio=1) == 0  # fmt: skip
-        made = digests(folder / "out" / "run_id=r")
-        rejects = sorted(
-            json.loads(line)["file"]
-            for path in (operator_folder(folder / "keys")).glob("file-*.jsonl")
-            for line in path.read_text().splitlines()
-        )
-        assert rejects == list(range(30))
-        found.append({p: d for p, d in made.items() if str(p).endswith(".csv.gz")})
-    assert found[0] and found[0] == found[1] == found[2]
 
 
 def test_files_are_read_together_up_to_a_number_and_a_size() -> None:

@@ -24,8 +24,6 @@ from tests.support.releasing import (
 from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -111,52 +109,34 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     assert str(left) == ReleaseFolder(str(one), "b", str(area), store=mine).workplace
 
 
-def test_a_staging_area_among_releases_is_refused(
-    places: Places, capsys: pytest.CaptureFixture[str]
+INSIDE = "which is the folder of one release; name a folder of all releases outside it"
+BUILT = "releases are built before they are seen, {}; name another folder"
+
+
+@pytest.mark.parametrize(
+    ("flag", "folders", "told"),
+    [
+        ("--staging_area", ["out", "out/x"], BUILT.format("is the output or lies in it")),
+        ("--staging_area", ["."], BUILT.format("has the output in it")),
+        ("--staging_area", ["other"], BUILT.format("holds releases")),
+        ("--staging_area", ["other/run_id=a/x"], "lies in the folder of a release"),
+        ("--output", ["out/run_id=a", "out/run_id=a/deeper", "renamed", "renamed/deeper"], INSIDE),
+        ("--dead_letter", ["out", "out/rejects", "out/run_id=a", "out/run_id=b", "renamed"],
+         "is or lies in"),
+    ],
+)  # fmt: skip
+def test_a_place_among_releases_is_refused(
+    places: Places, flag: str, folders: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert places.release("other") == 0
-    before = digests(places.folder / "other")
-    for area, told in (
-        ("out", "is the output or lies in it"),
-        ("out/x", "is the output or lies in it"),
-        (".", "has the output in it"),
-        ("other", "holds releases"),
-        ("other/run_id=a/x", "lies in the folder of a release"),
-    ):
-        places.refused("out", "--staging_area", area)
-        error = capsys.readouterr().err
-        assert f"releases are built before they are seen, {told}; name another folder" in error
-    assert digests(places.folder / "other") == before
-    assert places.release("out") == 0
-
-
-# --- Outputs and rejects --------------------------------------------------------------------------
-
-
-def test_an_output_in_a_release_is_refused(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a release that goes when another one is withdrawn."""
-    assert places.release("out") == 0
+    """Catches a release that goes with another, and rejects among what is published."""
+    assert places.release("out") == places.release("other") == 0
     shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
-    for around in ("out/run_id=a", "renamed"):
-        for output in (around, f"{around}/deeper"):
-            places.refused(output, "--release_id", "b")
-            told = capsys.readouterr().err
-            assert f"{places.folder}/{around}, which is the folder of one release" in told
-            assert "name a folder of all releases outside it with --output" in told
-
-
-def test_rejects_are_not_put_among_what_is_published(
-    places: Places, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert places.release("out") == 0
-    shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
-    for folder in ("out", "out/rejects", "out/run_id=a", "out/run_id=b", "renamed"):
-        places.refused("out", "--release_id", "b", "--dead_letter", folder)
-        told = capsys.readouterr().err
-        assert f"dead_letter '{folder}' is or lies in" in told
-        assert "or leave it out, for one beside the keys" in told
+    for folder in folders:
+        if flag == "--output":
+            places.refused(folder, "--release_id", "b")
+        else:
+            places.refused("out", "--release_id", "b", flag, folder)
+        assert told in capsys.readouterr().err
 
 
 # --- Inputs that change ---------------------------------------------------------------------------
@@ -255,46 +235,7 @@ def test_another_spelling_of_an_input_is_the_same_file(
     assert places.actions() == ["reserve", "draw", "commit"] * 2
 
 
-# --- Releases that are gone -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cut_off", [False, True])
-def test_a_release_that_is_gone_is_not_paid_for_again(
-    places: Places, cut_off: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches a second draw and a second charge because a disk is not mounted."""
-    with pytest.MonkeyPatch.context() as patch:
-        if cut_off:  # once its key is gone
-            patch.setattr("tracecloak.pipelines.keys.key_store.KeyStore.commit", keys_end_alone)
-        assert places.release("out") == (7 if cut_off else 0)
-    out, away = places.folder / "out", places.folder / "away"
-    out.rename(away)
-    places.refused("out")
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"release_id 'a' was committed, and {out}/run_id=a is not there any more" in told
-    for mend in ("Mount the disk", "tracecloak ledger withdraw", "choose another release_id"):
-        assert mend in told
-    away.rename(out)
-    assert places.release("out") == 0  # finds it
-    out.rename(away)
-    assert places.release("out", "--release_id", "b") == 0
-    assert places.ledger("withdraw", out) == 0
-    assert places.release("out") == 2
-    assert "was withdrawn" in capsys.readouterr().err
-    assert places.actions() == ["reserve", "draw", "commit"] * 2 + ["withdraw"]
-
-
-def keys_end_alone(store: KeyStore, output: str, release_id: str) -> None:
-    """`KeyStore.commit` that is cut off once the key is gone."""
-    store._path(output, release_id, ".key").unlink()
-    raise OSError("cut off")
-
-
 # --- The ledger -----------------------------------------------------------------------------------
-
-
-def locked(_: Ledger) -> None:
-    raise LedgerError("the ledger is locked")
 
 
 def test_an_sqlite_ledger_that_is_named_is_read_by_its_owner_only(places: Places) -> None:

@@ -83,18 +83,6 @@ def test_it_says_plainly_that_figures_come_late(
     assert said in text
 
 
-@pytest.mark.parametrize(
-    ("cases", "costs"), [(1, "with one case"), (3, "at most j/3 of what is charged")]
-)
-def test_it_says_what_individuals_with_several_cases_cost(
-    cases: int, costs: str, tmp_path: Path
-) -> None:
-    text = plan(tmp_path, SECTION, max_cases_per_individual=cases)
-    (line,) = (line for line in text.splitlines() if "all 24" in line)
-    assert costs in line
-    assert "cost what the dearest one costs, epsilon 1, " in line
-
-
 def told(cases: int | None, shares: bool, spends: tuple[Spend, ...] = SPENDS) -> str:
     return " ".join(composition_lines(MONTHS, spends, cases, shares))
 

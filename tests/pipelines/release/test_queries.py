@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 import yaml
 
@@ -111,23 +109,6 @@ def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
         patch.setattr(ReleaseFolder, step, fail)
         patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
         assert release(folder, **changes) == 6
-
-
-def test_the_input_is_the_rows_of_the_result(
-    tmp_path: Path, visits: Path, asked: list[str]
-) -> None:
-    cut_off(tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"})
-    (result,) = results(tmp_path)
-    with result.open("rb") as stream:
-        assert list(fastavro.reader(stream)) == ROWS.to_pylist()
-    assert (
-        release(
-            tmp_path, database=f"sqlite:///{visits}", method="amun", params={"mode": "sampling"}
-        )
-        == 0
-    )
-    assert asked == [QUERY]
-    assert not list(tmp_path.rglob("_incomplete-*"))
 
 
 def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(
@@ -348,20 +329,6 @@ def test_wrong_keys_are_told_with_the_mend(
     assert release(tmp_path, database="env:URI") == 2
     assert "planted" not in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_duckdb_is_asked_too(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
-    path = tmp_path / "visits.duckdb"
-    with duckdb.connect(str(path)) as connection:
-        connection.execute(
-            "CREATE TABLE planted_visits AS SELECT 'c' || (range // 3) AS case_id, "
-            "'A' AS activity, TIMESTAMPTZ '2026-11-01' AS timestamp FROM range(300)"
-        )
-    before = path.read_bytes()
-    assert release(tmp_path, database=f"duckdb:///{path}") == 0
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path / "out" / "run_id=r")
 
 
 @pytest.mark.slow

@@ -14,32 +14,16 @@ from tests.support.releasing import (
     csv_log,
     digests,
     fix_key,
-    hospital_files,
     individual_files,
     manifest,
     tracecloak,
 )
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.transforms.batch import read
 
 N_CASES = 400
 BEAM = ("--runner", "FnApiRunner")
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("inputs")
-    return ",".join(str(path) for path in hospital_files(folder, N_CASES))
-
-
-def release(folder: Path, inputs: str, *flags: object) -> Path:
-    code = tracecloak(
-        "release", "--log", inputs, "--output", folder / "out", "--key_store", folder / "keys",
-        "--method", "amun", "--guessing_advantage", 0.3, "--release_id", "r",
-        "--formats", "parquet,xes,csv", *flags,
-    )  # fmt: skip
-    assert code == 0
-    return folder / "out" / "run_id=r"
 
 
 def differ_by_driver_alone(on_beam: Path, in_memory: Path) -> None:
@@ -56,93 +40,6 @@ def differ_by_driver_alone(on_beam: Path, in_memory: Path) -> None:
 def same_key(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_key(monkeypatch)
 
-
-@pytest.mark.parametrize("mode", ["sampling", at_night("filtering"), at_night("oversampling")])
-@pytest.mark.usefixtures("same_key")
-def test_every_shard_count_gives_the_bytes_of_the_in_memory_driver(
-    tmp_path: Path, inputs: str, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In whatever pieces the files are read."""
-    monkeypatch.setattr("tracecloak.transforms.batch.read.PIECE_BYTES", 10_000)
-    # Within 10 s hardly any two durations agree, and the filter would drop next to nothing.
-    flags = ("--mode", mode, "--time_precision_us", 1_000_000)
-    expected = release(tmp_path / "memory", inputs, *flags, "--runner", "InMemory")
-    shards = {"sampling": 7, "filtering": 2, "oversampling": 1}[mode]
-    found = release(tmp_path / "beam", inputs, *flags, *BEAM, "--shards", shards)
-    differ_by_driver_alone(found, expected)
-
-
-@pytest.mark.usefixtures("same_key")
-def test_the_runner_that_retries_bundles_gives_the_same_bytes(tmp_path: Path, inputs: str) -> None:
-    expected = digests(release(tmp_path / "memory", inputs, "--runner", "InMemory"))
-    assert expected == digests(
-        release(tmp_path / "b", inputs, "--runner", "BundleBasedDirectRunner")
-    )
-
-
-@pytest.mark.usefixtures("same_key")
-def test_the_order_of_the_input_files_does_not_matter_but_their_events_do(
-    tmp_path: Path, inputs: str
-) -> None:
-    paths = inputs.split(",")
-    expected = digests(release(tmp_path / "a", inputs, "--runner", "InMemory"))
-    turned = ",".join(reversed(paths))
-    assert expected == digests(release(tmp_path / "b", turned, "--runner", "InMemory"))
-    fewer = ",".join(paths[:2])
-    assert expected != digests(release(tmp_path / "c", fewer, "--runner", "InMemory"))
-
-
-# --- Which driver it is ---------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("same_key")
-def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(
-    tmp_path: Path, inputs: str
-) -> None:
-    """Catches a driver that follows from anything else, and one that makes another release."""
-    first = release(tmp_path / "first", inputs)
-    assert manifest(first)["tool"]["beam"] is None
-    other = release(tmp_path / "other", inputs, "--direct_num_workers", 1)
-    differ_by_driver_alone(other, first)
-    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
-    assert release(tmp_path / "first", inputs, *BEAM) == first
-    assert before == {path: path.stat().st_mtime_ns for path in first.rglob("*")}
-    assert len(counting_charges(tmp_path / "first" / "keys")) == 1
-
-
-def test_both_drivers_end_and_are_measured_alike(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Catches an exit code, an error, a row or a metric that tells which driver it was."""
-    rows = [(f"c{n // 2}", "A", f"2026-01-01T00:00:{n:02d}Z") for n in range(40)]
-    logs = {"good": rows, "bad": [*rows, *(("x", "A", "soon") for _ in range(40))], "none": None}
-    told = []
-    for runner in ("InMemory", "FnApiRunner"):
-        of_runner = []
-        for name, of_log in logs.items():
-            place = tmp_path / runner / name
-            place.mkdir(parents=True)
-            if of_log is not None:
-                csv_log(place / "log.csv", of_log)
-            code = tracecloak(
-                "release", "--log", place / "log.csv", "--output", place / "out", "--key_store",
-                place / "keys", "--method", "pretsa", "--k", 2, "--t", 1, "--runner", runner,
-                "--release_id", "r", "--metrics", place / "run.prom",
-            )  # fmt: skip
-            seen = capsys.readouterr()
-            lines = [line for line in seen.out.splitlines() if not line.startswith("took")]
-            lines += [line for line in seen.err.splitlines() if line.startswith("tracecloak: ")]
-            metrics = [
-                line.partition("}")[0] for line in (place / "run.prom").read_text().splitlines()
-            ]
-            said = re.sub(r"\b[0-9a-f]{8}\b", "", "\n".join(lines))  # of the place of the output
-            of_runner.append((code, said.replace(str(place), ""), metrics))
-        told.append(of_runner)
-    assert [code for code, _, _ in told[0]] == [0, 3, 3]
-    assert told[0] == told[1]
-
-
-# --- The other methods --------------------------------------------------------------------------
 
 # Of the 25 activities of the log; the others count as __other__.
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home", "X-ray", "Not in the log")
@@ -170,7 +67,13 @@ INDICATORS = json.dumps(
 
 # Every kind of noise, everything that can be bought, individuals with more cases than count and
 # with one case for two of them. What is bought needs a large epsilon on so few cases.
+# Within 10 s hardly any two durations agree, and the filter of amun would drop next to nothing.
+AMUN = ("--method", "amun", "--guessing_advantage", 0.3, "--formats", "parquet,xes,csv",
+        "--time_precision_us", 1_000_000, "--mode")  # fmt: skip
 CONFIGURATIONS: dict[str, Flags] = {
+    "sampled": (*AMUN, "sampling"),
+    "filtered": (*AMUN, "filtering"),
+    "oversampled": (*AMUN, "oversampling"),
     "variants": ("--method", "variant-histogram", "--epsilon", 2, "--vocabulary", "names.txt",
                  "--max_trace_length", 4, "--formats", "parquet,xes,csv"),
     "variants of individuals": (
@@ -255,12 +158,7 @@ OF_EACH_KIND = (
     "enriched cases", "known to nobody", "tree of individuals, names bought",
     "indicators of individuals, all bought",
 )  # fmt: skip
-# What was published, and a log of the longest of fits beside one that is made in the same way.
-AT_NIGHT = (
-    "played-out graph", "enriched cases", "known to nobody", "variants, generated",
-    "graph of individuals, all bought, durations", "tree of individuals, names bought",
-    "published variants with a budget that holds",
-)  # fmt: skip
+BY_DAY = {"sampled", *MOST, "indicators of individuals, all bought"} - {MOST[1]}
 
 
 @pytest.fixture(scope="module")
@@ -284,13 +182,30 @@ def released(
     return folder / "out" / f"run_id={release_id}"
 
 
-def agree(tmp_path: Path, people: Sequence[Path], flags: Flags, shards: Sequence[int]) -> None:
+@pytest.mark.parametrize(
+    ("name", "n_shards"),
+    [
+        (name, n) if name in BY_DAY and n == 7 else at_night(name, n)
+        for name in CONFIGURATIONS for n in ((1, 2, 7, 16) if name in OF_EACH_KIND else (1, 7))
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("same_key")
+def test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards(
+    tmp_path: Path,
+    people: list[Path],
+    name: str,
+    n_shards: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Catches noise, a bought choice or a sample of cases that depends on how the log is spread."""
+    monkeypatch.setattr(read, "PIECE_BYTES", 10_000)
+    if n_shards == 1:
+        monkeypatch.setattr(read, "_MOST_FILES", 1)
+    flags = CONFIGURATIONS[name]
     expected = released(tmp_path / "memory", people, flags, "--runner", "InMemory")
     assert digests(expected)
-    for n_shards in shards:
-        on_beam = (*BEAM, "--shards", n_shards)
-        found = released(tmp_path / f"beam{n_shards}", people, flags, *on_beam)
-        differ_by_driver_alone(found, expected)
+    found = released(tmp_path / "beam", people, flags, *BEAM, "--shards", n_shards)
+    differ_by_driver_alone(found, expected)
     with cramped():
         more = ("--runner", "InMemory", "--shards", 13, "--workers", 2)
         sharded = released(tmp_path / "sharded", people, flags, *more)
@@ -298,38 +213,21 @@ def agree(tmp_path: Path, people: Sequence[Path], flags: Flags, shards: Sequence
     assert manifest(sharded) == manifest(expected)
 
 
+PROCESSES = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
+
+
 @pytest.mark.parametrize(
-    "name", [at_night(name) if name in AT_NIGHT else name for name in OF_EACH_KIND]
+    ("name", "runner"),
+    [("sampled", ("--runner", "BundleBasedDirectRunner")), at_night(MOST[1], PROCESSES)],
 )
 @pytest.mark.usefixtures("same_key")
-def test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards(
-    tmp_path: Path, people: list[Path], name: str
-) -> None:
-    """Catches noise, a bought choice or a sample of cases that depends on how the log is spread."""
-    agree(tmp_path, people, CONFIGURATIONS[name], (7,))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(CONFIGURATIONS))
-@pytest.mark.usefixtures("same_key")
-def test_a_release_has_the_same_bytes_for_all_numbers_of_shards(
-    tmp_path: Path, people: list[Path], name: str
-) -> None:
-    """The configurations and the numbers of shards that the test above leaves out."""
-    shards = (1, 2, 16) if name in OF_EACH_KIND else (1, 7)
-    agree(tmp_path, people, CONFIGURATIONS[name], shards)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("same_key")
-def test_a_release_has_the_same_bytes_from_worker_processes(
-    tmp_path: Path, people: list[Path]
+def test_a_release_has_the_same_bytes_where_bundles_are_retried_and_from_worker_processes(
+    tmp_path: Path, people: list[Path], name: str, runner: Flags
 ) -> None:
     """Catches what a worker process knows otherwise: the key, a hash's seed, an import."""
-    flags = CONFIGURATIONS[MOST[1]]
+    flags = CONFIGURATIONS[name]
     expected = digests(released(tmp_path / "memory", people, flags, "--runner", "InMemory"))
-    workers = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
-    assert digests(released(tmp_path / "processes", people, flags, *workers)) == expected
+    assert digests(released(tmp_path / "workers", people, flags, *runner)) == expected
 
 
 @pytest.mark.parametrize("name", [MOST[0], *map(at_night, MOST[1:])])
@@ -349,3 +247,55 @@ def test_a_release_depends_on_the_events_and_not_on_their_files(
     moved[0].write_text("".join(lines[:-1]))  # one event less
     assert digests(released(tmp_path / "c", moved, flags)) != expected
     assert digests(released(tmp_path / "d", people, flags, release_id="s")) != expected
+
+
+# --- Which driver it is ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("same_key")
+def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(
+    tmp_path: Path, people: list[Path]
+) -> None:
+    """Catches a driver that follows from anything else, and one that makes another release."""
+    first = released(tmp_path / "first", people, CONFIGURATIONS["sampled"])
+    assert manifest(first)["tool"]["beam"] is None
+    other = released(
+        tmp_path / "other", people, CONFIGURATIONS["sampled"], "--direct_num_workers", 1
+    )
+    differ_by_driver_alone(other, first)
+    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert released(tmp_path / "first", people, CONFIGURATIONS["sampled"], *BEAM) == first
+    assert before == {path: path.stat().st_mtime_ns for path in first.rglob("*")}
+    assert len(counting_charges(tmp_path / "first" / "keys")) == 1
+
+
+def test_both_drivers_end_and_are_measured_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches an exit code, an error, a row or a metric that tells which driver it was."""
+    rows = [(f"c{n // 2}", "A", f"2026-01-01T00:00:{n:02d}Z") for n in range(40)]
+    logs = {"good": rows, "bad": [*rows, *(("x", "A", "soon") for _ in range(40))], "none": None}
+    told = []
+    for runner in ("InMemory", "FnApiRunner"):
+        of_runner = []
+        for name, of_log in logs.items():
+            place = tmp_path / runner / name
+            place.mkdir(parents=True)
+            if of_log is not None:
+                csv_log(place / "log.csv", of_log)
+            code = tracecloak(
+                "release", "--log", place / "log.csv", "--output", place / "out", "--key_store",
+                place / "keys", "--method", "pretsa", "--k", 2, "--t", 1, "--runner", runner,
+                "--release_id", "r", "--metrics", place / "run.prom",
+            )  # fmt: skip
+            seen = capsys.readouterr()
+            lines = [line for line in seen.out.splitlines() if not line.startswith("took")]
+            lines += [line for line in seen.err.splitlines() if line.startswith("tracecloak: ")]
+            metrics = [
+                line.partition("}")[0] for line in (place / "run.prom").read_text().splitlines()
+            ]
+            said = re.sub(r"\b[0-9a-f]{8}\b", "", "\n".join(lines))  # of the place of the output
+            of_runner.append((code, said.replace(str(place), ""), metrics))
+        told.append(of_runner)
+    assert [code for code, _, _ in told[0]] == [0, 3, 3]
+    assert told[0] == told[1]

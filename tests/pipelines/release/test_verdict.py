@@ -46,12 +46,6 @@ def test_the_bounds(worth: Worth, grade: str) -> None:
     assert grade_of(worth) == grade
 
 
-def test_counts_at_the_bound_keep_their_order() -> None:
-    """Two counts, one twice the other, each off by what is called readable."""
-    error = 0.333
-    assert 2 * (1 - error) > 1 + error and grade_of(replace(GRAPH, graph_error=error)) == "worth it"
-
-
 def test_a_verdict_depends_on_how_alike_cases_are_until_that_is_declared() -> None:
     """300 cases of 11 activities at epsilon 0.5; and 10, which are too few of any process."""
     method: Any = METHODS["private-dfg"]

@@ -25,7 +25,7 @@ from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, operator_folder, small_rows
 from tests.support.terminal import shown_on_a_terminal
 from tests.support.tiers import at_night
-from tracecloak.transforms.operator_log import kept_on_worker, operator_log
+from tracecloak.transforms.operator_log import kept_on_worker
 
 STAMP = "2026-01-01T00:00:00Z"
 OPERATOR = logging.getLogger("tracecloak.operator")
@@ -248,18 +248,6 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
     OPERATOR.setLevel(level)
 
 
-def test_lines_are_added_and_progress_is_none_of_them(
-    tmp_path: Path, logger: logging.Logger
-) -> None:
-    for number in (1, 2):
-        with operator_log(str(tmp_path / "own")):
-            logger.warning("found %d", number)
-            logger.info("read", extra={"stage": "reading", "done": 1, "total": 2})
-    logger.warning("found 3")
-    lines = (tmp_path / "own" / NAME).read_text().splitlines()
-    assert [line.split(" WARNING ")[1] for line in lines] == ["found 1", "found 2"]
-
-
 @pytest.mark.parametrize("place", ["here", "objects"])
 def test_a_worker_keeps_them_off_its_own_log(
     place: str,
@@ -289,13 +277,3 @@ def test_a_worker_keeps_them_off_its_own_log(
     assert "found" not in caplog.text
     logger.warning("after that")
     assert "after that" in caplog.text
-
-
-def test_a_worker_within_the_command_changes_nothing(
-    tmp_path: Path, logger: logging.Logger
-) -> None:
-    with operator_log(str(tmp_path / "own")):
-        with kept_on_worker(str(tmp_path / "other")):
-            assert logger.propagate
-            logger.warning("found 3")
-    assert NAME in os.listdir(tmp_path / "own") and not (tmp_path / "other").exists()

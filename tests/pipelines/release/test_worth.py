@@ -65,22 +65,6 @@ def test_a_synthetic_log_has_about_as_many_variants_as_are_declared(
         assert variants.n_variants == len(counts)
 
 
-@pytest.mark.parametrize("method", ["private-dfg", "markov-log", "private-log", "process-tree"])
-def test_much_is_worth_more_than_little(method: str) -> None:
-    def of(epsilon: str, n_cases: int) -> tuple[bool, float | None]:
-        params = METHODS[method].Params(epsilon=epsilon, vocabulary=NAMES, max_trace_length=20)
-        found = worth_of(METHODS[method], params, n_cases, 0, USUAL)
-        return found.is_useless, found.graph_error
-
-    useless, error = of("50", 3000)
-    assert not useless
-    if method == "process-tree":
-        return
-    assert error is not None and error < 0.2
-    useless, error = of("0.01", 50)
-    assert useless and error is not None and error > 0.9
-
-
 def test_the_error_of_a_graph_is_in_the_range() -> None:
     """On the synthetic hospital, which is another process, with its number of variants declared."""
     [rows] = hospital_log(2000)
