@@ -14,7 +14,6 @@ from tests.support.releasing import (
     key_files,
     ledger_entries,
     manifest,
-    operator_folder,
     tracecloak,
     visible,
 )
@@ -138,28 +137,6 @@ def test_a_folder_of_another_key_is_not_replaced(
     assert tracecloak(*common) == 75
     assert "another run, with another key store, released" in capsys.readouterr().err
     assert released == [ReleaseFolder(there, "r").committed()] and released[0]
-
-
-# --- Interrupted, or failed -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("new_ledger", [False, True])
-def test_a_statement_that_is_gone_is_written_again_whoever_asks(
-    common: list[object], tmp_path: Path, keys: Path, new_ledger: bool, capsys: Any
-) -> None:
-    """Catches exit code 7 of a release with which nothing is wrong, for who names another payer."""
-    assert tracecloak(*common) == 0
-    statement = operator_folder(keys) / "statement.md"
-    statement.unlink()
-    other = ["--ledger", f"sqlite:///{tmp_path}/new.db"] if new_ledger else []
-    capsys.readouterr()
-    assert tracecloak(*common, "--account", "other", *other) == 0
-    told = capsys.readouterr().out
-    payer, spent = ("other", "not known") if new_ledger else ("default", "8")
-    assert ("account default paid for it" in told) == (not new_ledger)
-    written = " ".join(statement.read_text().split())
-    assert f"| Account | {payer} |" in written
-    assert f"| Spent with this release | {spent} |" in written
 
 
 # --- The key store --------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
@@ -152,16 +151,6 @@ def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
     assert key_files(place.folder) == []
 
 
-def test_a_key_that_is_lost_is_not_said_to_be_destroyed(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut_off(ReleaseFolder, "commit")
-    (key,) = key_files(place.folder)
-    key.unlink()
-    assert place.officer("forfeit", keys="keys") == 0
-    assert "Its key was not in this key store, which made it: see to" in capsys.readouterr().out
-
-
 @pytest.fixture(params=["beside", "staging area"])
 def job(
     place: Place, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -223,22 +212,6 @@ def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable
 
 
 # --- Two key stores -------------------------------------------------------------------------------
-
-
-def test_what_two_key_stores_built_is_cleared_where_an_officer_gives_both_up(
-    place: Place, cut_off: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches noisy values that lie about as their folder bears another key store's name.
-
-    Earlier versions let both key stores begin.
-    """
-    monkeypatch.setattr(caps, "check_not_elsewhere", lambda *_: None)
-    cut_off(ReleaseFolder, "commit")
-    cut_off(ReleaseFolder, "commit", "--staging_area", place.folder / "area", keys="other keys")
-    assert len(built(place)) == 2
-    assert place.officer("forfeit") == 0
-    assert built(place) == []
-    assert place.actions.count("forfeit") == 2
 
 
 def test_what_is_visible_is_noted_whatever_became_of_its_input(

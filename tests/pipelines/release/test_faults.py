@@ -15,12 +15,10 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-import sqlalchemy as sa
 from apache_beam.io.filesystem import BeamIOError
 
 from tests.support.releasing import (
@@ -51,9 +49,7 @@ from tracecloak.transforms.sources import EventSource
 FIRST, SECOND = b"1" * 32, b"2" * 32
 FULL = "/dev/full"  # the kernel's: every write ends with ENOSPC
 BEAM = ("--runner", "FnApiRunner")
-LONG = ("--account", "a" * 6000)  # an account whose entries need pages of their own
 LOCKED = "is locked by another process; wait for that process or end it, and run again"
-NO_SPACE = "has no space left on its disk; free some"
 SPENT = "Its budget stays spent: run the same command again"
 RESERVED, VOIDED, DRAWN = ("reserve",), ("reserve", "void"), ("reserve", "draw")
 
@@ -102,25 +98,15 @@ Patch = pytest.MonkeyPatch
 Inject = Callable[[Place, Patch], AbstractContextManager[None] | None]
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What fails, and what it leaves.
+class Fault(NamedTuple):
+    """What fails, and what it leaves."""
 
-    Attributes:
-        inject: Makes it fail, as long as the patch holds and in what it returns.
-        code: How the run ends: 7 where the release is visible, and nothing is otherwise.
-        told: What the command says.
-        actions: What the ledger has then.
-        n_keys: How many keys there are then, under which the next run goes on; None: either.
-        flags: Further flags of both runs.
-    """
-
-    inject: Inject
-    code: int
+    inject: Inject  # as long as the patch holds and in what it returns
+    code: int  # 7 where the release is visible, and nothing is otherwise
     told: str
     actions: tuple[str, ...] | None
-    n_keys: int | None
-    flags: tuple[str, ...] = ()
+    n_keys: int | None  # under which the next run goes on; None: either
+    flags: tuple[str, ...] = ()  # of both runs
 
 
 def raising(target: str, error: Callable[[], BaseException], after: bool = False) -> Inject:
@@ -164,11 +150,6 @@ def both(*injects: Inject) -> Inject:
 def elsewhere(place: Place, patch: Patch) -> None:
     """Has Beam's runner count as one whose workers are on other machines."""
     patch.setattr(on_beam, "is_local", lambda _: False)
-
-
-def workers_write_nothing(place: Place, patch: Patch) -> None:
-    elsewhere(place, patch)
-    patch.setattr(on_beam, "_write", str)
 
 
 def unreadable_output(place: Place, patch: Patch) -> None:
@@ -224,33 +205,6 @@ def full_private_file(number: int) -> Inject:
 
 
 @contextlib.contextmanager
-def no_page_more(place: Place, patch: Patch) -> Iterator[None]:
-    """Lets SQLite's files not grow once a release is visible, or at once where a ledger is."""
-    at_once = (place.keys / "ledger.db").exists()
-
-    def connected(connection: sqlite3.Connection, _: object) -> None:
-        if at_once or (place.release / "manifest.json").exists():
-            connection.execute("PRAGMA max_page_count = 1")  # rounded up to what there is
-
-    sa.event.listen(sa.Engine, "connect", connected)
-    try:
-        yield
-    finally:
-        sa.event.remove(sa.Engine, "connect", connected)
-
-
-def begun(inject: Inject) -> Inject:
-    """Does it of a ledger that is begun, and before anything is read."""
-
-    def begin(place: Place, patch: Patch) -> AbstractContextManager[None] | None:
-        assert tracecloak("ledger", "begin", "--key_store", place.keys) == 0
-        raising("EventSource.read", AssertionError)(place, patch)
-        return inject(place, patch)
-
-    return begin
-
-
-@contextlib.contextmanager
 def locked(place: Place, patch: Patch | None = None) -> Iterator[None]:
     """Holds the ledger's file as another process would that writes into it."""
     connection = sqlite3.connect(place.keys / "ledger.db", isolation_level=None)
@@ -302,9 +256,6 @@ FAULTS = {
     "a read fails": Fault(raising(READ, ValueError), 6, NOTHING, VOIDED, 0),
     "a disk fails": Fault(raising(READ, disk(errno.EIO)), 6, NOTHING, VOIDED, 0),
     "a read fails on Beam": Fault(raising(READ, ValueError), 6, NOTHING, VOIDED, 0, BEAM),
-    "workers cannot write": Fault(
-        workers_write_nothing, 2, "cannot write into", VOIDED, 0, BEAM
-    ),
     "a workplace stays": Fault(
         both(raising("ReleaseFolder.clear", lambda: UNCLEARED), raising(READ, ValueError)),
         6, "that could not be written down: BeamIOError", VOIDED, 1,
@@ -340,9 +291,6 @@ FAULTS = {
     "the ledger is locked at the commit": Fault(
         locked_after("ReleaseFolder.point_latest"), 7, LOCKED, DRAWN, 1
     ),
-    "the ledger's disk is full at the commit": Fault(no_page_more, 7, NO_SPACE, DRAWN, 1, LONG),
-    "the ledger's disk is full": Fault(begun(no_page_more), 6, NO_SPACE, (), 1, LONG),
-    "the ledger is locked": Fault(begun(locked), 75, LOCKED, (), 0),
     "the ledger is locked at the reservation": Fault(
         locked_after("KeyStore.reserve"), 75, LOCKED, (), 1
     ),

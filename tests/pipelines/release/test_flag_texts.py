@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tracecloak.pipelines.configuration.flags import (
     flag_text,
     given_value,
-    parameter_help,
     shown,
 )
 
@@ -68,14 +67,3 @@ def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
 )
 def test_values_as_lines_to_read(value: Any, lines: list[str]) -> None:
     assert list(shown("a", value)) == lines
-
-
-def test_help_says_the_form_and_what_is_required() -> None:
-    ending = "@FILE, a file of YAML or JSON."
-    assert {name: parameter_help(name, field) for name, field in FIELDS.items()} == {
-        "names": f"Names. Separated by commas, as JSON, or {ending}",
-        "parts": f'Parts. As JSON, or {ending} (default {{"a": 1}})',
-        "size": "Size. (required)",
-        "pair": f"Pair. Separated by commas, as JSON, or {ending} (default 1,2)",
-        "vocabulary": f"File. Instead of that file's path also JSON, or {ending}",
-    }

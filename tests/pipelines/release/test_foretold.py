@@ -33,14 +33,6 @@ def flags(tmp_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mode", "is_said"), [("oversampling", True), ("sampling", False)])
-def test_a_plan_says_it_of_the_log(
-    flags: list[str], mode: str, is_said: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("plan", *flags, "--full", "--mode", mode) == 0
-    assert (SAID in capsys.readouterr().out) == is_said
-
-
 def test_a_plan_does_not_read_a_large_log_for_it(
     flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,20 +221,6 @@ def test_what_was_drawn_is_not_paid_again_at_another_price(
     assert "computes another price for release r than the one that it drew at" in caplog.text
 
 
-def test_what_drew_nothing_is_paid_at_the_price_of_who_draws(
-    folder: Folder, cheaper: pytest.MonkeyPatch
-) -> None:
-    """Catches one key under two charges, and noise that is paid less for than it costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values, "total", composition.total)
-        cut_off_before_it_drew(folder)
-    assert folder.release() == 0
-    assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
-        ("reserve", "0.00001"), ("void", "0.00001"),
-        *((action, "0.000005") for action in ("reserve", "draw", "commit")),
-    ]  # fmt: skip
-
-
 # --- Made by an earlier version -------------------------------------------------------------------
 
 TRUNCATED, LAPLACE = ("--noise", "truncated"), ("--noise", "laplace")

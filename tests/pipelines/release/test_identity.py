@@ -17,7 +17,7 @@ from tests.golden.releases import example_config, log_file
 from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
-from tests.support.releasing import fix_key, manifest, tracecloak
+from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -36,7 +36,6 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.published import manifest as manifest_module
 from tracecloak.schemas.streams.stream_caps import ClosedCases
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Every key ------------------------------------------------------------------------------------
 
@@ -466,43 +465,6 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
         origins.append(_origin(steps))
     assert len(set(drawn)) == 4
     assert not origins[0].is_drawn_alike(origins[1])
-
-
-def test_a_release_that_another_version_of_a_generator_began_is_not_finished(
-    mine: type[VariantGenerator],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches noise of the same key on what another version of a generator counts."""
-    example = {**WITH_MINE["params"], "vocabulary": ("A", "B", "C")}
-    body = example_config(tmp_path, "private-log", example, log_file(tmp_path))
-    (tmp_path / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-    monkeypatch.setattr(mine, "version", 2, raising=False)
-
-    def cut_off(*_: object) -> None:
-        raise ValueError("cut off")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", cut_off)
-        assert tracecloak("release", tmp_path / "release.yaml") == 6
-    with monkeypatch.context() as patch:
-        patch.setattr(mine, "version", 3)
-        capsys.readouterr()
-        assert tracecloak("release", tmp_path / "release.yaml") == 6
-        by = f"version {METHODS['private-log'].version} of private-log"
-        assert (
-            f"by {by} with version 2 of mine, and this build has {by} with version 3 of mine, "
-            "whose noise is another"
-        ) in capsys.readouterr().err
-    assert tracecloak("release", tmp_path / "release.yaml") == 0
-    folder = tmp_path / "out" / "run_id=golden"
-    assert manifest(folder)["inner_versions"] == {"mine": 2}
-    assert tracecloak("verify", folder) == 0
-    with monkeypatch.context() as patch:  # and once it is finished every build knows it
-        patch.setattr(mine, "version", 3)
-        assert tracecloak("release", tmp_path / "release.yaml") == 0
-        assert tracecloak("verify", folder) == 8
 
 
 @pytest.mark.parametrize(

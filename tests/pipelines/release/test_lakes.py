@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 from tests.support.releasing import csv_log, tracecloak
-from tracecloak.pipelines.configuration.config import ReleaseConfig, load
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.transforms.batch import read
 
 DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
@@ -49,10 +47,6 @@ def release(folder: Path, name: str, source: object, *flags: object, **changes: 
     return tracecloak("release", folder / f"{name}.yaml", *flags)
 
 
-def config_of(folder: Path, name: str) -> ReleaseConfig:
-    return load(str(folder / f"{name}.yaml"), {})
-
-
 def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(
     tmp_path: Path, lake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,29 +63,6 @@ def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(
     csv_log(claims / f"day={DAYS[2]}" / "more.csv", [("x", "A", f"{DAYS[2]}T00:00:00")])
     assert release(tmp_path, "since", claims, *since) == 2
     assert "the input" in capsys.readouterr().err
-
-
-def test_several_folders_are_one_log(tmp_path: Path, lake: Path) -> None:
-    folders = [f"{lake}/claims", f"{lake}/bills/day=2026-11-0[23]/"]
-    where = [{"column": "day", "at_least": DAYS[1], "below": DAYS[2]}]
-    assert release(tmp_path, "both", folders, where=where) == 0
-    source = source_of(config_of(tmp_path, "both"))
-    assert [file.path.removeprefix(f"{lake}/").split("/")[:2] for file in source.files] == [
-        ["bills", "day=2026-11-02"],
-        ["claims", "day=2026-11-02"],
-    ]
-    assert source.n_passed_over == 3
-    rows = [
-        row for file in source.files for batch, _ in source.read(file) for row in batch.to_pylist()
-    ]
-    assert {row["case_id"] for row in rows} == {
-        "bills-1-0",
-        "bills-1-1",
-        "claims-1-0",
-        "claims-1-1",
-    }
-    index = [row["event_index"] for row in rows]
-    assert index == sorted(index)
 
 
 def test_files_are_read_together_up_to_a_number_and_a_size() -> None:

@@ -109,7 +109,7 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     assert str(left) == ReleaseFolder(str(one), "b", str(area), store=mine).workplace
 
 
-INSIDE = "which is the folder of one release; name a folder of all releases outside it"
+INSIDE = "which is the folder of one release"
 BUILT = "releases are built before they are seen, {}; name another folder"
 
 

@@ -76,29 +76,6 @@ def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
     assert read_vocabulary(shown.encode()) == ("A", "B", "C", "Visit of Dr Odd")
 
 
-def test_a_log_of_which_nothing_can_be_read_has_a_reason_and_an_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And no list takes the place of one that was read before."""
-    path = csv_log(tmp_path / "log.csv", [("1", "A", "1.2.2026"), ("2", "B", "3.2.2026")])
-    reason = "2 of 2: timestamp not readable as ISO 8601, first at record 1 of"
-    assert tracecloak("vocabulary", "--log", path) == 3
-    told = capsys.readouterr()
-    assert reason in told.out
-    assert "timestamp not readable as ISO 8601; set --timestamp_format" in told.err
-    assert "2" not in told.err
-    assert tracecloak("vocabulary", "--log", path, "--json") == 3
-    body = json.loads(capsys.readouterr().out)
-    assert (body["names"], body["records"], body["records_left_out"]) == ([], 2, 2)
-    assert body["reasons"][0].startswith(reason)
-    names = tmp_path / "names.txt"
-    names.write_text("A\n")
-    assert tracecloak("vocabulary", "--log", path, "--output", names) == 3
-    assert names.read_text() == "A\n"
-    assert tracecloak("vocabulary", "--log", csv_log(tmp_path / "none.csv", [])) == 3
-    assert "there is none, or none passes the filters" in capsys.readouterr().err
-
-
 HARMFUL = ["\x1b[2J\x1b[31mred", "\u202egnihton", "no\u200bwidth", "C1\x9b31m", "a\\b", "tab\there"]
 FORMULAS = ["=HYPERLINK(0)", "+1", "-1", "@SUM(A1)"]
 
@@ -128,19 +105,6 @@ def test_a_list_steers_no_terminal_tells_of_formulas_and_is_read_as_the_same_nam
     assert "# 4 begin as formulas of a spreadsheet do" in head
     # Each name by its first line alone, so that none is struck out in the place of another.
     assert len(text.partition("\n\n")[2].splitlines()) == len([*HARMFUL, *FORMULAS, "A"])
-
-
-@pytest.mark.parametrize("formats", ["csv", "parquet"])
-def test_a_plan_tells_of_formulas_where_the_log_is_released_as_csv(
-    formats: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = ["--log", harmful_log(tmp_path), "--output", tmp_path / "out", "--formats", formats]
-    names = ["--vocabulary", json.dumps([*FORMULAS, *HARMFUL])]
-    given += ["--method", "markov-log", "--epsilon", "1", *names]
-    assert tracecloak("plan", *given, "--full") == 0
-    printed = capsys.readouterr().out
-    assert printed.replace("\n", "").isprintable()
-    assert ("so begin '=HYPERLINK(0)', '+1', '-1', '@SUM(A1)'." in printed) == (formats == "csv")
 
 
 # --- a closed list ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import yaml
 from tests.support.lake_tables import events_of, files_below, log_rows
 from tests.support.postgres import database, server
 from tests.support.releasing import (
-    Commands,
     digests,
     fix_key,
     ledger_entries,
@@ -197,23 +197,6 @@ def test_a_result_that_nothing_was_reserved_for_is_known_and_goes(
     assert not list((tmp_path / "keys").rglob("*.result"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["before key 1", "after key 1", "after charge 1"])
-def test_a_run_that_is_killed_leaves_no_result_that_nobody_knows_of(
-    tmp_path: Path, visits: Path, commands: Commands, step: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = {"database": f"sqlite:///{visits}"}
-    assert release(tmp_path, **given, query="SELEKT") == 3  # writes the configuration
-    body = yaml.safe_load((tmp_path / "r.yaml").read_text()) | {"query": QUERY}
-    (tmp_path / "r.yaml").write_text(yaml.safe_dump(body))
-    assert commands.run("release", tmp_path / "r.yaml", at=f"kill {step}").code < 0
-    assert results(tmp_path)
-    said = waiting(tmp_path, capsys)
-    assert "r  in" in said and ("its query" in said) == ("key" in step)
-    assert release(tmp_path, **given) == 0
-    assert not results(tmp_path) and "Nothing waits" in waiting(tmp_path, capsys)
-
-
 def test_a_result_that_is_no_log_leaves_nothing(
     tmp_path: Path, visits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,6 +312,20 @@ def test_wrong_keys_are_told_with_the_mend(
     assert release(tmp_path, database="env:URI") == 2
     assert "planted" not in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_duckdb_is_asked_too(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE planted_visits AS SELECT 'c' || (range // 3) AS case_id, "
+            "'A' AS activity, TIMESTAMPTZ '2026-11-01' AS timestamp FROM range(300)"
+        )
+    before = path.read_bytes()
+    assert release(tmp_path, database=f"duckdb:///{path}") == 0
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path / "out" / "run_id=r")
 
 
 @pytest.mark.slow

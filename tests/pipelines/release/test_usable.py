@@ -17,7 +17,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
-from tracecloak.anonymizers.graphs import graph_figures, private_dfg
+from tracecloak.anonymizers.graphs import graph_figures, noisy_graph
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.verdict import unusable
@@ -177,7 +177,7 @@ def test_neighbours_with_the_same_released_graph_have_the_same_verdict(
             ],
         }
     )
-    monkeypatch.setattr(private_dfg, "released_graph", lambda *_: forced)
+    monkeypatch.setattr(noisy_graph, "released_graph", lambda *_: forced)
     monkeypatch.setattr(graph_figures, "figures_of_graph", lambda *_: [])
     rows = list(small_rows(6))
     told, exact = [], []

@@ -14,10 +14,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -77,16 +76,8 @@ NEIGHBOURS: dict[str, tuple[str, list[str], list[Log]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a release of a log left to read.
-
-    Attributes:
-        code: The exit code.
-        out: Standard output.
-        err: Standard error, which is no terminal.
-        folder: Where it ran.
-    """
+class Said(NamedTuple):
+    """What a release of a log left to read; its standard error is no terminal."""
 
     code: int
     out: str

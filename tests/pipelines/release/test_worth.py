@@ -29,15 +29,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 NAMES = tuple(f"step {i}" for i in range(15))
 
 
-def test_a_synthetic_log_has_the_declared_names_and_is_the_same_each_time() -> None:
-    log = synthetic_log(NAMES, 20, 1000, False, USUAL)
-    assert log.n_cases == 1000 and log.lengths.min() >= 1 and log.lengths.max() <= 40
-    assert set(log.vocabulary.names.to_pylist()) == set(NAMES)
-    again = synthetic_log.__wrapped__(NAMES, 20, 1000, False, USUAL)
-    assert np.array_equal(log.activities, again.activities)
-    assert np.array_equal(log.times, again.times)
-
-
 @given(
     n_cases=st.integers(1, 3_000),
     n_variants=st.integers(1, 3_000),
