@@ -24,9 +24,11 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+import yaml
 
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
+from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.keys import key_store
 from tracecloak.pipelines.ledger.balance import charges
@@ -34,6 +36,7 @@ from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.transforms.formats.csv_writer import CsvWriter
 from tracecloak.transforms.formats.jsonl import JsonLinesWriter
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 ROOT = Path(__file__).parents[2]
 
@@ -68,6 +71,49 @@ def with_flag(arguments: Sequence[object], flag: str, value: object) -> list[obj
         return [*arguments, flag, value]
     at = list(arguments).index(flag)
     return [*arguments[:at], flag, value, *arguments[at + 2 :]]
+
+
+def small_release(folder: Path, *more: object) -> list[object]:
+    """The command of a release of a small log in a folder, to `out` beside it, with `keys`."""
+    log = folder / "log.csv"
+    if not log.exists():
+        csv_log(log, list(small_rows(60)))
+    return [
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
+        "--runner", "InMemory", "--parts", 2, *more,
+    ]  # fmt: skip
+
+
+def release_of(folder: Path, *flags: object, **changes: Any) -> int:
+    """Releases variants into a folder as a file of keys says; returns the exit code.
+
+    `changes` are keys beside or in place of the usual ones; of None there is no key.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    body = {
+        "method": "variant-histogram", "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
+        "output": str(folder / "out"), "key_store": str(folder / "keys"), "release_id": "r",
+        "runner": "InMemory", "formats": ["parquet"], **changes,
+    }  # fmt: skip
+    keys = {name: value for name, value in body.items() if value is not None}
+    (folder / "r.yaml").write_text(yaml.safe_dump(keys))
+    return tracecloak("release", folder / "r.yaml", *flags)
+
+
+def cut_off(folder: Path, *flags: object, step: str = "commit", **changes: Any) -> None:
+    """`release_of` until a step of its folder begins, with nothing given back.
+
+    Noise is drawn before `commit`, and not before `discard`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise OSError("cut off")
+
+        patch.setattr(ReleaseFolder, step, fail)
+        patch.setattr(ReleaseRegistry, "void", lambda *_: False)
+        assert release_of(folder, *flags, **changes) == 6
 
 
 def hospital_files(folder: Path, n_cases: int) -> list[Path]:

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import csv_log, small_rows
+from tests.support.releasing import small_release
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return csv_log(tmp_path / "log.csv", list(small_rows(60)))
-
-
-@pytest.fixture
-def common(tmp_path: Path, log: Path) -> list[object]:
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
-        "--runner", "InMemory", "--parts", 2,
-    ]  # fmt: skip
+def common(tmp_path: Path) -> list[object]:
+    return small_release(tmp_path)
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from typing import NoReturn
 import pytest
 
 from tests.support.releasing import (
-    csv_log,
     key_files,
     ledger_entries,
     manifest,
-    small_rows,
+    small_release,
     tracecloak,
 )
 from tests.support.toys.toy_concern import LotConcern
@@ -27,14 +26,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
 def line(folder: Path, *more: object) -> list[object]:
-    log = folder / "log.csv"
-    if not log.exists():
-        csv_log(log, list(small_rows(20)))
-    return [
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", "r",
-        "--runner", "InMemory", "--parts", 1, "--cases_kept_days", 0, *more,
-    ]  # fmt: skip
+    return small_release(folder, "--cases_kept_days", 0, *more)
 
 
 def test_a_concern_is_one_file_and_one_line_of_a_table(

@@ -107,27 +107,10 @@ def test_what_an_officer_gives_up_meanwhile_does_not_appear(
 # --- Copies of a key for workers ------------------------------------------------------------------
 
 
-ENDS = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("action", "owner", "step"),
     [("forfeit", ReleaseFolder, "commit"), ("withdraw", KeyStore, "commit")],
 )
-
-
-@ENDS
-def test_copies_for_workers_end_with_the_key_though_nobody_names_their_folder(
-    place: Place, cut_off: Callable[..., None], action: str, owner: type, step: str
-) -> None:
-    """Catches a copy that outlives its release: whoever reads it can subtract the noise."""
-    shared = place.folder / "workers"
-    cut_off(owner, step, "--worker_keys", shared)
-    other = place.folder / "others"
-    cut_off(owner, step, "--worker_keys", other)
-    assert len(key_files(place.folder)) == (2 if action == "withdraw" else 3)
-    assert place.officer(action, keys="keys") == 0
-    assert key_files(place.folder) == []
-
-
-@ENDS
 def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
     place: Place,
     cut_off: Callable[..., None],
@@ -136,15 +119,18 @@ def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
     owner: type,
     step: str,
 ) -> None:
-    """Catches "its key is destroyed" of a key that lies elsewhere, with copies of it."""
-    cut_off(owner, step, "--worker_keys", place.folder / "workers")
+    """Catches "its key is destroyed" of a key that lies elsewhere, and a copy that outlives it."""
+    for workers in ("workers", "others"):  # of which nobody names the folders any more
+        cut_off(owner, step, "--worker_keys", place.folder / workers)
+    n_keys = len(key_files(place.folder))
+    assert n_keys == (2 if action == "withdraw" else 3)
     name = KeyStore(place.folder / "keys").identity()
     capsys.readouterr()
     assert place.officer(action) == 0
     told = capsys.readouterr().out
     assert f"made with another key store (in the ledger: {name})" in told
     assert "destroyed" not in told and "Run this command again with --key_store of that" in told
-    assert len(key_files(place.folder)) == 2
+    assert len(key_files(place.folder)) == n_keys
     assert place.officer(action, "--json", keys="keys") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["key_destroyed"], told["key_stores_elsewhere"]) == (True, [])

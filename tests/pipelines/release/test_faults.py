@@ -23,14 +23,13 @@ from apache_beam.io.filesystem import BeamIOError
 
 from tests.support.releasing import (
     counting_charges,
-    csv_log,
     digests,
     fix_key,
     key_files,
     ledger_entries,
     manifest,
     operator_folder,
-    small_rows,
+    small_release,
     tracecloak,
     visible,
 )
@@ -61,11 +60,7 @@ class Place:
         folder.mkdir(exist_ok=True)
         self.out, self.keys = folder / "out", folder / "keys"
         self.release = self.out / "run_id=r"
-        self.command: list[object] = [
-            "release", "--log", csv_log(folder / "log.csv", list(small_rows(60))), "--output",
-            self.out, "--key_store", self.keys, "--method", "variant-histogram", "--epsilon", "8",
-            "--delta", "1e-5", "--release_id", "r", "--parts", 2,
-        ]  # fmt: skip
+        self.command = small_release(folder)
 
     @property
     def actions(self) -> tuple[str, ...]:

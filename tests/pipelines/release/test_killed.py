@@ -5,6 +5,7 @@ for the same cases into the world twice, shows: it has other bytes, and another 
 ledger. The account's cap is what one release costs, so a second charge shows as exit code 4.
 """
 
+import functools
 import hashlib
 import json
 import signal
@@ -98,50 +99,40 @@ class Releases:
         self.check_paid_once()
         used = manifest(self.release)["randomness"]["key_fingerprint"]
         assert used == ReleaseKey(secret).fingerprint
-        assert [entry.action for entry in ledger_entries(self.keys)] == [
-            "reserve",
-            "draw",
-            "commit",
-        ]
+        actions = [entry.action for entry in ledger_entries(self.keys)]
+        assert actions == ["reserve", "draw", "commit"]
         assert key_files(self.keys) == []
         assert json.loads((self.out / "latest.json").read_text())["run_id"] == "r"
-        assert sorted(p.name for p in self.out.iterdir() if not p.name.startswith("_")) == [
-            "latest.json",
-            "run_id=r",
-        ]
+        shown = {path.name for path in self.out.iterdir() if not path.name.startswith("_")}
+        assert shown == {"latest.json", "run_id=r"}
         assert not self.out.with_name("_incomplete-out").exists()
         statement = operator_folder(self.keys) / "statement.md"
         assert used in statement.read_text()
 
 
-class Expected(dict[tuple[str, bytes], dict[str, str]]):
-    """The files of runs that nobody disturbed, by method and key; each is made when asked for."""
-
-    def __init__(self, run: Callable[[str, bytes], dict[str, str]]) -> None:
-        self._run = run
-
-    def __missing__(self, which: tuple[str, bytes]) -> dict[str, str]:
-        found = self[which] = self._run(*which)
-        return found
+Expected = Callable[[str, bytes], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def expected(
     commands: Commands, inputs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Expected:
+    """The files of runs that nobody disturbed, by method and key; each is made when asked for."""
+
+    @functools.cache
     def run(method: str, secret: bytes) -> dict[str, str]:
         whole = Releases(commands, inputs, tmp_path_factory.mktemp("whole"), method)
         assert whole.run(secret).code == 0
         whole.check_finished(secret)
         return digests(whole.release)
 
-    return Expected(run)
+    return run
 
 
 @pytest.mark.parametrize("method", ["variant-histogram", at_night("private-dfg"), at_night("amun")])
 def test_another_key_is_another_release(expected: Expected, method: str) -> None:
     """The control of what follows: by the bytes one sees which key made them."""
-    assert expected[method, FIRST] != expected[method, SECOND]
+    assert expected(method, FIRST) != expected(method, SECOND)
 
 
 # --- The steps of a release, in their order -----------------------------------------------------
@@ -223,7 +214,7 @@ def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_
     if kill in SHOWN:
         releases.check_whole()
         releases.check_paid_once()
-        assert digests(releases.release) == expected[method, FIRST]
+        assert digests(releases.release) == expected(method, FIRST)
     else:
         assert visible(releases.out) == []
     assert len(counting_charges(releases.keys)) == (kill not in UNCHARGED)
@@ -234,7 +225,7 @@ def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_
     ended = releases.run(SECOND, runner=runner)
     assert ended.code == 0, ended.text
     assert ("already released" in ended.text) == (kill in SHOWN)
-    assert digests(releases.release) == expected[method, secret]
+    assert digests(releases.release) == expected(method, secret)
 
     # (c) It is charged once, and so it stays.
     releases.check_finished(secret)
@@ -259,7 +250,7 @@ def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
                  "before statement"):  # fmt: skip
         assert releases.run(SECOND, f"kill {kill}").code == -signal.SIGKILL, kill
     assert releases.run(SECOND).code == 0
-    assert digests(releases.release) == expected["variant-histogram", FIRST]
+    assert digests(releases.release) == expected("variant-histogram", FIRST)
     releases.check_finished(FIRST)
 
 

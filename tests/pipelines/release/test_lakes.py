@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, release_of
 from tracecloak.transforms.batch import read
 
 DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
@@ -31,20 +29,8 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def release(folder: Path, name: str, source: object, *flags: object, **changes: Any) -> int:
-    body = {
-        "log": source if isinstance(source, list) else str(source),
-        "method": "variant-histogram",
-        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
-        "output": str(folder / "out"),
-        "key_store": str(folder / "keys"),
-        "release_id": name,
-        "runner": "InMemory",
-        "formats": ["csv"],
-        **changes,
-    }
-    (folder / f"{name}.yaml").write_text(yaml.safe_dump(body))
-    return tracecloak("release", folder / f"{name}.yaml", *flags)
+def release(folder: Path, name: str, log: Path, *flags: object) -> int:
+    return release_of(folder, *flags, log=str(log), release_id=name, formats=["csv"])
 
 
 def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(

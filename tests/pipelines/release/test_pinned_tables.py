@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from tests.support.lake_tables import (
     delete_by_vector,
@@ -19,14 +18,21 @@ from tests.support.lake_tables import (
     rows_without,
     use_catalogue,
 )
-from tests.support.releasing import digests, fix_key, ledger_entries, operator_folder, tracecloak
+from tests.support.releasing import (
+    cut_off,
+    digests,
+    fix_key,
+    ledger_entries,
+    operator_folder,
+    release_of,
+    tracecloak,
+)
 from tests.support.searching import contents
 from tracecloak.examination.evaluation.origin import as_released
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -42,41 +48,12 @@ def write(table: Path, rows: pa.Table, **how: Any) -> None:
     deltalake.write_deltalake(str(table), rows.combine_chunks(), **{"mode": "append", **how})
 
 
-def release(folder: Path, log: object, *flags: object, **changes: Any) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    body = {
-        "log": str(log),
-        "method": "variant-histogram",
-        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
-        "output": str(folder / "out"),
-        "key_store": str(folder / "keys"),
-        "release_id": "r",
-        "runner": "InMemory",
-        "formats": ["parquet"],
-        **changes,
-    }
-    (folder / "r.yaml").write_text(yaml.safe_dump(body))
-    return tracecloak("release", folder / "r.yaml", *flags)
-
-
 def made(folder: Path) -> dict[str, str]:
     return digests(folder / "out" / "run_id=r")
 
 
 def receipts(folder: Path) -> list[Receipt]:
     return [Receipt.read(path.read_text()) for path in (folder / "keys/releases").glob("*.json")]
-
-
-def cut_off(folder: Path, *given: object, step: str = "commit", **changes: Any) -> None:
-    """Releases until noise was drawn, or with the step `discard` until just before."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fail(*_: object) -> None:
-            raise OSError("cut off")
-
-        patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
-        assert release(folder, *given, **changes) == 6
 
 
 def test_it_is_the_release_of_the_rows_that_the_table_has(
@@ -90,13 +67,13 @@ def test_it_is_the_release_of_the_rows_that_the_table_has(
     delete_by_vector(tmp_path / "t", 1, "parquet", deleted)
     left = pa.Table.from_pylist(rows_without(ROWS, deleted), ROWS.schema)
     pq.write_table(left, tmp_path / "left.parquet")
-    assert release(tmp_path / "file", tmp_path / "left.parquet", **by_time) == 0
-    assert release(tmp_path / "delta", f"delta:{tmp_path / 't'}", **by_time) == 0
+    assert release_of(tmp_path / "file", log=str(tmp_path / "left.parquet"), **by_time) == 0
+    assert release_of(tmp_path / "delta", log=f"delta:{tmp_path / 't'}", **by_time) == 0
     assert made(tmp_path / "delta") == made(tmp_path / "file")
     pytest.importorskip("pyiceberg")
     use_catalogue(monkeypatch, tmp_path)
     iceberg_table("lake.hospital.visits", left)
-    assert release(tmp_path / "iceberg", "iceberg:lake.hospital.visits", **by_time) == 0
+    assert release_of(tmp_path / "iceberg", log="iceberg:lake.hospital.visits", **by_time) == 0
     assert made(tmp_path / "iceberg") == made(tmp_path / "file")
 
 
@@ -105,18 +82,18 @@ def test_a_rerun_and_the_judges_read_the_version_of_its_receipt(
 ) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
-    assert release(tmp_path / "whole", f"delta:{table}") == 0
-    cut_off(tmp_path, f"delta:{table}")
+    assert release_of(tmp_path / "whole", log=f"delta:{table}") == 0
+    cut_off(tmp_path, log=f"delta:{table}")
     write(table, log_rows(9, prefix="late"))
-    assert release(tmp_path, f"delta:{table}") == 0
+    assert release_of(tmp_path, log=f"delta:{table}") == 0
     assert made(tmp_path) == made(tmp_path / "whole")
     assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
     (receipt,) = receipts(tmp_path)
     assert receipt.origin.tables == (f"delta:{table}@0",)
     # It is there, for whoever names that version or none, and for no other one.
-    assert release(tmp_path, f"delta:{table}") == 0
-    assert release(tmp_path, f"delta:{table}@0") == 0
-    assert release(tmp_path, f"delta:{table}@1") == 2
+    assert release_of(tmp_path, log=f"delta:{table}") == 0
+    assert release_of(tmp_path, log=f"delta:{table}@0") == 0
+    assert release_of(tmp_path, log=f"delta:{table}@1") == 2
     # Who judges it reads that version, too, and none where nobody knows which one it was.
     out, log = tmp_path / "out", load_log({"log": f"delta:{table}"})
     received = Received.at(str(out))
@@ -135,30 +112,30 @@ def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
 ) -> None:
     table = tmp_path / "t"
     write(table, ROWS)
-    cut_off(tmp_path / "drawn", f"delta:{table}")
-    cut_off(tmp_path / "reserved", f"delta:{table}", step="discard")
-    assert release(tmp_path / "finished", f"delta:{table}") == 0
+    cut_off(tmp_path / "drawn", log=f"delta:{table}")
+    cut_off(tmp_path / "reserved", log=f"delta:{table}", step="discard")
+    assert release_of(tmp_path / "finished", log=f"delta:{table}") == 0
     write(table, log_rows(9, prefix="late"), mode="overwrite")
     deltalake.DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False)
     capsys.readouterr()
-    assert release(tmp_path / "drawn", f"delta:{table}") == 6
+    assert release_of(tmp_path / "drawn", log=f"delta:{table}") == 6
     said = capsys.readouterr().err
     assert "version 0" in said and "epsilon 1, once more" in said and "ledger forfeit" in said
-    assert release(tmp_path / "reserved", f"delta:{table}") == 3
+    assert release_of(tmp_path / "reserved", log=f"delta:{table}") == 3
     assert "forfeit" not in capsys.readouterr().err
-    assert release(tmp_path / "new", f"delta:{table}@0") == 3
+    assert release_of(tmp_path / "new", log=f"delta:{table}@0") == 3
     # What is released is there all the same, and is told from another version.
     before = made(tmp_path / "finished")
-    assert release(tmp_path / "finished", f"delta:{table}") == 0
+    assert release_of(tmp_path / "finished", log=f"delta:{table}") == 0
     assert made(tmp_path / "finished") == before
-    assert release(tmp_path / "finished", f"delta:{table}@1") == 2
+    assert release_of(tmp_path / "finished", log=f"delta:{table}@1") == 2
     shutil.rmtree(table)
     capsys.readouterr()
-    assert release(tmp_path / "drawn", f"delta:{table}") == 6
+    assert release_of(tmp_path / "drawn", log=f"delta:{table}") == 6
     said = capsys.readouterr().err
     assert "the table is not there" in said and "epsilon 1, once more" in said
     for name, code in (("finished", 0), ("reserved", 3), ("new", 3)):
-        assert release(tmp_path / name, f"delta:{table}") == code
+        assert release_of(tmp_path / name, log=f"delta:{table}") == code
 
 
 def test_what_is_published_says_neither_table_nor_version(tmp_path: Path) -> None:
@@ -166,7 +143,7 @@ def test_what_is_published_says_neither_table_nor_version(tmp_path: Path) -> Non
     write(table, ROWS)
     for _ in range(7):
         deltalake.DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "true"})
-    assert release(tmp_path, f"delta:{table}") == 0
+    assert release_of(tmp_path, log=f"delta:{table}") == 0
     published = [(path, text) for path in files_below(tmp_path / "out") for text in contents(path)]
     assert published
     for path, text in published:
@@ -189,9 +166,9 @@ def test_windows_read_the_partitions_that_they_need_each_at_its_version(
         rows = log_rows(20, day, prefix=day)
         write(table, rows.append_column("day", pa.array([day] * len(rows))), partition_by=["day"])
     given = {"schedule": SCHEDULE, "dataset": "visits"}
-    assert release(tmp_path, f"delta:{table}", "--window", "2026-11-02", **given) == 0
+    assert release_of(tmp_path, "--window", "2026-11-02", log=f"delta:{table}", **given) == 0
     write(table, rows.append_column("day", pa.array(["2026-11-10"] * len(rows))))
-    assert release(tmp_path, f"delta:{table}", "--window", "2026-11-09", **given) == 0
+    assert release_of(tmp_path, "--window", "2026-11-09", log=f"delta:{table}", **given) == 0
     tables = {one.release_id: one.origin.tables for one in receipts(tmp_path)}
     assert tables == {
         "r-2026-11-02": (f"delta:{table}@1",),

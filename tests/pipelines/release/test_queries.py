@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import stat
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests.support import releasing
 from tests.support.lake_tables import events_of, files_below, log_rows
 from tests.support.postgres import database, server
 from tests.support.releasing import (
@@ -20,6 +21,7 @@ from tests.support.releasing import (
     ledger_entries,
     manifest,
     operator_folder,
+    release_of,
     tracecloak,
 )
 from tests.support.searching import contents
@@ -28,7 +30,6 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.release.querying import QueryConcern
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs import databases
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 __all__ = ["database", "server"]  # fixtures
 
@@ -37,6 +38,10 @@ SCHEDULE = {
     "origin": "2026-11-02", "period": "week", "max_lifetime": "1d", "horizon": 2, "partition": "day"
 }  # fmt: skip
 QUERY = "SELECT case_id, activity, timestamp FROM planted_visits"
+
+
+release = functools.partial(release_of, query=QUERY)
+cut_off = functools.partial(releasing.cut_off, query=QUERY)
 
 
 @pytest.fixture(autouse=True)
@@ -73,42 +78,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield queries
 
 
-def release(folder: Path, *flags: object, **changes: Any) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    body = {
-        "query": QUERY,
-        "method": "variant-histogram",
-        "params": {"epsilon": 1, "vocabulary": ["A", "B", "C"]},
-        "output": str(folder / "out"),
-        "key_store": str(folder / "keys"),
-        "release_id": "r",
-        "runner": "InMemory",
-        "formats": ["parquet"],
-        **changes,
-    }
-    body = {name: value for name, value in body.items() if value is not None}
-    (folder / "r.yaml").write_text(yaml.safe_dump(body))
-    return tracecloak("release", folder / "r.yaml", *flags)
-
-
 def made(folder: Path) -> dict[str, str]:
     return digests(folder / "out" / "run_id=r")
 
 
 def results(folder: Path) -> list[Path]:
     return list((folder / "_incomplete-out").rglob("input/*"))
-
-
-def cut_off(folder: Path, step: str = "commit", **changes: Any) -> None:
-    """Releases until noise was drawn, or with the step `discard` until just before."""
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fail(*_: object) -> None:
-            raise OSError("cut off")
-
-        patch.setattr(ReleaseFolder, step, fail)
-        patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
-        assert release(folder, **changes) == 6
 
 
 def test_it_is_asked_once_and_a_rerun_reads_what_it_answered(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.releasing import csv_log, fix_key, ledger_entries, small_rows, tracecloak
+from tests.support.releasing import fix_key, ledger_entries, small_release, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.extensions import SignatureConcern
 from tracecloak.schemas.errors import UsageError
@@ -18,12 +18,8 @@ SIGNED = ("manifest.json.pub", "manifest.json.sig")
 
 
 def release(folder: Path, *flags: object, runner: str = "InMemory", out: str = "out") -> int:
-    log = csv_log(folder / "log.csv", list(small_rows(60)))
-    return tracecloak(
-        "release", "--log", log, "--output", folder / out, "--key_store", folder / f"{out}-keys",
-        "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id", "a",
-        "--runner", runner, "--parts", 1, *flags,
-    )  # fmt: skip
+    place = ("--output", folder / out, "--key_store", folder / f"{out}-keys", "--release_id", "a")
+    return tracecloak(*small_release(folder, *place, "--runner", runner, *flags))
 
 
 def files(folder: Path, out: str = "out") -> dict[str, bytes]:
