@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.registry import METHODS
 
 # A public model of A, then B or C.
 _MODEL = {
@@ -250,3 +251,13 @@ FURTHER: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 def examples_of(method: Anonymizer) -> tuple[Mapping[str, Any], ...]:
     """The parameters that a method shows, and further ones."""
     return (*method.examples, *FURTHER.get(method.name, ()))
+
+
+def rigorous_examples() -> list[tuple[str, int]]:
+    """(name, number) of every example of every method whose guarantee is rigorous."""
+    return [
+        (name, number)
+        for name, method in METHODS.items()
+        for number, example in enumerate(examples_of(method))
+        if method.guarantee(method.Params(**example)).kind == "rigorous"
+    ]

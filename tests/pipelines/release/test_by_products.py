@@ -17,19 +17,14 @@ import pytest
 import yaml
 
 from tests.golden.releases import HEADER, example_config, log_file
-from tests.support.examples import examples_of
+from tests.support.examples import examples_of, rigorous_examples
 from tests.support.releasing import digests, tracecloak
 from tests.support.same_decisions import take_the_same_decisions
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms.publish import release_files
 
-RIGOROUS = [
-    (name, number)
-    for name, method in METHODS.items()
-    for number, example in enumerate(examples_of(method))
-    if method.guarantee(method.Params(**example)).kind == "rigorous"
-]
+RIGOROUS = rigorous_examples()
 FIRST = {name: min(n for other, n in RIGOROUS if other == name) for name, _ in RIGOROUS}
 
 

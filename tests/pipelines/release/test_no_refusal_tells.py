@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.examples import examples_of
+from tests.golden.releases import HEADER, example_config
+from tests.support.examples import examples_of, rigorous_examples
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, ledger_entries, tracecloak
@@ -35,20 +36,7 @@ from tracecloak.schemas.events.events import OTHER
 
 Record = dict[str, str]
 
-_COLUMNS = {"org:resource": "who", "case:age": "age"}
-# What examples of indicators name themselves; JSON lines may lack it, a header of CSV may not.
-_OF_INDICATORS = ("case:age", "case:diagnosis", "org:resource")
-
-
-def rigorous_examples() -> Iterator[tuple[str, int]]:
-    """Every example whose guarantee is rigorous."""
-    for name, method in METHODS.items():
-        for number, example in enumerate(examples_of(method)):
-            if method.guarantee(method.Params(**example)).kind == "rigorous":
-                yield name, number
-
-
-EXAMPLES = list(rigorous_examples())
+EXAMPLES = rigorous_examples()
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -57,8 +45,8 @@ EXAMPLES = list(rigorous_examples())
 def record(case: str, activity: str, stamp: str, **others: str) -> Record:
     """One event; whose it is, who did it and how old it is are made of the case."""
     return {
-        "case": case, "activity": activity, "stamp": stamp, "person": f"p{case}", "who": "R1",
-        "age": "30", **others,
+        "case_id": case, "activity": activity, "timestamp": stamp, "person": f"p{case}",
+        "who": "R1", "age": "30", **others,
     }  # fmt: skip
 
 
@@ -126,7 +114,7 @@ def written(folder: Path, log: Sequence[Record]) -> Path:
     """Writes a log as JSON lines, which hold any text, or an empty one as CSV, with its columns."""
     if not log:
         path = folder / "log.csv"
-        path.write_text(",".join([*record("", "", ""), *_OF_INDICATORS]) + "\n")
+        path.write_text(",".join(HEADER) + "\n")
         return path
     path = folder / "log.jsonl"
     path.write_text("".join(json.dumps(event) + "\n" for event in log))
@@ -134,29 +122,6 @@ def written(folder: Path, log: Sequence[Record]) -> Path:
 
 
 # --- releases -------------------------------------------------------------------------------------
-
-
-def configuration(
-    folder: Path, method: str, given: Mapping[str, Any], log: Path, runner: str
-) -> Path:
-    """Writes the configuration of a release of everything in every format."""
-    params = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
-    for name, declaration in params.get("attributes", {}).items():
-        declaration.setdefault("column", _COLUMNS[name])
-    if words := params.get("vocabulary"):
-        (folder / "words.txt").write_text("".join(f"{word}\n" for word in words))
-        params["vocabulary"] = str(folder / "words.txt")
-    columns = {"case_id": "case", "activity": "activity", "timestamp": "stamp"}
-    if "max_cases_per_individual" in params:
-        columns["individual_id"] = "person"
-    body = {
-        "log": str(log), "output": str(folder / "out"), "key_store": str(folder / "keys"),
-        "method": method, "params": params, "columns": columns, "runner": runner,
-        "release_id": "r", "formats": ["parquet", "xes", "csv"], "parts": 2, "shards": 2,
-    }  # fmt: skip
-    path = folder / "release.yaml"
-    path.write_text(yaml.safe_dump(json.loads(json.dumps(body))))
-    return path
 
 
 def release(
@@ -167,9 +132,11 @@ def release(
     runner: str = "InMemory",
     *more: str,
 ) -> int:
-    """Releases a log, and returns the exit code."""
-    path = configuration(folder, method, given, written(folder, log), runner)
-    return tracecloak("release", path, *more)
+    """Releases a log in every format, and returns the exit code."""
+    body = example_config(folder, method, given, written(folder, log))
+    body |= {"release_id": "r", "runner": runner, "shards": 2}
+    (folder / "release.yaml").write_text(yaml.safe_dump(body))
+    return tracecloak("release", folder / "release.yaml", *more)
 
 
 # What a run says, whatever is in the log: no number but those of what is released.
