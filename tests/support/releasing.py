@@ -73,18 +73,6 @@ def with_flag(arguments: Sequence[object], flag: str, value: object) -> list[obj
     return [*arguments[:at], flag, value, *arguments[at + 2 :]]
 
 
-def small_release(folder: Path, *more: object) -> list[object]:
-    """The command of a release of a small log in a folder, to `out` beside it, with `keys`."""
-    log = folder / "log.csv"
-    if not log.exists():
-        csv_log(log, list(small_rows(60)))
-    return [
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--method", "variant-histogram", "--epsilon", "8", "--delta", "1e-5", "--release_id", "r",
-        "--runner", "InMemory", "--parts", 2, *more,
-    ]  # fmt: skip
-
-
 def release_of(folder: Path, *flags: object, **changes: Any) -> int:
     """Releases variants into a folder as a file of keys says; returns the exit code.
 

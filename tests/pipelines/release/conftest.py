@@ -11,7 +11,8 @@ from tests.support.releasing import small_release
 
 @pytest.fixture
 def common(tmp_path: Path) -> list[object]:
-    return small_release(tmp_path)
+    flags = ("--epsilon", "8", "--delta", "1e-5", "--release_id", "r", "--parts", 2)
+    return small_release(tmp_path, *flags)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
 def line(folder: Path, *more: object) -> list[object]:
-    return small_release(folder, "--cases_kept_days", 0, *more)
+    return small_release(folder, "--release_id", "r", "--cases_kept_days", 0, *more)
 
 
 def test_a_concern_is_one_file_and_one_line_of_a_table(
@@ -82,7 +82,7 @@ def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
 ) -> None:
     """Catches a charge that stays, of which nobody says what to do with it."""
     flags = ["--method", "k-anonymous-variants", "--k", 2]
-    command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[13:]]
+    command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[11:]]
     with monkeypatch.context() as patch:
         patch.setattr(step, failing(error))
         assert tracecloak(*command) == 6

@@ -60,7 +60,8 @@ class Place:
         folder.mkdir(exist_ok=True)
         self.out, self.keys = folder / "out", folder / "keys"
         self.release = self.out / "run_id=r"
-        self.command = small_release(folder)
+        flags = ("--epsilon", "8", "--delta", "1e-5", "--release_id", "r", "--parts", 2)
+        self.command = small_release(folder, *flags)
 
     @property
     def actions(self) -> tuple[str, ...]:
