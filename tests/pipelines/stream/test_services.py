@@ -17,9 +17,10 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.services import kafka_identity
+from tracecloak.transforms.services import kafka_identity, pubsub_service
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.stream import sources
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(
@@ -151,3 +152,25 @@ def test_what_was_deleted_is_told_to_the_operator_alone(
     (kept,) = (tmp_path / "keys" / "operator").rglob("operator.log")
     assert "WARNING 17 partitions" in kept.read_text()
     assert counting_charges(tmp_path / "keys") == []
+
+
+@pytest.mark.parametrize("is_mended", [True, False])
+def test_a_subscription_is_waited_for_as_well(
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch, is_mended: bool
+) -> None:
+    class Source:
+        def __init__(self, subscription: str, *_: Any, **__: Any) -> None:
+            away.ask(subscription)
+
+        def close(self) -> None:
+            away.asked.append("closed")
+
+    monkeypatch.setattr(sources, "PubSubSource", Source)
+    monkeypatch.setattr(pubsub_service, "PubSubClock", lambda *_: None)
+    name = "projects/p/subscriptions/s"
+    away.n_refusals[name] = 2
+    if not is_mended:
+        away.error = lambda _: UsageError("no subscription")
+    with pytest.raises(PaidError if is_mended else UsageError):
+        run_stream(stream_config(tmp_path))
+    assert away.asked == ([name] * 3 + ["closed"] if is_mended else [name])
