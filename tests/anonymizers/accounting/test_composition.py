@@ -32,14 +32,6 @@ def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
     return Spend("counts", "discrete_laplace", epsilon, exact(delta), (scale, 1), sensitivity)
 
 
-def pure(epsilon: str) -> Spend:
-    return Spend("clip", "pure", exact(epsilon), Fraction(0))
-
-
-def approximate(epsilon: str, delta: str) -> Spend:
-    return Spend("vocabulary", "approximate", exact(epsilon), exact(delta))
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

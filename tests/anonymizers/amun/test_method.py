@@ -1,30 +1,51 @@
-"""Amun end to end in memory: what holds of every release, whatever the log and the parameters."""
+"""Amun in memory: what holds of every release, which variants move, and what it says of itself."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support import rounds
-from tests.support.keys import release_key
+from tests.support.keys import randomness, release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1, traces_of
-from tests.support.tiers import few_examples
+from tests.support.rounds import rows_of, run_rounds
+from tests.support.tiers import at_night, few_examples
+from tracecloak.anonymizers.amun.case_moves import (
+    SizeForecast,
+    draw_gains_and_losses,
+    draw_moves,
+    forecast_size,
+    moves_per_transition,
+)
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words, _prior
 from tracecloak.anonymizers.amun.params import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
-from tracecloak.anonymizers.noise.randomness import hex_ids
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import (
+    Randomness,
+    below,
+    cell_numbers,
+    hex_ids,
+    uniform,
+)
+from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.manifest import Guarantee
+from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 MODES = ("sampling", "filtering", "oversampling")
 COMPRESSIONS = ("starts", "equation_4", "noise", "shifts", "none")
@@ -375,3 +396,193 @@ def test_no_two_draws_share_a_cell(mode: str) -> None:
             assert len(set(blocks)) == len(asked)
             n_draws.append(len(asked))
     assert max(n_draws[::2]) > 1 and max(n_draws[1::2]) > 1
+
+
+@pytest.mark.parametrize(
+    ("profile", "epsilon"), [("reference", 0.8109302162), ("paper", 0.1777249)]
+)
+def test_oversampling_draws_by_the_epsilon_of_its_profile(profile: str, epsilon: float) -> None:
+    """Of six transitions each one's noise is Laplace of scale 1 / epsilon, and positive."""
+    params = AmunParams(mode="oversampling", guessing_advantage=0.2, profile=profile)
+    assert params.epsilon_d == pytest.approx(epsilon, abs=1e-6)
+    traces = traces_of([(str(i), "A", i) for i in range(5)])  # one transition, one variant
+    gained = []
+    for number in range(200):
+        run = run_rounds(traces, Amun(), params, release_key(number))
+        sampling = run.decisions["sampling"]
+        assert not sampling.losses.any()
+        words = run.by_round["sampling"].words("amun/count", np.zeros((1, 2), np.uint64))
+        [gain] = sampling.gains.tolist()
+        assert gain == abs(int(laplace_by_inversion(words, 1 / params.epsilon_d)[0]))
+        gained.append(gain)
+    deviation = np.std(gained) / np.sqrt(len(gained))
+    assert np.mean(gained) == pytest.approx(moves_per_transition(params), abs=4 * deviation)
+
+
+AMUN = Amun()
+
+
+def guarantee(**params: object) -> Guarantee:
+    return AMUN.guarantee(AmunParams(**params))
+
+
+def released_variants(rows: list[tuple[str, str, int]], number: int, mode: str) -> set[str]:
+    params = AmunParams(mode=mode, guessing_advantage=0.3)
+    made = anonymise(traces_of(rows), AMUN, params, release_key(number), "r", "c")
+    return {"".join(name for name, _ in events) for _, events in rows_of(made.traces)}
+
+
+@pytest.mark.parametrize("mode", ["sampling", "oversampling"])
+def test_a_released_variant_of_one_case_proves_that_case(mode: str) -> None:
+    """With the one case AXB its variant is released more often than not; without it never is."""
+    others = [(str(i), name, i) for i in range(20) for name in "AB"]
+    one = [("one", name, 5) for name in "AXB"]
+    n = 40
+    with_it = sum("AXB" in released_variants([*others, *one], k, mode) for k in range(n))
+    without = sum("AXB" in released_variants(others, k, mode) for k in range(n))
+    assert with_it > n / 2
+    assert without == 0
+    assert "proves that case's presence" in guarantee(mode=mode).reality
+
+
+N_CASES, N_ACTIVITIES = 1_143, 624
+
+
+@functools.cache
+def long_tail() -> Dafsa:
+    """Returns 1,143 cases of 5 to 25 events over 624 activities, nearly each like no other."""
+    drawn = np.random.default_rng(0)
+    lengths = drawn.integers(5, 26, N_CASES)
+    weights = 1 / np.arange(1, N_ACTIVITIES + 1)
+    codes = drawn.choice(N_ACTIVITIES, int(lengths.sum()), p=weights / weights.sum())
+    sequences = encode_sequences(offsets_of(lengths), codes.astype(np.int32))
+    return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.ones(N_CASES, "i8")))
+
+
+def of(dafsa: Dafsa, params: AmunParams, number: int) -> int:
+    """Returns the cases of a release under some key."""
+    counts = dafsa.variants.counts
+    randomness = Randomness(release_key(number), "release", "", "")
+    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
+    return int((counts + gains - losses).sum())
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile", "low", "high"),
+    [
+        ("oversampling", "reference", 3, 8),
+        ("oversampling", "paper", 20, 30),
+        at_night("sampling", "reference", 1, 2.5),
+        at_night("oversampling", "tables", 3, 8),
+    ],
+)
+def test_a_log_of_many_activities_is_said_to_grow_as_it_then_does(
+    mode: str, profile: str, low: float, high: float
+) -> None:
+    """By the paper's epsilon to 25 times its size: what nobody would expect of `oversampling`."""
+    params = AmunParams(guessing_advantage=0.2, mode=mode, profile=profile)
+    told = forecast_size(long_tail(), params)
+    assert low < told.growth < high
+    assert told.n_cases == N_CASES and told.mean < told.most < 1.15 * told.mean
+    for number in range(3):
+        assert of(long_tail(), params, number) == pytest.approx(told.mean, rel=0.1)
+
+
+def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn() -> None:
+    """One case, one transition: 1 + 1.2 cases on average; at g = 0.01 some 25."""
+    traces = traces_of([("1", "A", 0)])
+    wide = {"guessing_advantage": 0.01, "mode": "oversampling"}
+    message = r"^max_growth=10 is exceeded: the release would have more cases "
+    with pytest.raises(UsageError, match=message):
+        run_rounds(traces, Amun(), AmunParams(**wide, max_growth=10), release_key())
+    run_rounds(traces, Amun(), AmunParams(**wide), release_key())
+    run_rounds(traces, Amun(), AmunParams(**wide, max_growth=1000), release_key())
+    run_rounds(traces, Amun(), AmunParams(guessing_advantage=0.01, max_growth=1), release_key())
+
+
+def test_the_sentence_says_no_number_of_the_log() -> None:
+    """It is written to logs and is an error's, and the number of cases is exact."""
+    assert SizeForecast(1_143, 34_612.2, 34_911.9).sentence == (
+        "A release would have about 30.3 times the cases of the log; 19 of 20 releases have at "
+        "most 30.5 times as many."
+    )
+    assert "about 1.4 times the cases" in SizeForecast(5, 6.99, 8).sentence
+
+
+def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
+    """The automaton of words over the capital letters."""
+    offsets = offsets_of(np.array([len(word) for word in variants], np.int64))
+    codes = np.array([ord(letter) - ord("A") for word in variants for letter in word], np.int32)
+    sequences = encode_sequences(offsets, codes)
+    return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.array(counts)))
+
+
+def paths_of(dafsa: Dafsa) -> list[list[int]]:
+    bounds = itertools.pairwise(dafsa.variants.offsets.tolist())
+    return [dafsa.path[a:b].tolist() for a, b in bounds]
+
+
+def moves(
+    dafsa: Dafsa, needs: Sequence[int], purpose: str = "moves", number: int = 0
+) -> tuple[int, ...]:
+    counts = dafsa.variants.counts
+    drawn = draw_moves(dafsa, counts, np.array(needs), randomness(number), purpose)
+    return tuple(drawn.tolist())
+
+
+@st.composite
+def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
+    """An automaton, numbers of cases (0 for some variants), and needs where cases pass."""
+    words = draw(st.lists(st.text("ABC", min_size=1, max_size=5), min_size=1, max_size=8))
+    dafsa = dafsa_of(words, [1] * len(words))
+    n = dafsa.variants.n_variants
+    counts = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
+    size = dafsa.n_transitions
+    needs = np.array(draw(st.lists(st.integers(0, 12), min_size=size, max_size=size)))
+    return dafsa, counts, np.where(dafsa.contingency_table_of(counts) > 0, needs, 0)
+
+
+@given(automata_and_needs(), st.integers(0, 100))
+def test_every_need_is_met_and_no_more_is_picked_than_needed(
+    case: tuple[Dafsa, np.ndarray, np.ndarray], number: int
+) -> None:
+    dafsa, counts, needs = case
+    picks = draw_moves(dafsa, counts, needs, randomness(number), "moves")
+    assert picks.dtype == np.int64
+    assert (dafsa.contingency_table_of(picks) >= needs).all()
+    assert (picks[counts == 0] == 0).all()
+    assert needs.max(initial=0) <= picks.sum() <= needs.sum()
+
+
+@given(automata_and_needs(), st.integers(0, 100))
+def test_picks_are_those_of_a_pass_that_raises_every_transition(
+    case: tuple[Dafsa, np.ndarray, np.ndarray], number: int
+) -> None:
+    """The algorithm as it is written, one ticket after the other."""
+    dafsa, counts, needs = case
+    keyed, paths = randomness(number), paths_of(dafsa)
+    needy = np.flatnonzero(needs)
+    words = keyed.words("moves/order", cell_numbers(needy.astype(np.uint64)))
+    frequency = dafsa.contingency_table_of(counts)
+    clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
+    added, picks = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
+    for transition in needy[np.argsort(clocks, kind="stable")].tolist():
+        if added[transition] >= needs[transition]:
+            continue
+        through = [v for v, path in enumerate(paths) if transition in path]
+        cases = np.repeat(through, counts[through])
+        cell = cell_numbers(np.full(needs[transition], transition, np.uint64))
+        tickets = keyed.words("moves/pick", cell, np.arange(needs[transition]))[:, 0]
+        for variant in cases[below(tickets, len(cases))].tolist():
+            picks[variant] += 1
+            added[paths[variant]] += 1
+    assert draw_moves(dafsa, counts, needs, keyed, "moves").tolist() == picks.tolist()
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40), st.integers(0, 1000))
+def test_one_variant_alone_takes_its_largest_need_in_the_order_of_the_picks(
+    need: int, number: int
+) -> None:
+    dafsa = dafsa_of(["A"], [5])
+    assert moves(dafsa, [need], number=number) == (need,)

@@ -1,20 +1,43 @@
-"""Every parameter and every key with wrong values: told in our words, never in pydantic's."""
+"""Wrong values of parameters and keys: refused by what is public, and told in our words."""
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any, cast
 
 import pydantic
 import pytest
 
+from tests.support.keys import release_key
+from tests.support.paper_log import table_1
+from tracecloak.anonymizers.accounting import calibration
+from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.composed import composed_epsilon
+from tracecloak.anonymizers.accounting.composition import Block, decimal_text
+from tracecloak.anonymizers.accounting.intervals import Interval, smallest
+from tracecloak.anonymizers.accounting.joint import Unseen, block_scale
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
+from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.amun.params import AmunParams
+from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
+from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.indicators.declared import Filter
+from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.queries import pripel
+from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
+from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Instead, Sums
+from tracecloak.anonymizers.rigorous.names import most_names_of_pairs, possible_pairs
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, Where, load
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 
 _STREAM: Mapping[str, Any] = {
     "release_id": "r", "epoch": "1", "input_subscription": "projects/p/subscriptions/s",
@@ -107,3 +130,113 @@ def test_a_wrong_parameter_is_told_by_its_key_what_it_must_be_and_its_value(
     with pytest.raises(UsageError) as raised:
         load(None, {"log": "a", "output": "o", "method": method, "params": params})
     assert told in str(raised.value)
+
+
+ANY: Any = None
+ONE = Fraction(1)
+LATE = datetime(2100, 1, 2, tzinfo=UTC)
+NAMES = ("A1", "A2", "B1")
+MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
+RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
+STREAM = {"epsilon": "1", "vocabulary": NAMES, "max_trace_length": 5, "horizon": 3}
+
+OTHERS = ValueError, TypeError, ArithmeticError, AssertionError
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "randomness in a pickle": (
+        lambda: pickle.dumps(Randomness(release_key(1), "r", "p", "d")),
+        "does not pickle",
+    ),
+    "a property that no number has": (
+        lambda: smallest(lambda n: False, 1, "threshold"),
+        "no threshold below 2",
+    ),
+    "no whole number": (lambda: laplace_scale(Fraction(1), Sensitivity(1, Fraction(1, 2), 1, 1)),
+        "must be a whole number, got 1/2"),
+    "a float for a decimal": (lambda: calibration.exact(cast(Any, 0.1)), "expected a decimal"),
+    "a delta of 2": (lambda: composed_epsilon((), Fraction(2)), "delta must be"),
+    "a block without change": (lambda: Block("b", (9, 1), Fraction(0)), "must be positive"),
+    "a block with next to no noise": (lambda: Block("b", (1, 1), ONE), "must be above 2"),
+    "a third as a decimal": (lambda: decimal_text(Fraction(1, 3)), "no finite decimal"),
+    "a divisor of 0": (lambda: Interval.of(1) / Interval.of(0), "not proven to be positive"),
+    "an unseen block of twice all": (lambda: Unseen(Fraction(2), Fraction(1, 4)), "a share above"),
+    "a block of twice all": (lambda: block_scale(ONE, Fraction(2), 1), "must be above 0"),
+    "a choice that comes after what it decides on": (
+        lambda: Budget(ONE, ONE, (Instead("i", "w", ONE, ()),), {"i": Allowance(ONE)}).check_order(
+            [Sums("s", ONE, of_one_cell()), Choice("c", ONE)]),
+        "comes after a block"),
+    "a cap of 0": (lambda: ContributionBounds(max_trace_length=0), "must be at least 1, got 0"),
+    "no activity of a case": (lambda: distinct_activities(ANY, 0, ANY), "must be at least 1"),
+    "a cap per individual without individuals": (
+        lambda: ContributionBounds(max_cases_per_individual=1).bound(table_1()[0], ANY),
+        "needs the individuals"),
+    "a log before its public start": (
+        lambda: anonymise(table_1(), Amun(), AmunParams(log_start=LATE), release_key(), "r", "c"),
+        "must enclose the log"),
+    "a public start after the end": (
+        lambda: AmunParams(log_start=LATE, log_end=LATE - timedelta(1)), "not be after log_end"),
+    "more pairs than noise is drawn for": (
+        lambda: possible_pairs(ActivityVocabulary.public(MANY), 1), "every possible pair"),
+    "a filter of nothing": (Filter, "needs occurs, or attribute and equals"),
+    "more activities than pripel matches": (
+        lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
+        "pripel takes logs of at most"),
+    "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
+    **{
+        f"{name}: {said}": (lambda name=name, given=given: params(name, **given), said)
+        for name, given, said in (
+            ("private-log", {"groups": {"A1": "A"}, "group_separator": "_", "group_depth": 1},
+             "exclude each other"),
+            ("private-log", {"groups": {"A1": "A"}, "vocabulary": None}, "groups are of declared"),
+            ("private-log", {"group_separator": "_"}, "go together"),
+            ("private-log", {"groups": {"A1": "A"}, "delta": "0", "max_trace_length": 5},
+             "groups need a delta"),
+            ("private-log", {"groups": {"A1": " "}}, "has no name"),
+            ("private-log", {"groups": {"A1": "A"}, "variants": "privtree"}, "by joint-variants"),
+            ("private-log", {"groups": {"A1": "B1", "B1": "C"}}, "name of an activity"),
+            ("private-log", {"vocabulary": MANY}, "activities"),
+            ("process-tree", {"vocabulary": MANY}, "activities"),
+            ("dpim", {"vocabulary": MANY}, "activities"),
+            ("sapa", {"vocabulary": MANY, "delta": None}, "activities"),
+            ("sacofa", {"vocabulary": MANY, "delta": None}, "activities"),
+        )
+    },
+    "more names than a generator counts by": (
+        lambda: method_named("markov-log").rounds(params("markov-log", vocabulary=MANY)),
+        "markov-log: "),
+    **{
+        f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
+        for name, given, said in (
+            ("dfg", {"guarantee": "w_event", "w_event_steps": 2}, "is for individuals"),
+            ("dfg", {"vocabulary": MANY}, "activities"),
+            ("variants", {"delta": "1e-5", "horizon": 60_000, "guarantee": "w_event",
+                          "w_event_steps": 1, "max_cases_per_individual": 1},
+             "which promises nothing"),
+            ("log", {"service_times": True}, "service_times cannot be released"),
+            ("dfg", {"delta": "0.4", "l2_clip": "5", "allow_large_delta": True}, "delta"),
+            ("log", {"max_cases_per_individual": 2}, "must be 1 for product log"),
+            ("log", {"delta": "1e-6", "groups": {"A1": "A"}}, "groups cannot be released"),
+            ("log", {"attributes": {"x": {"values": ["1", "2"]}}}, "attributes cannot be carried"),
+        )
+    },
+}  # fmt: skip
+
+
+def stream(name: str, **changes: Any) -> Any:
+    product = STREAM_PRODUCTS[name]
+    return product(product.Params(**{**STREAM, **changes}))
+
+
+def params(name: str, **changes: Any) -> Any:
+    method = method_named(name)
+    known = method.Params.model_fields
+    given = {**METHODS[name].examples[0], **RIGOROUS, **changes}
+    given = {key: value for key, value in given.items() if key in known and value is not None}
+    return method.Params(**given)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_it_is_refused_by_what_is_public(name: str) -> None:
+    """Catches a guard that is gone: what it keeps out would fail late, or not at all."""
+    call, said = REFUSED[name]
+    with pytest.raises((TracecloakError, *OTHERS), match=said):
+        call()

@@ -1,4 +1,4 @@
-"""From noisy sums to a graph: the domain, the threshold, and that no noise makes it fail."""
+"""From noisy sums to a graph: its domain, threshold and intervals, and flows that are conserved."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
+from scipy.optimize import lsq_linear
 
 from tests.support.privacy_loss import ONE, discrete_gaussian, discrete_laplace
 from tracecloak.anonymizers.graphs.noisy_graph import (
     NoisyCells,
+    fitted_counts,
+    intervals_of_shown,
+    norms_beyond,
     released_durations,
     released_graph,
 )
@@ -164,3 +169,120 @@ def test_the_nearest_shares_are_those_of_the_optimality_conditions(
         level = (y - x)[x > 1e-9]
         assert np.ptp(level) < 1e-9
         assert ((y - x) <= level.max() + 1e-9).all()
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[np.ndarray, ...]:
+    """Any edges between a few nodes, some of which are shown, with noise of unlike widths."""
+    n_nodes, n = draw(st.integers(1, 5)), draw(st.integers(1, 25))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    sources, targets = rng.integers(0, n_nodes, (2, n))
+    deviations = rng.choice([1.0, 10.0, draw(st.sampled_from([1.0, 30.0]))], n)
+    low = rng.integers(0, 200, n)
+    high = low + rng.integers(0, 80, n)
+    values = (low + high) / 2 + rng.normal(0, deviations)
+    totals = rng.normal(0, draw(st.sampled_from([0.0, 50.0])), n_nodes)
+    is_shown = rng.random(n) < draw(st.sampled_from([0.3, 0.8, 1.0]))
+    return sources, targets, totals, values, deviations**2, 2.5 * deviations, is_shown, low, high
+
+
+def expected_of(case: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rows of the least squares, their right sides, and the solution, edge by edge."""
+    sources, targets, totals, values, variances, least, is_shown, low, high = case
+    shown = np.flatnonzero(is_shown)
+    goal, of_node = totals.astype(float).copy(), np.zeros(len(totals))
+    left = [1 / (12 / t**2 + 1 / v) for t, v in zip(least, variances, strict=True)]
+    for i in np.flatnonzero(~is_shown):
+        if sources[i] == targets[i]:
+            continue
+        mean = left[i] / variances[i] * values[i]
+        goal[sources[i]] -= mean
+        goal[targets[i]] += mean
+        of_node[[sources[i], targets[i]]] += left[i]
+    of_node = np.maximum(of_node, min(left))
+    rows = np.zeros((len(totals), len(shown)))
+    for j, i in enumerate(shown):
+        rows[sources[i], j] += 1
+        rows[targets[i], j] -= 1
+    matrix = np.vstack([np.diag(1 / np.sqrt(variances[shown])), rows / np.sqrt(of_node)[:, None]])
+    middle = (low + high)[shown] / 2
+    right = np.concatenate([middle / np.sqrt(variances[shown]), goal / np.sqrt(of_node)])
+    bounds = low[shown] - 1e-9, high[shown] + 1e-9
+    return matrix, right, lsq_linear(matrix, right, bounds, method="bvls").x
+
+
+def counts_of(case: tuple[np.ndarray, ...]) -> np.ndarray:
+    sources, targets, totals, *of_cells, is_shown, low, high = case
+    limits = low[is_shown], high[is_shown]
+    middles = (limits[0] + limits[1]) / 2
+    return fitted_counts((sources, targets), totals, *of_cells, is_shown, limits, middles)
+
+
+@settings(deadline=None, max_examples=80)
+@given(cases())
+def test_it_is_bounded_least_squares_rounded(case: tuple[np.ndarray, ...]) -> None:
+    *_, is_shown, low, high = case
+    found = counts_of(case)
+    assert (low[is_shown] <= found).all() and (found <= high[is_shown]).all()
+    if is_shown.any():
+        assert np.abs(found - expected_of(case)[2]).max() <= 0.5 + 1e-5
+
+
+LAWS = [(False, stats.norm), (True, stats.laplace)]
+SCALE = 10.0
+LEAST = 25.0
+
+
+def limits(
+    values: np.ndarray, taken: float = 0.0, *, is_laplace: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    of_all = np.full(len(values), SCALE), np.full(len(values), LEAST)
+    return intervals_of_shown(values, *of_all, taken, is_laplace=is_laplace)
+
+
+def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
+    """Every log of up to two cases, and every case that may come to it."""
+    squares, units, clip = np.array([2, 3, 9, 16, 25, 10_000]), 8, 24
+    moved = set()
+    for n in range(3):
+        for log in itertools.combinations_with_replacement(range(len(squares)), n):
+            cases = np.bincount(log, minlength=len(squares)) if log else np.zeros(6, np.int64)
+            before = norms_beyond(squares, cases, clip, units)
+            for own in np.eye(len(squares), dtype=np.int64):
+                moved.add(norms_beyond(squares, cases + own, clip, units) - before)
+    # Norms of 3 and less are not beyond; 4 and 5 are by 8 and 16 steps; 100 counts as the clip.
+    assert moved == {0, 8, 16, 24}
+
+
+@pytest.mark.parametrize(("is_laplace", "law"), LAWS)
+@pytest.mark.parametrize("count", [0.0, 5.0, 24.0, 25.0, 40.0, 1000.0])
+def test_of_what_is_shown_each_limit_fails_with_a_fortieth_at_most(
+    is_laplace: bool, law: stats.rv_continuous, count: float
+) -> None:
+    """The chances are exact: a limit grows with the value, so it fails beyond or below one."""
+    values = np.linspace(LEAST, count + 400, 100_000)
+    low, high = limits(values, is_laplace=is_laplace)
+    assert (np.diff(low) >= 0).all() and (np.diff(high) >= 0).all()
+    noise = law(scale=SCALE)
+    shown = noise.sf(LEAST - count)
+    too_high = values[low > count]
+    if len(too_high):
+        # A grid point before the first one that fails may fail, too.
+        assert noise.sf(too_high[0] - count) <= 1 / 40 * shown
+    too_low = values[high < count]
+    if len(too_low):
+        assert shown - noise.sf(too_low[-1] - count) <= 1 / 40 * shown
+
+
+def test_what_clipping_took_raises_upper_limits_alone() -> None:
+    values = np.array([300.0, 400.0])
+    low, high = limits(values)
+    same, higher = limits(values, 50.0)
+    assert (same == low).all() and (higher - high).tolist() == [50, 50]
+
+
+def test_what_is_shown_below_the_threshold_may_be_nothing() -> None:
+    """A bin of a pair that is shown, and of which no bin stands out of the noise."""
+    low, high = limits(np.array([-30.0, LEAST - 1]), 50.0)
+    assert low.tolist() == [0, 0]
+    assert high.tolist() == [70, math.ceil(24 + 19.6 + 50)]

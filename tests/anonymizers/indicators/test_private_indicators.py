@@ -1,15 +1,18 @@
-"""The method as a whole: its parts, its promise, and that batches and shards change nothing."""
+"""The method as a whole: its parts and its promise, and the errors that a plan foretells."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from typing import Any
 
+import pydantic
+import pytest
+
 from tests.support.examples import examples_of
-from tracecloak.anonymizers.indicators.errors import PrivateIndicators
+from tracecloak.anonymizers.indicators.errors import PrivateIndicators, figure_errors, least_epsilon
+from tracecloak.anonymizers.indicators.params import IndicatorParams
 
 METHOD = PrivateIndicators()
-HOUR, FIRST_US = 3_600_000_000, 1_577_836_800_000_000  # 2020-01-01
 
 
 def params_of(place: int) -> Any:
@@ -44,3 +47,51 @@ def test_more_priority_has_less_noise_and_takes_it_from_the_others() -> None:
         return float(means["share with rework, sum"].epsilon)
 
     assert share("0.1") < share("1") < share("10") < 1
+
+
+WANTED = (
+    "cases",
+    "within limit=7d wanted_error=0.01",
+    "rework wanted_error=0.02",
+    "throughput of=median at_most=30d wanted_error=40",
+)
+
+
+def params(epsilon: str, *indicators: str) -> IndicatorParams:
+    given: dict[str, Any] = {"epsilon": epsilon, "indicators": indicators}
+    return IndicatorParams.model_validate(given)
+
+
+def test_of_one_number_the_error_is_that_of_laplace_noise() -> None:
+    """Ln 20 / epsilon cases, whatever their number; of a share it falls as they grow."""
+    [cases] = figure_errors(params("0.5", "cases"), 1_000)
+    assert (cases.unit, cases.half_width) == ("cases", pytest.approx(5.991, abs=0.01))
+    few, many = (figure_errors(params("1", "cases", "rework"), n)[1] for n in (100, 10_000))
+    assert few.half_width == pytest.approx(100 * many.half_width)
+    assert (few.grade, many.grade) == ("good", "good")
+    assert figure_errors(params("0.01", "cases", "rework"), 100)[1].grade == "noise"
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "20"])
+def test_the_least_epsilon_is_enough_and_less_is_not(epsilon: str) -> None:
+    least = least_epsilon(params(epsilon, *WANTED), 2_000)
+    assert least is not None and least.epsilon is not None
+    asked = [f"{t} priority={p}" for t, p in zip(WANTED, least.priorities, strict=True)]
+
+    def are_met(at: float) -> bool:
+        errors = figure_errors(params(f"{at:.6g}", *asked), 2_000)
+        return all(e.wanted is None or e.half_width <= e.wanted for e in errors)
+
+    assert are_met(float(least.epsilon))
+    assert not are_met(0.9 * float(least.epsilon))
+
+
+def test_nothing_wanted_needs_no_epsilon_and_some_errors_none_gives() -> None:
+    assert least_epsilon(params("1", "cases"), 100) is None
+    impossible = least_epsilon(params("1", "cases wanted_error=0.0001"), 100)
+    assert impossible is not None and impossible.epsilon is None
+
+
+def test_an_error_of_a_time_whose_range_is_bought_cannot_be_wanted() -> None:
+    with pytest.raises(pydantic.ValidationError, match="wanted_error needs at_most"):
+        params("1", "throughput wanted_error=3600")

@@ -1,7 +1,4 @@
-"""The laws of published noise and of what the exponential mechanism lets in, and what they cost.
-
-Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
-"""
+"""The laws of published noise and what they cost; Laplace noise by inversion; noisy histograms."""
 
 from __future__ import annotations
 
@@ -9,12 +6,18 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
+from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.noise import published
-from tracecloak.anonymizers.noise.randomness import cell_numbers
+from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts
+from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 
 
 def cells_of(n: int) -> np.ndarray:
@@ -101,3 +104,74 @@ def test_harmful_ones_are_chosen_with_the_law_of_their_number_and_any_is_as_like
     which = np.bincount(np.concatenate(chosen), minlength=5)
     assert p_value(which, np.full(5, which.sum() / 5)) > ALPHA
     assert p_value(which, which.sum() * np.array([0.24, 0.16, 0.2, 0.2, 0.2])) < ALPHA
+
+
+TOP = 2**64 - 1
+MINUS, PLUS = 0, 2**63  # the second word: its highest bit is the sign
+
+words = st.integers(0, TOP)
+scales = st.floats(0, 1e12, allow_nan=False)
+
+
+def noise(size: int, sign: int, scale: float) -> int:
+    drawn = laplace_by_inversion(np.array([[size, sign]], np.uint64), scale)
+    assert drawn.dtype == np.int64
+    return int(drawn[0])
+
+
+@given(words, words, scales)
+def test_noise_is_the_inverse_distribution_function_rounded_to_the_nearest_integer(
+    size: int, sign: int, scale: float
+) -> None:
+    exact = -math.log(float(uniform(np.array([size], np.uint64))[0])) * scale
+    nearest = round(exact)  # ties to even, as numpy's
+    assert noise(size, sign, scale) == pytest.approx(
+        nearest if sign >= PLUS else -nearest, abs=1e-9 * nearest + (exact % 1 == 0.5)
+    )
+
+
+@pytest.mark.parametrize("scale", [1e18, 1e30, 1e300, math.inf])
+@pytest.mark.parametrize("size", [0, 1, 2**63, TOP - 2**12])
+def test_huge_scales_stay_where_two_of_them_add_up(size: int, scale: float) -> None:
+    up, down = noise(size, PLUS, scale), noise(size, MINUS, scale)
+    assert up == -down
+    assert 0 <= up <= 2**61
+    assert np.array([up]) + np.array([up]) > 0  # no wrap
+
+
+WIDE = st.floats(-1e6, 1e6).map(lambda x: round(x, 3))
+
+
+def sums_cells_of(counts: np.ndarray, units: int) -> ClippedCells:
+    """One case an occurrence, so nothing is clipped."""
+    keys = np.repeat(np.arange(len(counts)), counts)
+    cells = CaseCells.of(np.arange(len(keys)), keys, len(keys), len(counts))
+    return ClippedCells.of_cases(cells, units, units)
+
+
+@pytest.mark.parametrize("units", [1, 1024])
+def test_whole_counts_are_brought_onto_the_lattice_of_the_noise(units: int) -> None:
+    counts = np.array([3, 0, 7, 0, 1])
+    noise = SumNoise((5 * units, 1), units, False)
+    noting = MeasureRecorder()
+    keyed = randomness().with_noise(noting)
+    found = noisy_counts(sums_cells_of(counts, 1), 5, noise, "cells", keyed, is_whole=True)
+    [(purpose, sums, told)] = noting.told
+    assert (purpose, sums.tolist(), told) == ("cells", (counts * units).tolist(), noise)
+    assert found.tolist() == counts.tolist()
+
+
+@given(
+    st.lists(st.lists(WIDE, min_size=3, max_size=3), max_size=6),
+    st.floats(0, 1e6),
+    st.lists(st.integers(0, 9), min_size=3, max_size=3).filter(any),
+)
+def test_rows_become_shares(rows: list[list[float]], variance: float, prior: list[int]) -> None:
+    shares = np.array(prior) / sum(prior)
+    made = backed_off(np.array(rows, np.float64).reshape(-1, 3), variance, shares)
+    assert made.shape == (len(rows), 3)
+    assert (made >= 0).all()
+    assert np.allclose(made.sum(axis=1), 1)
+    for row, own in zip(rows, made, strict=True):
+        if sum(row) <= 0:
+            assert np.allclose(own, shares)

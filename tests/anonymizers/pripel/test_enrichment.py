@@ -1,19 +1,35 @@
-"""Released sequences take times and values from their matched case, and from the log elsewhere."""
+"""Released sequences are matched with cases of the log, and take times and values from these."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.optimize import linear_sum_assignment
 
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, trace_batch
+from tests.support.logs import (
+    MINUTE,
+    Variant,
+    histogram,
+    read_variants,
+    trace_batch,
+    variant_counts,
+)
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.queries import pripel_enrichment
+from tracecloak.anonymizers.queries import pripel, pripel_enrichment
+from tracecloak.anonymizers.queries.pripel_enrichment import bounded_laplace, perturbed_cells
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -206,3 +222,189 @@ def test_a_case_is_the_same_in_any_batch_and_its_replicas_differ() -> None:
     other = rows([raw], again)
     for column in (0, 2):  # the new id, and the stamp
         assert not {row[column] for row in other} & {row[column] for row in whole}
+
+
+MATCHING_NAMES = "ABC"
+
+
+def edits(a: Variant, b: Variant) -> int:
+    """Levenshtein's distance by its recursion, row by row."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        above = row
+        row = [i]
+        for j, y in enumerate(b, 1):
+            row.append(min(above[j] + 1, row[-1] + 1, above[j - 1] + (x != y)))
+    return row[-1]
+
+
+def smallest_cost(released: Mapping[Variant, int], raw: Mapping[Variant, int]) -> int:
+    """By a matrix of all sequences by all cases, as PRIPEL's authors do it."""
+    uses = -(-sum(released.values()) // sum(raw.values()))
+    rows = [v for v, n in released.items() for _ in range(n)]
+    columns = [v for v, n in raw.items() for _ in range(n * uses)]
+    matrix = np.array([[edits(a, b) for b in columns] for a in rows])
+    return int(matrix[linear_sum_assignment(matrix)].sum())
+
+
+def check(
+    found: pripel.VariantMatching,
+    released: Mapping[Variant, int],
+    raw: Mapping[Variant, int],
+) -> None:
+    """Every sequence is matched once, no case too often, and the cost is that of the pairs."""
+    ours, theirs = (
+        list(read_variants(histogram(side), MATCHING_NAMES)) for side in (released, raw)
+    )
+    uses = -(-sum(released.values()) // sum(raw.values()))
+    sent: Counter[Variant] = Counter()
+    taken: Counter[Variant] = Counter()
+    cost = 0
+    for j, i, n in zip(found.raw, found.released, found.cases, strict=True):
+        assert n > 0
+        sent[ours[i]] += int(n)
+        taken[theirs[j]] += int(n)
+        cost += int(n) * edits(ours[i], theirs[j])
+    assert dict(sent) == dict(released)
+    assert all(n <= uses * raw[variant] for variant, n in taken.items())
+    assert cost == found.cost
+    pairs = list(zip(found.raw.tolist(), found.released.tolist(), strict=True))
+    assert pairs == sorted(set(pairs))
+
+
+@given(
+    variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 40),
+    variant_counts(max_length=6).filter(lambda counts: 0 < sum(counts.values()) < 30),
+)
+def test_the_sum_of_edits_is_that_of_an_optimal_assignment_of_cases(
+    released: dict[Variant, int], raw: dict[Variant, int]
+) -> None:
+    found = pripel.match_variants(histogram(released), histogram(raw))
+    check(found, released, raw)
+    assert found.cost == smallest_cost(released, raw)
+
+
+@pytest.mark.parametrize("limit", ["MAX_PAIRS", "MAX_DISTANCES"])
+def test_too_many_pairs_are_refused_without_a_number_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    released = {("A",) * n: 1 for n in range(1, 8)}
+    raw = {("B",) * n: 1 for n in range(1, 8)}
+    monkeypatch.setattr(pripel, limit, 7 * 7)
+    pripel.match_variants(histogram(released), histogram(raw))
+    monkeypatch.setattr(pripel, limit, 3)
+    with pytest.raises(UsageError, match=r"raise p_harmful or epsilon, or lower") as raised:
+        pripel.match_variants(histogram(released), histogram(raw))
+    assert "49" not in str(raised.value)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_transport_is_optimal_for_any_costs(seed: int) -> None:
+    """Costs that are no distances, and few columns to spare, so that prices must move."""
+    draw = np.random.default_rng(seed)
+    n, m = draw.integers(1, 9, 2)
+    supply = draw.integers(1, 6, n)
+    capacity = draw.integers(1, 6, m)
+    capacity[0] += max(int(supply.sum() - capacity.sum()) + int(draw.integers(0, 3)), 0)
+    costs = draw.integers(0, 50, (n, m))
+    rows, columns = np.divmod(np.arange(n * m), m)
+    sent = pripel.transport(pripel.CandidatePairs(rows, columns, costs.ravel()), supply, capacity)
+    flows = sent.reshape(n, m)
+    assert (flows >= 0).all()
+    assert (flows.sum(axis=1) == supply).all()
+    assert (flows.sum(axis=0) <= capacity).all()
+    matrix = np.repeat(np.repeat(costs, supply, axis=0), capacity, axis=1)
+    assert (flows * costs).sum() == matrix[linear_sum_assignment(matrix)].sum()
+
+
+# Words at the middles of so many equal parts of their range: the draws are the law's quantiles.
+N = 1 << 14
+QUANTILES = (np.arange(N) + 0.5) / N
+WORDS = (np.arange(N, dtype=np.uint64) << np.uint64(50)) + np.uint64(1 << 49)
+WIDTH = 10**9
+
+
+def quantiles(value: int, epsilon: float, width: int = WIDTH) -> np.ndarray:
+    """Of the Laplace law around a value on condition that it lies in 0 … width, by scipy."""
+    law = stats.laplace(value, width / epsilon)
+    low, high = law.cdf(0), law.cdf(width)
+    return law.ppf(low + QUANTILES * (high - low))
+
+
+def drawn(value: int, epsilon: float, low: int = 0, high: int = WIDTH) -> np.ndarray:
+    full = np.full(N, 1, np.int64)
+    return bounded_laplace(WORDS, value * full, low * full, high * full, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 20.0])
+@pytest.mark.parametrize("value", [0, WIDTH // 3, WIDTH])
+def test_bounded_laplace_has_the_quantiles_of_its_law(value: int, epsilon: float) -> None:
+    """Control: the quantiles at nine tenths of the scale are others."""
+    found = drawn(value, epsilon)
+    assert np.abs(found - quantiles(value, epsilon)).max() < 2e-6 * WIDTH
+    if epsilon >= 1:
+        assert np.abs(found - quantiles(value, epsilon / 0.9)).max() > 2e-3 * WIDTH
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1.0, 100.0])
+def test_bounded_laplace_stays_within_its_bounds(epsilon: float) -> None:
+    for value, (low, high) in itertools.product((-50, 0, 7, 10**15), ((0, 10), (-5, -5), (3, 4))):
+        found = drawn(value, epsilon, low, high)
+        assert found.dtype == np.int64
+        assert low <= found.min() and found.max() <= high
+    ends = np.array([0, 2**64 - 1], np.uint64)
+    for value in (0, 10**18):
+        at = np.array([value, value])
+        found = bounded_laplace(ends, at, np.zeros(2, np.int64), at * 0 + 10**18, epsilon)
+        assert (0 <= found).all() and (found <= 10**18).all()
+
+
+TEXT = Attribute("org:resource", Declaration(values=("a", "b", "c", "d")))
+NUMBER = Attribute("amount", Declaration(bounds=(0, 1), n_bins=5))
+TRUTH = Attribute("urgent", Declaration(values=("false", "true")))
+ONE_TEXT = Attribute("constant", Declaration(values=("only",)))
+ONE_BIN = Attribute("one bin", Declaration(bounds=(0, 1), n_bins=1))
+
+
+def law(attribute: Attribute, cell: int, epsilon: float) -> np.ndarray:
+    """Shares of the cells that a cell becomes, over a grid of the two words."""
+    words = np.stack([WORDS, WORDS], axis=1)
+    if attribute.declaration.values is not None:  # both words decide
+        some = WORDS[N // 256 :: N // 128]
+        words = np.stack([np.repeat(some, 128), np.tile(some, 128)], axis=1)
+    found = perturbed_cells(attribute, np.full(len(words), cell), words, epsilon)
+    return np.bincount(found, minlength=attribute.n_cells) / len(found)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("attribute", [TEXT, TRUTH])
+def test_texts_are_answered_by_randomised_response(attribute: Attribute, epsilon: float) -> None:
+    n = attribute.n_cells - 1
+    for cell in range(1, n + 1):
+        expected = np.full(n + 1, 1 / (math.exp(epsilon) + n - 1))
+        expected[0], expected[cell] = 0, math.exp(epsilon) / (math.exp(epsilon) + n - 1)
+        assert law(attribute, cell, epsilon) == pytest.approx(expected, abs=0.01)
+        assert law(attribute, cell, epsilon + 0.5) != pytest.approx(expected, abs=0.01)  # control
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+def test_numbers_move_by_bounded_discrete_laplace_noise(epsilon: float) -> None:
+    laws = []
+    for cell in range(1, 6):
+        weights = np.exp(-epsilon * np.abs(np.arange(1, 6) - cell) / 4)
+        laws.append(weights / weights.sum())
+        assert law(NUMBER, cell, epsilon)[1:] == pytest.approx(laws[-1], abs=1e-3)
+    # Any result is at most e^epsilon times as likely from one bin as from another.
+    ratios = np.max(np.array(laws), axis=0) / np.min(np.array(laws), axis=0)
+    assert ratios.max() == pytest.approx(math.exp(epsilon))
+
+
+@pytest.mark.parametrize("attribute", [TEXT, NUMBER, TRUTH, ONE_TEXT, ONE_BIN])
+def test_no_value_stays_none_and_no_other_becomes_none(attribute: Attribute) -> None:
+    cells = np.arange(N) % attribute.n_cells
+    words = np.stack([WORDS, WORDS[::-1]], axis=1)
+    found = perturbed_cells(attribute, cells, words, 0.01)
+    assert ((found == 0) == (cells == 0)).all()
+    assert found.max() < attribute.n_cells
+    assert len(perturbed_cells(attribute, cells[:0], words[:0], 1.0)) == 0

@@ -18,7 +18,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from tests.support.examples import examples_of
-from tests.support.privacy_loss import ONE, Law, discrete_gaussian, power_of_e
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.composition import (
@@ -326,23 +325,3 @@ def test_what_nobody_pays_is_found_by_the_same_accountant() -> None:
     assert choices
     assert 0.97 < reaccounted(blocks, choices, delta, INTERVAL) < 1.001
     assert reaccounted(blocks, [2 * epsilon for epsilon in choices], delta, INTERVAL) > 1.005
-
-
-def noisy(count: int, scale: tuple[int, int]) -> Law:
-    sigma = Fraction(*scale)
-    return discrete_gaussian(sigma, math.ceil(6 * sigma)).map(lambda y: y + count)
-
-
-def chosen(epsilon: Fraction, truth: bool) -> Law:
-    low, high = power_of_e(epsilon)
-    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
-    down = ONE - up[1], ONE - up[0]
-    return Law({True: up if truth else down, False: down if truth else up}, 0)
-
-
-def released(scale: tuple[int, int], steps: int, threshold: int, is_new: bool) -> Law:
-    """Of a cell of so many steps, what is released of it."""
-    law = noisy(steps, scale)
-    if is_new:
-        return law.map(lambda y: "seen" if y >= threshold else None)  # type: ignore[operator]
-    return law.map(lambda y: y if y >= threshold else None)  # type: ignore[operator]

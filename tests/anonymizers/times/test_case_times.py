@@ -1,4 +1,4 @@
-"""Times by class and period: counts by a loop, sensitivity by enumeration, draws that agree."""
+"""Times of cases by class and period: counts by a loop, and tables that agree with noisy sums."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.times import case_times
-from tracecloak.anonymizers.times.case_classes import CaseClasses
+from tracecloak.anonymizers.times.case_classes import (
+    LONGEST_VARIANT,
+    MOST_VARIANTS,
+    CaseClasses,
+)
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.case_starts import Periods
+from tracecloak.anonymizers.times.case_times import NoisySums, agreeing_table
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -189,3 +195,137 @@ def test_ranks_in_classes_have_their_bins_and_ranks_in_bins_say_where_in_them():
     found = case_times.ranks_among_all(of_all, bins, even / 4)
     assert np.array_equal(np.searchsorted(of_all.reached, found, side="right"), bins)
     assert found[:500].max() < 0.1 / 4 and found[500:].min() >= 0.8
+
+
+SHAPE = (2, 3, 4)
+WORTH = 40.0
+
+
+def summed(table: np.ndarray, block: NoisySums) -> np.ndarray:
+    """What a block is about, by hand."""
+    others = tuple(axis for axis in range(table.ndim) if axis not in block.axes)
+    sums = table.sum(axis=others)
+    return sums[..., : block.sums.shape[-1]] if table.ndim - 1 in block.axes else sums
+
+
+def cost(table: np.ndarray, prior: np.ndarray, blocks: list[NoisySums]) -> float:
+    """What the table shall have the least of."""
+    distance = (table * np.log(table / prior) - table + prior).sum() * WORTH / prior.sum()
+    rests = (summed(table, block) - block.sums for block in blocks)
+    misfits = ((rest / b.deviation) ** 2 for rest, b in zip(rests, blocks, strict=True))
+    return float(distance + sum(misfit.sum() for misfit in misfits) / 2)
+
+
+def some_blocks(generator: np.random.Generator, truth: np.ndarray) -> list[NoisySums]:
+    blocks = []
+    for axes, most in (((0, 2), 3), ((0, 1), 9), ((1, 2), 4), ((2,), 3), ((1,), 9)):
+        exact = summed(truth, NoisySums(axes, np.zeros(most), 1.0))
+        deviation = float(generator.uniform(2, 15))
+        blocks.append(
+            NoisySums(axes, exact + generator.normal(0, deviation, exact.shape), deviation)
+        )
+    return blocks
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_finds_what_a_solver_of_the_primal_finds(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    prior, truth = (300 * generator.dirichlet(np.ones(24)).reshape(SHAPE) for _ in range(2))
+    prior += 0.01
+    blocks = some_blocks(generator, truth)
+    found = agreeing_table(prior, blocks, WORTH)
+
+    def of_logs(logs: np.ndarray) -> float:
+        return cost(np.exp(logs).reshape(SHAPE), prior, blocks)
+
+    other = minimize(of_logs, np.log(prior.ravel()), method="L-BFGS-B")
+    assert cost(found, prior, blocks) <= other.fun * (1 + 1e-3)
+    for _ in range(50):  # and nowhere nearby is better
+        nearby = found * np.exp(generator.normal(0, 0.1, SHAPE))
+        assert cost(nearby, prior, blocks) > cost(found, prior, blocks) - 1e-3 * other.fun
+
+
+def test_what_is_expected_nowhere_stays_so_whatever_the_noise_says() -> None:
+    prior = np.array([[0.0, 10.0], [0.0, 30.0]])
+    blocks = [
+        NoisySums((0,), np.array([-50.0, 500.0]), 5.0),
+        NoisySums((1,), np.array([90.0, -3.0]), 5.0),
+    ]
+    found = agreeing_table(prior, blocks, WORTH)
+    assert (found[:, 0] == 0).all() and (found[:, 1] > 0).all() and np.isfinite(found).all()
+    assert not agreeing_table(np.zeros((2, 2)), blocks, WORTH).any()
+
+
+CLASS_WORDS = ActivityVocabulary.public("ABC")
+
+
+def released(variants: dict[str, int]) -> ReleasedVariants:
+    """These variants of A, B and C, as many cases each, in this order."""
+    names = sorted({name for variant in variants for name in variant})
+    return ReleasedVariants(
+        pa.array(names, pa.string()),
+        np.append(0, np.cumsum([len(variant) for variant in variants])).astype(np.int64),
+        np.array([names.index(name) for variant in variants for name in variant], np.int32),
+        np.array(list(variants.values()), np.int64),
+        None,
+        None,
+    )
+
+
+def class_public(variants: list[str]) -> TraceBatch:
+    log = {f"c{i:03}": " ".join(variant) for i, variant in enumerate(variants)}
+    return trace_batch(log).recode_public(CLASS_WORDS)
+
+
+some_variants = st.text("ABC", min_size=1, max_size=4)
+
+
+@given(
+    st.dictionaries(some_variants, st.integers(1, 9), max_size=60),
+    st.lists(st.text("ABCX", min_size=1, max_size=4), max_size=20),
+)
+def test_classes_are_those_of_a_loop(variants, cases):
+    classes = CaseClasses.of(released(variants), CLASS_WORDS)
+    own = list(variants)[:MOST_VARIANTS]
+
+    def class_of(case: str) -> int:
+        return own.index(case) if case in own else len(own) + "ABCX".index(case[-1])
+
+    assert classes.of_cases(class_public(cases)).tolist() == [class_of(case) for case in cases]
+    sizes = [0] * (len(own) + 4)
+    for variant, count in variants.items():
+        sizes[class_of(variant)] += count
+    assert classes.sizes.tolist() == sizes
+    assert classes.offsets.tolist() == np.cumsum([0, *map(len, own)]).tolist()
+    pairs = [
+        "ABCX".index(v[i - 1]) * 4 + "ABC".index(v[i]) if i else 0
+        for v in own
+        for i in range(len(v))
+    ]
+    assert classes.pairs(4).tolist() == pairs
+
+
+def test_codes_of_a_large_vocabulary_are_told_apart():
+    """Sequences of codes of more than a byte, which are not as long as their variants."""
+    many = ActivityVocabulary.public([f"n{i:03}" for i in range(300)])
+    names = many.names.take(pa.array([150, 299]))
+    variants = ReleasedVariants(
+        names, np.array([0, 3, 4]), np.array([0, 1, 0, 1], np.int32), np.array([5, 2]), None, None
+    )
+    classes = CaseClasses.of(variants, many)
+    a, b = names.to_pylist()
+    log = {"c": f"{a} {b} {a}", "d": b, "e": f"{b} {a}"}
+    own = many.codes(names).astype(np.int64)
+    expected = [0, 1, 2 + own[0]]
+    assert classes.of_cases(trace_batch(log).recode_public(many)).tolist() == expected
+    n = len(many)
+    assert classes.pairs(n).tolist() == [0, own[0] * n + own[1], own[1] * n + own[0], 0]
+    assert classes.offsets.tolist() == [0, 3, 4]
+
+
+def test_long_variants_are_no_classes():
+    long = "AB" * (LONGEST_VARIANT // 2) + "C"
+    classes = CaseClasses.of(released({long: 9, "AB": 5, long[1:]: 3}), CLASS_WORDS)
+    assert (classes.n_variants, classes.n_places) == (2, LONGEST_VARIANT + 2)
+    assert classes.of_cases(class_public([long, "AB", long[1:]])).tolist() == [2 + 2, 0, 1]
+    assert classes.sizes.tolist() == [5, 3, 0, 0, 9, 0]

@@ -49,7 +49,6 @@ SECOND = MINUTE // 60
 N_TICKS, N_BINS = 1000 * 86_400, 6
 ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
 WORDS = ActivityVocabulary.public("AB")
-N = len(WORDS)
 OF_ALL = Detail("case")
 BORDERS = time_borders(N_BINS, N_TICKS)
 # All cases take from a minute to an hour, and so long is a clip of times.

@@ -1,10 +1,11 @@
-"""Times of steps: vectors by a loop, estimates, and draws."""
+"""Durations of steps: vectors by a loop, shares, sums by pair of activities, and ranks."""
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
@@ -25,7 +28,13 @@ from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times import step_durations, time_bins
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.case_spans import GranularityDecision
+from tracecloak.anonymizers.times.case_spans import (
+    GranularityDecision,
+    SpansDecision,
+    clip_of,
+    count_pair_times,
+)
+from tracecloak.anonymizers.times.fitted_times import StepSums, decide_step_sums, ranks_of
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     Steps,
@@ -39,6 +48,7 @@ from tracecloak.anonymizers.times.step_durations import (
     sample_durations,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -322,3 +332,118 @@ def test_steps_of_idle_pairs_take_no_time():
     n = decided.n_names
     assert decided.is_idle.tolist() == [i == 1 for i in range(n * n)]
     assert (decided.reached[1] == 1).all() and decided.reached[n, 0] == 0
+
+
+PAIR_ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
+N = len(WORDS)
+PAIR_BORDERS = np.array([1, 60, 600, 86_400])
+# All cases take from a minute to ten.
+SPANS = SpansDecision(
+    PAIR_BORDERS, np.array([0.0, 0.0, 1.0, 1.0, 1.0]), 86_400_000,
+    np.array([0.0, 0.0, 100.0, 0.0, 0.0]), 1.0, np.arange(5),
+)  # fmt: skip
+DECISIONS: dict[str, Any] = {"spans": SPANS}
+CLIP = clip_of(SPANS, N)
+
+
+def sums_of(log: Log, *, is_pure: bool) -> list[int]:
+    counted = Counted(ClippedCells, count_pair_times, (PAIR_ALWAYS, is_pure)).count(
+        public(log), DECISIONS, randomness()
+    )
+    return [int(x) for x in counted.dense(np.arange(N * N))]
+
+
+def pair_naive(log: Log, *, is_pure: bool) -> list[int]:
+    """By a loop, in whole numbers of any size."""
+    sums = [0] * (N * N)
+    for events in cases_of(log).values():
+        times: dict[int, int] = defaultdict(int)
+        for (a, begin), (b, end) in itertools.pairwise(events):
+            times["ABX".index(a) * N + "ABX".index(b)] += end // SECOND - begin // SECOND
+        steps = {pair: min(x, CLIP << 10) * UNITS // CLIP for pair, x in times.items()}
+        total = sum(steps.values())
+        square = sum(x * x for x in steps.values())
+        for pair, x in steps.items():
+            if is_pure:
+                sums[pair] += x * UNITS // max(total, UNITS)
+            elif square <= UNITS**2:
+                sums[pair] += x
+            else:
+                sums[pair] += math.isqrt(UNITS**2 * x * x // square)
+    return sums
+
+
+@pytest.mark.parametrize("is_pure", [False, True])
+@given(
+    event_logs(max_events=25, n_cases=8, activities="ABX", minutes=5),
+    st.sampled_from([1_000_000, MINUTE, 9 * DAY]),
+)
+def test_sums_are_those_of_a_loop(is_pure, log, unit):
+    log = [(case, name, time // MINUTE * unit) for case, name, time in log]
+    assert sums_of(log, is_pure=is_pure) == pair_naive(log, is_pure=is_pure)
+
+
+def test_the_clip_rises_as_noise_falls_and_few_cases_exceed_it():
+    """From a quarter of the cases, where there is much noise, to none."""
+    borders = np.array([1, 10, 100, 1000, 10_000])
+    reached = np.array([0, 0.25, 0.5, 0.75, 0.95, 1])
+    counts = np.diff(reached, prepend=0) * 1000
+    clips = [
+        clip_of(SpansDecision(borders, reached, 10**5, counts, x, np.arange(6)), N)
+        for x in (500.0, 3.0, 0.3, 0.003)
+    ]
+    assert clips == sorted(clips) and clips[0] == pytest.approx(1000, rel=0.01)
+    assert clips[-1] > 50_000
+    none = SpansDecision(borders, np.ones(6), 10**5, np.zeros(6), 1.0, np.arange(6))
+    assert clip_of(none, N) == 1
+
+
+some_classes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=40)
+
+
+def sum_decided_on(sums: np.ndarray | list[int], classes: list[int] | None = None) -> StepSums:
+    """Of one class, or of four."""
+    own = np.zeros(len(sums), np.int64) if classes is None else np.array(classes, np.int64)
+    return decide_step_sums(np.array(sums, np.int64), own, 1 if classes is None else 4)
+
+
+@given(some_classes)
+def test_few_sums_are_all_kept_in_order_class_by_class(pairs):
+    decided = sum_decided_on([x for x, _ in pairs], [c for _, c in pairs])
+    for own in (decided, decode(encode(decided))):
+        for number in range(4):
+            kept = own.sums[own.offsets[number] : own.offsets[number + 1]]
+            assert kept.tolist() == sorted(x for x, c in pairs if c == number)
+
+
+@pytest.mark.parametrize("n", [255, 256, 5000, 10**6])
+def test_of_many_sums_evenly_chosen_ones_are_kept(n):
+    sums = np.random.default_rng(1).permutation(n)
+    few = np.array([7, 5])
+    classes = np.append(np.full(n, 1), [3, 3])
+    decided = decide_step_sums(np.append(sums, few), classes, 4)
+    assert decided.offsets.tolist() == [0, 0, 255, 255, 257]
+    assert np.abs(decided.sums[:255] - (np.arange(255) + 0.5) * n / 255).max() <= 1
+    assert decided.sums[255:].tolist() == [5, 7]
+
+
+@given(some_classes, some_classes)
+def test_ranks_are_those_of_a_loop(kept, asked):
+    decided = sum_decided_on([x for x, _ in kept], [c for _, c in kept])
+    numbers = np.arange(len(asked)) + 7
+    sums, classes = (np.array([pair[i] for pair in asked], np.int64) for i in range(2))
+    found = ranks_of(decided, sums, classes, numbers, randomness())
+    chances = uniform(randomness().words("span of a case", cell_numbers(numbers))[:, 0])
+    assert ((found >= 0) & (found < 1)).all()
+    for rank, chance, (own, number) in zip(found, chances, asked, strict=True):
+        beside = sorted(x for x, c in kept if c == number)
+        below = bisect.bisect_left(beside, own)
+        expected = (below + chance * (beside.count(own) + 1)) / (len(beside) + 1)
+        assert rank == pytest.approx(expected)
+
+
+def test_without_sums_ranks_are_drawn_by_chance():
+    n = 10_000
+    one = np.zeros(n, np.int64)
+    ranks = ranks_of(sum_decided_on([]), one, one, np.arange(n), randomness())
+    assert p_value(np.histogram(ranks, 10, (0, 1))[0], np.full(10, n / 10)) > ALPHA

@@ -1,4 +1,4 @@
-"""The time range that is bought: its counts by a loop, who can tip it, and where it falls."""
+"""The range, the granularity and the detail of times: what is counted and what is chosen."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ import datetime
 import pickle
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.anonymizers.times.test_step_durations import (
+    public,
+)
 from tests.support.keys import randomness
+from tests.support.logs import Event, trace_batch
+from tests.support.timed_logs import variants_of
+from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times import time_range
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
+from tracecloak.anonymizers.times.case_spans import (
+    count_granularities,
+    decide_granularity,
+)
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
     TIME_RANGE,
@@ -22,11 +37,13 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRange,
     TimeRangeDecision,
     choose_time_range,
+    grid_clock,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.calendar.local_time import DAY_US
-from tracecloak.schemas.calendar.working_time import WorkingCalendar
+from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
+from tracecloak.schemas.calendar.working_time import GRANULARITIES, WorkingCalendar
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 ALWAYS = WorkingCalendar()
 
@@ -185,3 +202,171 @@ def test_where_a_holiday_leaves_no_work_in_the_range_it_is_all_of_time():
     calendar = WorkingCalendar(holidays=free)
     span = choose_time_range(log, Fraction(1), 1, calendar, randomness()).time_range
     assert span == TimeRange(0, at("2100-01-01"))
+
+
+SECOND, MINUTE = 1_000_000, 60_000_000
+MILLISECOND = 1_000
+GRIDS = (1, MILLISECOND, SECOND, MINUTE, HOUR_US, DAY_US)
+LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
+
+
+def counts_of(log: list[Event], time_zone: str = "UTC") -> list[int]:
+    counter = Counted(ClippedCells, count_granularities, (time_zone,))
+    counted = counter.count(trace_batch(log), {}, randomness())
+    return [int(x) for x in counted.dense(np.arange(6))]
+
+
+def finest(times: list[int]) -> int:
+    """The coarsest grid that has all of a case's stamps, by a loop."""
+    return max(i for i, step in enumerate(GRIDS) if all(time % step == 0 for time in times))
+
+
+stamps = st.tuples(st.sampled_from(GRIDS), st.integers(0, 10_000)).map(lambda x: x[0] * x[1])
+
+
+@given(st.lists(st.lists(stamps, min_size=1, max_size=4), max_size=6), st.integers(1, 3))
+def test_cases_are_counted_by_their_finest_stamp(cases, n_pieces):
+    log = [(f"c{i}", "A", time) for i, times in enumerate(cases) for time in times]
+    expected = [0] * 6
+    for times in cases:
+        expected[finest(times)] += 1
+    assert counts_of(log) == expected
+    traces, counter = trace_batch(log), Counted(ClippedCells, count_granularities, ("UTC",))
+    parts = [traces.take(np.arange(i, traces.n_cases, n_pieces)) for i in range(n_pieces)]
+    pieces = [counter.count(part, {}, randomness()) for part in parts]
+    merged = ClippedCells.merge(pieces[::-1])
+    assert merged == counter.count(traces, {}, randomness()) == decode(encode(merged))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Amsterdam", "America/Sao_Paulo", "Asia/Kolkata"])
+def test_dates_are_those_of_the_local_clock(zone):
+    """Also where the clock is put forward at midnight, as it was in Sao Paulo; UTC sees hours."""
+    day = datetime.datetime(2018, 10, 1, tzinfo=datetime.UTC)
+    log = []
+    for i in range(60):
+        local = (day + datetime.timedelta(days=i)).date()
+        begin = datetime.datetime.combine(local, datetime.time(), ZoneInfo(zone)).timestamp()
+        log.append((f"c{i}", "A", int(begin) * SECOND))
+    assert counts_of(log, zone) == [0, 0, 0, 0, 0, 60]
+    assert counts_of(log)[5] == 0
+
+
+@pytest.mark.parametrize("zone", ["Africa/Cairo", "America/Sao_Paulo", "Pacific/Apia"])
+def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids(zone):
+    clock = grid_clock(zone)
+    steps = np.array([-DAY_US, -HOUR_US, -1, 0, 1, MINUTE, HOUR_US, 5 * HOUR_US, DAY_US])
+    times = np.unique(clock.since_us[1:, None] + steps)
+    local, expected = clock.local_us(times), np.zeros(len(times), np.int64)
+    for i, step in enumerate(GRIDS):
+        over = local % step
+        expected[(over == 0) | (clock.first_us(local - over) == times)] = i
+    log = [(f"c{i}", "A", time) for i, time in enumerate(times.tolist())]
+    assert counts_of(log, zone) == np.bincount(expected, minlength=6).tolist()
+
+
+def chosen(counts: list[int], noise: SumNoise = LITTLE, number: int = 0) -> str:
+    used = np.flatnonzero(counts)
+    counted = ClippedCells(used, np.array(counts, np.int64)[used])
+    return decide_granularity(counted, noise, randomness(number)).granularity
+
+
+def test_the_coarsest_grid_that_nearly_all_cases_are_on_is_chosen():
+    for place, name in enumerate(GRANULARITIES):
+        assert chosen([100 * (i == place) for i in range(6)]) == name
+    # A fiftieth may be off.
+    assert chosen([0, 0, 1, 1, 0, 98]) == "day"
+    assert chosen([0, 1, 0, 2, 0, 97]) == "minute"
+    assert chosen([0, 0, 0, 0, 3, 97]) == "hour"
+    assert chosen([0, 0, 50, 0, 0, 50]) == "second"
+    assert chosen([0, 50, 0, 0, 0, 50]) == "millisecond"
+    assert chosen([2, 98, 0, 0, 0, 0]) == "millisecond"
+    assert chosen([3, 0, 0, 0, 0, 97]) == "microsecond"
+    assert chosen([1, 1, 98, 0, 0, 0]) == "second"
+
+
+def test_a_log_that_noise_hides_keeps_its_seconds():
+    """By hand: of deviation 10, those on a grid must be 2.5 * 10 * 2.4 = 61 more than those off."""
+    wide = SumNoise((10, 1), 1, False)
+
+    def found(counts: list[int]) -> list[str]:
+        return [chosen(counts, wide, number) for number in range(400)]
+
+    assert found([0, 0, 20, 0, 0, 0]).count("second") > 380
+    assert found([0, 0, 0, 0, 0, 0]).count("second") > 380
+    assert found([0, 0, 0, 0, 0, 120]).count("day") > 380
+    # By hand: 20 finer ones are no 2.5 * 10, and as many as 60 are that for sure.
+    assert found([20, 0, 0, 0, 0, 0]).count("second") > 100
+    assert found([60, 0, 0, 0, 0, 0]).count("microsecond") > 380
+
+
+OF_ALL = Detail("case")
+
+
+def by(n_names: int, n_cases: int | None, epsilon: str = "1") -> str:
+    return times_by(n_names, n_cases, None, (Fraction(epsilon), Fraction(1, 10**6)), 1)
+
+
+def test_a_wide_log_of_few_cases_is_counted_by_case_and_a_narrow_one_by_activity():
+    assert by(400, 1_000) == by(200, 937) == by(100, 1_000) == "case"
+    assert by(20, 1_000) == by(27, 1_434) == by(400, 100_000) == "activity"
+
+
+def test_more_cases_and_more_epsilon_count_for_activities_and_more_names_against_them():
+    order = ("case", "activity")
+    for n_names in (10, 50, 200, 800):
+        of_cases = [order.index(by(n_names, n)) for n in (10, 10**3, 10**5, 10**7)]
+        of_epsilon = [order.index(by(n_names, 3_000, e)) for e in ("0.01", "0.1", "1", "10", "90")]
+        assert of_cases == sorted(of_cases) and of_epsilon == sorted(of_epsilon)
+    of_names = [order.index(by(n, 10_000)) for n in (5, 50, 500, 5_000)]
+    assert of_names == sorted(of_names, reverse=True)
+
+
+def test_where_no_number_is_declared_only_hundreds_of_names_count_against_activities():
+    assert by(100, None, "0.01") == by(20, None) == "activity"
+    assert by(400, None) == "case"
+
+
+def params(n_names: int, **given: object) -> PrivateLogParams:
+    names = tuple(f"a{i}" for i in range(n_names))
+    return PrivateLogParams.model_validate({"epsilon": "1", "vocabulary": names, **given})
+
+
+def test_the_rule_needs_declared_names_and_delta_and_what_is_asked_for_goes_first():
+    assert params(399).detail == OF_ALL
+    assert params(399, times_by="activity").detail == params(20).detail == BY_ACTIVITY
+    assert params(3, times_by="case").detail == OF_ALL
+    pure = params(150, delta="0", max_trace_length=9, n_duration_bins=4)
+    assert pure.detail == BY_ACTIVITY
+    bought = PrivateLogParams.model_validate({"epsilon": "1", "buy_vocabulary": True})
+    assert bought.detail == BY_ACTIVITY
+
+
+def test_a_declared_number_of_cases_is_a_parameter_only_where_it_changes_the_answer():
+    assert params(20).expecting(1_000) == params(20)
+    assert params(90).expecting(1_000).given()["times_by"] == "case"
+    assert params(399).expecting(10**6).given()["times_by"] == "activity"
+    assert params(150, times_by="activity").expecting(1_000).detail == BY_ACTIVITY
+
+
+def test_a_number_of_cases_that_asks_for_more_names_than_can_be_counted_is_refused():
+    """By the same check as where it is asked for; otherwise it would fail after it was paid for."""
+    with pytest.raises(pydantic.ValidationError, match="smaller vocabulary or fewer bins"):
+        params(3_000).expecting(10**9)
+
+
+def test_of_all_cases_alike_the_variants_have_most_and_the_parts_add_up():
+    few, many = (params(n).spending for n in (20, 399))
+    assert many.means["joint-variants"].share > few.means["joint-variants"].share * Fraction(3, 2)
+    assert "tables" in few.means and "tables" not in many.means
+    for budget in (few, many):
+        assert sum(allowance.share for allowance in budget.means.values()) == 1
+
+
+def test_cases_look_alike_and_keep_their_times():
+    traces = public({"c": "A B@9 X A", "d": "B"})
+    alike = OF_ALL.cases(traces)
+    assert len(alike.vocabulary) == 1 and not alike.activities.any()
+    assert alike.times.tolist() == traces.times.tolist()
+    assert BY_ACTIVITY.cases(traces) is traces
+    classes = OF_ALL.classes(variants_of(traces), traces.vocabulary)
+    assert classes.sizes.tolist() == [2] and classes.of_cases(alike).tolist() == [0, 0]

@@ -1,4 +1,4 @@
-"""`joint-variants` and `auto-variants`: what is measured, what it costs, and what comes out."""
+"""`joint-variants` and `auto-variants`: what is measured and noted, what it costs, which way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,17 @@ from hypothesis import strategies as st
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
+from tests.support.silence import Silence
+from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.noise.drawing import Drawn, Recording
+from tracecloak.anonymizers.noise.drawing import Drawn, Noise, Recording
+from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import changed_ranks, measured_ranks
+from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
 from tracecloak.anonymizers.rigorous.clips import norm_grid, sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import joint_variants
+from tracecloak.anonymizers.variants.auto import AutoVariants
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.joint_variants import (
     REPEATED,
@@ -32,6 +38,8 @@ from tracecloak.anonymizers.variants.joint_variants import (
 )
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.published import figures
+from tracecloak.schemas.published.figures import ReleasedMeasures
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -188,3 +196,155 @@ def test_the_thresholds_delta_is_that_of_the_smaller_share() -> None:
     assert joint_variants.SCATTERED.variants == smaller < REPEATED.variants
     assert 0 < own.delta < DELTA / 2  # of a share of a half nearly all of delta would be left
     assert alone.spends()[0].delta == DELTA
+
+
+AUTO_NAMES = tuple("ABCDEFGH")
+AUTO_VOCABULARY = ActivityVocabulary.public(AUTO_NAMES)
+AUTO = AutoVariants()
+ONE = of_one_cell().times(1024)
+
+
+def ways_of(
+    log: Mapping[Variant, int], epsilon: Any, max_length: int = 8, n_keys: int = 12
+) -> Counter[str]:
+    """Which way was taken, by the noise that was drawn."""
+    exact = histogram(log, AUTO_VOCABULARY.names.to_pylist())
+    domain = Domain(AUTO_VOCABULARY, max_length, 1)
+    means = budget(AUTO, epsilon, DELTA, 1, max_length).means
+    found: Counter[str] = Counter()
+    for number in range(n_keys):
+        recording = Recording()
+        AUTO.answer(exact, domain, means, randomness(number).with_noise(recording))
+        purposes = {drawn.purpose for drawn in recording.drawn}
+        own = {
+            "joint": f"{AUTO.name}/chain" in purposes,
+            "histogram": f"{AUTO.name}/histogram/count" in purposes,
+        }
+        [way] = [name for name, is_own in own.items() if is_own] or ["tree"]
+        found[way] += 1
+    return found
+
+
+def _scattered(n_cases: int, n_names: int) -> dict[Variant, int]:
+    generator = np.random.default_rng(3)
+    log: Counter[Variant] = Counter()
+    for _ in range(n_cases):
+        log[tuple(generator.permutation(list(AUTO_NAMES[:n_names])).tolist())] += 1
+    return dict(log)
+
+
+STRAIGHT: dict[Variant, int] = {tuple("ABCD"): 1900, tuple("ABD"): 95, tuple("AD"): 5}
+
+
+@pytest.mark.parametrize(
+    ("log", "epsilon", "way"),
+    [
+        (STRAIGHT, 1, "histogram"),
+        (STRAIGHT, 4, "histogram"),
+        (_scattered(1500, 5), 1, "joint"),
+    ],
+    ids=["line", "line, 4", "scattered"],
+)
+def test_the_way_follows_from_how_many_cases_a_histogram_would_show(
+    log: dict[Variant, int], epsilon: Any, way: str
+) -> None:
+    taken = ways_of(log, epsilon)
+    assert taken[way] >= 9, taken
+
+
+def _mixed(
+    deviation: float, chosen: float, epsilon: float, of_histogram: float, ways: tuple[bool, bool]
+) -> float:
+    """Delta at epsilon of a randomised response, then of one way after each of its answers."""
+    lost = math.exp(chosen) / (1 + math.exp(chosen))
+    return sum(
+        chance * (of_histogram if in_place else rough_gaussian_delta(deviation, epsilon - loss))
+        for chance, loss, in_place in zip((lost, 1 - lost), (chosen, -chosen), ways, strict=True)
+    )
+
+
+@pytest.mark.parametrize("share", [Fraction(1, 4), Fraction(9, 10)])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(1), Fraction(4)])
+def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fraction) -> None:
+    """And all of it is used; what is in place of the sums costs them something if it has much."""
+    sums = Sums("sums", Fraction(1), ONE, 1024, is_l2=True)
+    choice = Choice("choice", Fraction(4, 100))
+    place = Instead("x", "x", Fraction(1), ("sums",), delta_share=share)
+
+    def worst(needs: tuple[Any, ...], of_place: Fraction) -> float:
+        found = budget_of(epsilon, DELTA, needs)
+        assert found.deviation is not None
+        own = float(epsilon * choice.share)
+        return max(
+            _mixed(float(found.deviation), own, float(epsilon), float(of_place), ways)
+            for ways in itertools.product((False, True), repeat=2)
+        )
+
+    shared = budget_of(epsilon, DELTA, (choice, sums, place))
+    assert shared.means["x"].delta == share * DELTA
+    assert 0.9999 < worst((choice, sums, place), share * DELTA) / float(DELTA) <= 1
+    alone = budget_of(epsilon, DELTA, (choice, sums))
+    assert shared.deviation is not None and alone.deviation is not None
+    assert (shared.deviation > alone.deviation) == (share > Fraction(1, 2))
+    assert worst((choice, sums), DELTA) > 1.05 * float(DELTA)  # the control
+
+
+LOG: dict[Variant, int] = {("A", "B"): 500, ("A", "C", "B"): 200, ("A", "B", "B"): 100, ("C",): 1}
+
+
+def noted(noise: Noise, epsilon: int = 2) -> tuple[ReleasedVariants, ReleasedMeasures]:
+    noting = MeasureRecorder(noise)
+    exact = histogram(LOG, VOCABULARY.names.to_pylist())
+    listened = randomness(1).with_noise(noting)
+    where = Domain(VOCABULARY, 5, 1)
+    made = answer_of(JointVariants(), exact, where, Fraction(epsilon), Fraction(1, 10**6), listened)
+    return made, noting.measures
+
+
+def arcs_of(log: dict[Variant, int]) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for variant, n in log.items():
+        for ends in zip(("▶", *variant), (*variant, "■"), strict=True):
+            found[ends] += n
+    return found
+
+
+def test_without_noise_the_sums_are_those_of_the_log() -> None:
+    """The clip takes a little of the arcs, and of nothing else."""
+    made, sums = noted(Silence())
+    assert {row.value for row in sums.rows(figures.CASES)} == {801.0}
+    released = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
+    arcs, expected = {row.of: row.value for row in sums.rows(figures.ARC)}, arcs_of(LOG)
+    assert set(arcs) == set(arcs_of(released))
+    assert all(0.5 * expected[ends] <= value <= expected[ends] for ends, value in arcs.items())
+    seen = {row.of: row.value for row in sums.rows(figures.VARIANT)}
+    assert seen == {variant: n for variant, n in LOG.items() if n > 1}
+    times = {row.of: row.value for row in sums.rows(figures.OCCURRENCES) if row.value}
+    assert times["B", "1", "1"] == 700 and times["B", "2", "2"] == 100
+    assert times["A", "1", "1"] == 800
+    totals = {row.of: row.value for row in sums.rows(figures.ACTIVITY)}
+    assert 0.5 * 900 <= totals["B",] <= 900 and totals["__other__",] == 0
+    [events] = sums.rows(figures.EVENTS)
+    assert 0.5 * 1901 <= events.value <= 1901
+
+
+def test_a_variant_below_the_threshold_is_never_noted() -> None:
+    _, sums = noted(Silence())
+    [least] = sums.rows(figures.LEAST_OF_VARIANT)
+    assert least.value > 1 and least.deviation == 0
+    assert ("C",) not in {row.of for row in sums.rows(figures.VARIANT)}
+
+
+@pytest.mark.parametrize("epsilon", [1, 4])
+def test_the_noise_has_the_deviation_that_is_noted(epsilon: int) -> None:
+    """Of sums without noise and with it: their differences, in deviations, are standard normal."""
+    exact = {(row.what, row.of): row.value for row in noted(Silence(), epsilon)[1].rows()}
+    rows = [row for row in noted(Noise(), epsilon)[1].rows() if row.deviation]
+    kinds = {figures.CASES, figures.VARIANT, figures.OCCURRENCES, figures.EVENTS}
+    drawn = [
+        (row.value - exact[row.what, row.of]) / row.deviation
+        for row in rows
+        if row.what in kinds and (row.what, row.of) in exact
+    ]
+    assert len(drawn) > 8
+    assert 0.3 < float(np.std(drawn)) < 2

@@ -1,39 +1,44 @@
-"""`markov-log`: what a case adds, the noise on it, the chain and the walks.
-
-Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
-"""
+"""`markov-log`: what a case adds, its noise and chain; what all generators have in common."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy import sparse
+from scipy.optimize import minimize
 
 from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.silence import Silence
+from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import joint_delta
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import SumNoise
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
+from tracecloak.anonymizers.variants.generator import Domain, excess_of_names
 from tracecloak.anonymizers.variants.markov import (
-    Chain,
     MarkovVariants,
     MarkovVariantsPure,
     chain_of,
-    draw_walks,
 )
+from tracecloak.anonymizers.variants.method import VariantLog
+from tracecloak.anonymizers.variants.reweight import agreeing_weights
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -51,12 +56,6 @@ def domain(max_length: int = 5, max_units: int = 1) -> Domain:
 def counted(counts: Mapping[Variant, int]) -> VariantHistogram:
     """The exact histogram over the codes of the vocabulary."""
     return histogram(counts, VOCABULARY.names.to_pylist())
-
-
-def variants_of(made: ReleasedVariants) -> Counter[Variant]:
-    rows = made.to_table().to_pylist()
-    assert len({tuple(row["variant"]) for row in rows}) == len(rows)
-    return Counter({tuple(row["variant"]): row["count"] for row in rows})
 
 
 def naive_vector(variant: Variant, cells: FlowCells) -> Counter[int]:
@@ -170,16 +169,6 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     assert chain.steps.sum(axis=2) == pytest.approx(1)
 
 
-NAMES_ARRAY = ActivityVocabulary.of(NAMES).names
-
-
-def walks(chain: Chain, n: int, number: int = 0) -> Counter[tuple[int, ...]]:
-    made = draw_walks(chain, n, NAMES_ARRAY, randomness(number), "walk")
-    return Counter(
-        {tuple("ABC".index(x) for x in variant): n for variant, n in variants_of(made).items()}
-    )
-
-
 @pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda generator: generator.name)
 def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
     generator: MarkovVariants,
@@ -192,3 +181,91 @@ def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
             words = ActivityVocabulary.public(map(str, range(n_names)), closed=True)
             sizes.append(generator.cells_of(Domain(words, length, 1)).n_possible)
         assert sizes[0] <= MAX_CELLS < sizes[1]
+
+
+METHODS_OF_VARIANTS = [method for method in METHODS.values() if isinstance(method, VariantLog)]
+
+
+@pytest.mark.parametrize("method", METHODS_OF_VARIANTS, ids=lambda method: method.name)
+def test_a_generator_says_how_many_names_it_can_count_by(method: VariantLog) -> None:
+    generator = method._generator
+    most = generator.most_names
+    assert excess_of_names(generator, None) == excess_of_names(generator, 2) == ""
+    if most is None:
+        assert excess_of_names(generator, 10**6) == ""
+    else:
+        assert excess_of_names(generator, most) == ""
+        assert f"{most:,} activities" in excess_of_names(generator, most + 1)
+
+
+def thresholds_of(spends: tuple[Spend, ...]) -> dict[str, Fraction]:
+    """The deltas of thresholds, by what is spent or by block."""
+    found = {spend.what: spend.delta for spend in spends if not spend.blocks}
+    return found | {b.what: b.delta for spend in spends for b in spend.blocks}
+
+
+@pytest.mark.parametrize("method", METHODS_OF_VARIANTS, ids=lambda method: method.name)
+def test_a_pure_generator_leaves_its_delta_to_the_names_that_are_bought(method: VariantLog) -> None:
+    """They have all sums of the Gaussian budget; what is spent adds up to what was asked."""
+    asked = Fraction("20"), Fraction("1e-5")
+    given: dict[str, Any] = {"epsilon": "20", "delta": "1e-5"}
+    bought = method.Params(**given, buy_vocabulary=True)
+    assert total(method.spends(bought)) == asked
+    means = method.budget(bought).means
+    names = means["vocabulary"]
+    if method._generator.is_pure:
+        assert names.share + means["length"].share == 1
+    else:
+        assert names.share == VOCABULARY_SHARE
+    assert thresholds_of(method.spends(bought))["vocabulary"] == names.delta > 0
+    assert names.noise(of_one_cell()).width == pytest.approx(
+        float(names.deviation or 0) / math.sqrt(names.share) * UNITS, rel=1e-4
+    )
+    # Where nothing else can use it, it is spent for nothing: what was asked is what is charged.
+    public = method.Params(**given, vocabulary=("A",), max_trace_length=3)
+    assert total(method.spends(public)) == asked
+    assert sum(thresholds_of(method.spends(public)).values()) <= asked[1]
+
+
+def cost(
+    weights: np.ndarray,
+    rows: np.ndarray,
+    measured: np.ndarray,
+    deviations: np.ndarray,
+    prior: np.ndarray,
+    n_cases: float,
+) -> float:
+    rest = (n_cases * (weights @ rows) - measured) / deviations
+    distance = (weights * np.log(weights / prior)).sum()
+    return float(0.1 * n_cases * distance + (rest**2).sum() / 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_finds_what_a_solver_of_the_primal_finds(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    n, m, n_cases = 6, 4, 100.0
+    rows = generator.integers(0, 3, (n, m)).astype(float)
+    prior = generator.dirichlet(np.ones(n))
+    measured = n_cases * (generator.dirichlet(np.ones(n)) @ rows)
+    given = rows, measured, generator.uniform(3, 20, m), prior, n_cases
+    found = agreeing_weights(sparse.csr_matrix(rows), *given[1:])
+    assert found.sum() == pytest.approx(1) and (found > 0).all()
+
+    def of_logs(logs: np.ndarray) -> float:
+        weights = np.exp(logs - logs.max())
+        return cost(weights / weights.sum(), *given)
+
+    other = minimize(of_logs, np.log(prior), method="Nelder-Mead", options={"maxiter": 20_000})
+    assert cost(found, *given) <= other.fun + 1e-3
+    for _ in range(50):  # and nowhere nearby is better
+        nearby = found * np.exp(generator.normal(0, 0.05, n))
+        assert cost(nearby / nearby.sum(), *given) >= cost(found, *given) - 1e-6
+
+
+def test_the_bits_are_these_on_every_machine() -> None:
+    """With a library's sums these weights differed in the fourth digit between two processors."""
+    generator = np.random.default_rng(0)
+    rows = sparse.csr_matrix((generator.random((40, 30)) < 0.3).astype(float))
+    measured, deviations = generator.random(30) * 300, 1 + generator.random(30) * 5
+    found = agreeing_weights(rows, measured, deviations, generator.random(40), 1000.0)
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:16] == "6ead9af675a74d1d"
