@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,20 +18,17 @@ from tests.support import rounds
 from tests.support.keys import randomness, release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
-from tests.support.tiers import at_night, few_examples
+from tests.support.tiers import few_examples
 from tracecloak.anonymizers.amun.case_moves import (
     SizeForecast,
-    draw_gains_and_losses,
     draw_moves,
-    forecast_size,
     moves_per_transition,
 )
-from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words, _prior
+from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words
 from tracecloak.anonymizers.amun.params import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import (
-    Randomness,
     below,
     cell_numbers,
     hex_ids,
@@ -321,36 +317,6 @@ def test_a_parameter_out_of_its_range_is_refused(given_value: dict[str, Any]) ->
         AmunParams(**given_value)
 
 
-@given(
-    st.lists(st.integers(0, 600), min_size=1, max_size=12),
-    st.integers(1, 300),
-    st.integers(1, 100),
-)
-def test_a_precision_counts_in_full_when_it_is_no_multiple_of_the_unit(
-    seconds: list[int], precision: int, unit: int
-) -> None:
-    """Equation 1 on ticks t: the values in (t - p, t + p], where p may be a fraction of a tick."""
-    params = AmunParams(
-        prior="equation_1", time_precision_us=precision * 10**6, time_unit_us=unit * 10**6
-    )
-    rows = [
-        row
-        for i, second in enumerate(seconds)
-        for row in ((str(i), "A", 0), (str(i), "B", second * 10**6))
-    ]
-    run = rounds.run_rounds(traces_of(rows), Amun(), params, release_key())
-    table = run.statistics["sampling"]["times"]
-    dafsa = run.decisions["dafsa"].dafsa
-    prior = _prior(table, dafsa, params)
-    ticks = [second // unit for second in seconds]
-    width = max(ticks) - min(ticks)
-    is_b = table.groups != dafsa.n_transitions
-    for t, inside in zip(table.values[is_b], prior.inside[is_b], strict=True):
-        reach = precision / unit if precision // unit < width else width
-        near = [x for x in ticks if t - reach < x <= t + reach]
-        assert width == 0 or inside == len(near)
-
-
 def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -443,49 +409,6 @@ def test_a_released_variant_of_one_case_proves_that_case(mode: str) -> None:
     assert with_it > n / 2
     assert without == 0
     assert "proves that case's presence" in guarantee(mode=mode).reality
-
-
-N_CASES, N_ACTIVITIES = 1_143, 624
-
-
-@functools.cache
-def long_tail() -> Dafsa:
-    """Returns 1,143 cases of 5 to 25 events over 624 activities, nearly each like no other."""
-    drawn = np.random.default_rng(0)
-    lengths = drawn.integers(5, 26, N_CASES)
-    weights = 1 / np.arange(1, N_ACTIVITIES + 1)
-    codes = drawn.choice(N_ACTIVITIES, int(lengths.sum()), p=weights / weights.sum())
-    sequences = encode_sequences(offsets_of(lengths), codes.astype(np.int32))
-    return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.ones(N_CASES, "i8")))
-
-
-def of(dafsa: Dafsa, params: AmunParams, number: int) -> int:
-    """Returns the cases of a release under some key."""
-    counts = dafsa.variants.counts
-    randomness = Randomness(release_key(number), "release", "", "")
-    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
-    return int((counts + gains - losses).sum())
-
-
-@pytest.mark.parametrize(
-    ("mode", "profile", "low", "high"),
-    [
-        ("oversampling", "reference", 3, 8),
-        ("oversampling", "paper", 20, 30),
-        at_night("sampling", "reference", 1, 2.5),
-        at_night("oversampling", "tables", 3, 8),
-    ],
-)
-def test_a_log_of_many_activities_is_said_to_grow_as_it_then_does(
-    mode: str, profile: str, low: float, high: float
-) -> None:
-    """By the paper's epsilon to 25 times its size: what nobody would expect of `oversampling`."""
-    params = AmunParams(guessing_advantage=0.2, mode=mode, profile=profile)
-    told = forecast_size(long_tail(), params)
-    assert low < told.growth < high
-    assert told.n_cases == N_CASES and told.mean < told.most < 1.15 * told.mean
-    for number in range(3):
-        assert of(long_tail(), params, number) == pytest.approx(told.mean, rel=0.1)
 
 
 def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn() -> None:

@@ -10,6 +10,7 @@ import pickle
 import random
 from collections.abc import Iterator
 from dataclasses import fields
+from fractions import Fraction
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
@@ -21,7 +22,7 @@ from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
 from tracecloak.anonymizers.contract.method import Anonymizer, Params
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -161,7 +162,7 @@ def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anon
 
 @every_method
 def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
-    for _, said, _, _ in descriptions(method):
+    for params, said, spends, _ in descriptions(method):
         assert isinstance(said, Guarantee)
         body = json.loads(json.dumps(said.to_json(), allow_nan=False))
         assert body["sentence"].endswith(".")
@@ -169,6 +170,10 @@ def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
             assert said.epsilon > 0
             assert 0 <= said.delta < 1
             assert method.exact_noise
+            epsilon, delta = total(spends)
+            assert (said.epsilon, said.delta) == (float(epsilon), float(delta))
+            asked = getattr(params, "epsilon", None)
+            assert asked is None or Fraction(asked) == epsilon
         else:
             assert said.claim.endswith(".")
             assert said.reality.endswith(".")

@@ -34,7 +34,7 @@ from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Choice, Instead, Sums
 from tracecloak.anonymizers.rigorous.names import most_names_of_pairs, possible_pairs
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
-from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, Where, load
+from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig, Where
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -83,53 +83,6 @@ def test_no_wrong_value_is_told_in_words_of_pydantic(name: str) -> None:
             except UsageError as error:  # a check of ours that needs no help
                 assert not FOREIGN.search(str(error))
     assert n_wrong > 5
-
-
-@pytest.mark.parametrize(
-    ("method", "params", "told"),
-    [
-        ("amun", {"guessing_advantage": "1"}, "guessing_advantage: must be below 1, got '1'"),
-        ("amun", {"guessing_advantage": "a"}, "guessing_advantage: must be a number, got 'a'"),
-        (
-            "amun",
-            {"guessing_advantage": 0.1, "start_precision_days": "x"},
-            "start_precision_days: must be a number or 'authors', got 'x'",
-        ),
-        (
-            "amun",
-            {"guessing_advantage": 0.1, "log_start": "2026-01-01T00:00"},
-            "log_start: must say its offset from UTC, such as the Z of 2026-01-31T12:00:00Z, got "
-            "'2026-01-01T00:00'",
-        ),
-        ("private-dfg", {}, "epsilon: required"),
-        ("private-dfg", {"epsilon": "0"}, "epsilon: must be above 0, got 0"),
-        ("private-dfg", {"epsilon": "one"}, "epsilon: must be a decimal number, got 'one'"),
-        ("private-dfg", {"epsilon": 1, "durations": "si"}, "durations: must be true or false, got"),
-        ("private-dfg", {"epsilon": 1, "max_cases": "1.5"}, "max_cases: must be a whole number"),
-        ("tlkc", {"k": "many"}, "k: must be a whole number, got 'many'"),
-        (
-            "sacofa",
-            {"epsilon": 1, "budget": "fair"},
-            "budget: must be 'published' or 'honest', got",
-        ),
-        (
-            "private-log",
-            {"epsilon": 1, "working_days": "mon,dim"},
-            "working_days.1: must be 'mon',",
-        ),
-        (
-            "pretsa",
-            {"k": 2, "t": 1, "espilon": 1},
-            "espilon: unknown key; pretsa has k, distance, ",
-        ),
-    ],
-)
-def test_a_wrong_parameter_is_told_by_its_key_what_it_must_be_and_its_value(
-    method: str, params: Mapping[str, Any], told: str
-) -> None:
-    with pytest.raises(UsageError) as raised:
-        load(None, {"log": "a", "output": "o", "method": method, "params": params})
-    assert told in str(raised.value)
 
 
 ANY: Any = None

@@ -197,33 +197,6 @@ def test_released_values_lie_in_the_declared_domain_and_differ() -> None:
     assert set(ages[:, 0].tolist()) == set(range(10))
 
 
-def test_a_case_is_the_same_in_any_batch_and_its_replicas_differ() -> None:
-    keyed = randomness()
-    raw = trace_batch({str(i): f"A@{i} B@{20 + i}" for i in range(20)}, NAMES)
-    raw = with_values(raw, ["r", "s"] * 20, ["3", "3"] * 20)
-    table = DurationTable.from_events(np.array([2]), np.array([1]))
-    case = made(raw, {str(i): "ABC" for i in range(20)}, TIMES, keyed, {WHO.name: table})
-
-    def rows(
-        batches: list[TraceBatch], contents: pripel_enrichment.ContentsDecision
-    ) -> list[tuple[object, ...]]:
-        found = []
-        for batch in batches:
-            args = (case.query, contents, (WHO, AGE), 1.0, True, keyed)
-            for row in pripel_enrichment.enriched(batch, *args).to_rows().to_pylist():
-                found.append(tuple(row.values()))
-        return sorted(found, key=str)
-
-    whole = rows([raw], case.contents)
-    assert len(whole) == 60
-    parts = [raw.take(np.arange(first, 20, 3)) for first in range(3)]
-    assert rows([*parts, raw.take(np.zeros(0, np.int64))], case.contents) == whole
-    again = replace(case.contents, replica=np.ones(20, np.int64))
-    other = rows([raw], again)
-    for column in (0, 2):  # the new id, and the stamp
-        assert not {row[column] for row in other} & {row[column] for row in whole}
-
-
 MATCHING_NAMES = "ABC"
 
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Callable, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special
 
-from tests.support.tiers import at_night
 from tracecloak.anonymizers import registry
-from tracecloak.anonymizers.accounting import calibration, composition, joint
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.rigorous.budget import budget_of
 from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
 from tracecloak.anonymizers.variants.method import (
@@ -35,81 +27,6 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 
 Method = PrivateDfg | VariantHistogramMethod
 METHODS: tuple[Method, ...] = (VariantHistogramMethod(), PrivateDfg())
-
-# Few distinct budgets, so that scales and thresholds are computed once for each of them.
-EPSILONS = ("0.01", "0.1", "0.3", "0.7", "1", "1.1", "2.5", "8", "30")
-DELTAS = ("1e-12", "3e-9", "1e-6", "7e-6", "1e-5")
-
-
-def random_configurations(n: int, seed: int) -> list[tuple[Method, Any]]:
-    """Configurations of both methods, all of them valid."""
-    rng = np.random.default_rng(seed)
-
-    def one_of(*values: Any) -> Any:
-        return values[rng.integers(len(values))]
-
-    found: list[tuple[Method, Any]] = []
-    for _ in range(n):
-        given_ = {
-            "epsilon": one_of(*EPSILONS),
-            "delta": one_of(*DELTAS),
-            "max_cases_per_individual": one_of(None, None, 1, 2, 5),
-            "vocabulary": one_of(None, ("A",), ("A", "B", "C")),
-            "max_trace_length": one_of(None, 1, 7, 30),
-        }
-        if rng.random() < 0.4:
-            noise = (
-                "laplace"
-                if (given_["max_cases_per_individual"] or 1) > 1
-                else one_of("laplace", "truncated")
-            )
-            found.append((METHODS[0], VariantHistogramParams(**given_, noise=noise)))
-            continue
-        if rng.random() < 0.2:
-            given_ |= {"delta": "0", "vocabulary": ("A", "B"), "max_trace_length": one_of(1, 7, 30)}
-        else:
-            given_["l2_clip"] = one_of(None, None, "1", "2.5", "6")
-        given_["durations"] = one_of(False, True)
-        given_["max_activities"] = one_of(1, 16, 40)
-        given_["buy_vocabulary"] = given_["vocabulary"] is None
-        found.append((METHODS[1], PrivateDfgParams(**given_)))
-    return found
-
-
-def deviation_in_floats(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A little more than the least deviation of a Gaussian at sensitivity 1."""
-    low, high = 1e-3, 1e8
-    while high - low > 1e-7 * high:
-        s = math.sqrt(low * high)
-        at, beyond = special.log_ndtr([1 / (2 * s) - epsilon * s, -1 / (2 * s) - epsilon * s])
-        is_enough = math.exp(at) - math.exp(float(epsilon) + beyond) <= delta
-        low, high = (low, s) if is_enough else (s, high)
-    return Fraction(high)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Deviations and thresholds in floats; what is cached of them is forgotten afterwards."""
-    exactly_proven = calibration.proven_deviation
-
-    def proven(_: Callable[..., bool], seems_enough: Callable[..., bool]) -> Fraction:
-        return exactly_proven(seems_enough, seems_enough)
-
-    def upper_quantile(passing: Fraction) -> Fraction:
-        return Fraction(float(special.ndtri(1 - float(passing))))
-
-    monkeypatch.setattr(calibration, "proven_deviation", proven)
-    monkeypatch.setattr(calibration, "_upper_quantile", functools.cache(upper_quantile))
-    monkeypatch.setattr(composition, "_deviation_of_one", functools.cache(deviation_in_floats))
-    for name in ("stability_threshold", "truncated_noise_bound"):
-        exactly = getattr(calibration, name)
-        monkeypatch.setattr(calibration, name, functools.cache(exactly))
-    cached = (joint.joint_deviation, budget_of)
-    for function in cached:
-        function.cache_clear()
-    yield
-    for function in cached:
-        function.cache_clear()
 
 
 @given(st.decimals(Decimal("1e-300"), 1000, allow_nan=False, allow_infinity=False))
@@ -207,44 +124,6 @@ def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
     small = method.Params(**{**given, "delta": "1e-5"})
     assert not any("above 1e-5" in sentence for sentence in method.guarantee(small).not_covered)
     assert "allow_large_delta" not in small.resolved()
-
-
-def names_of(spends: tuple[Spend, ...]) -> list[str]:
-    """What is paid for, alone or together."""
-    found = [spend.what for spend in spends if spend.mechanism != "joint"]
-    found += [block.what for spend in spends for block in spend.blocks]
-    return found + [name for spend in spends for name, _ in spend.choices]
-
-
-def round_of(name: str) -> str:
-    """In which round something is paid for: clips and kind in one, all of a graph in another."""
-    if name in ("edges clip", "durations clip", "kind", "votes"):
-        return "clip"
-    return "edges" if name.startswith(("edges", "durations")) else name
-
-
-@pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("n", [2_000, at_night(10_000)])
-def test_thousands_of_configurations_promise_the_sum_of_their_parts(n: int) -> None:
-    for method, params in random_configurations(n, 0):
-        spends = method.spends(params)
-        epsilon, delta = total(spends)
-        assert (epsilon, delta) == (Fraction(params.epsilon), Fraction(params.delta))
-        promised = method.guarantee(params)
-        assert promised.kind == "rigorous"
-        assert promised.adjacency == "add_remove"
-        assert promised.epsilon == float(epsilon)
-        assert promised.delta == float(delta)
-        assert promised.claim == (
-            f"({decimal_text(epsilon)}, {decimal_text(delta)})-differential privacy."
-        )
-        is_individual = params.max_cases_per_individual is not None
-        assert promised.unit == ("individual" if is_individual else "case")
-        assert ("case by case" in promised.sentence + " ".join(promised.not_covered)) != (
-            is_individual
-        )
-        rounds = {round_of(name) for name in names_of(spends)}
-        assert sorted(rounds) == sorted(method.rounds(params))
 
 
 def test_a_scale_up_to_the_samplers_limit_is_drawable() -> None:

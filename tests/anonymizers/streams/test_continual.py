@@ -404,25 +404,6 @@ def test_laplace_noise_pays_for_each_time() -> None:
             refused.repeated_epsilon(2, 0)
 
 
-def test_errors_of_pure_windows() -> None:
-    """About sqrt(2) / epsilon a count, sqrt(2 t) / epsilon in all; w times that with w-events."""
-    fine = continual_noise(Fraction(1, 100), Fraction(0), 50, 1, n_cells=1)
-    assert fine.errors(1) == pytest.approx(np.full(50, math.sqrt(2) * 100), rel=1e-4)
-    assert fine.errors(None) == pytest.approx(100 * np.sqrt(2 * np.arange(1, 51)), rel=1e-4)
-    assert fine.errors(7)[-1] == pytest.approx(100 * math.sqrt(14), rel=1e-4)
-    often = continual_noise(
-        Fraction(1, 100), Fraction(0), 50, 1, n_cells=1, participation=Participation(1, 7, True)
-    )
-    assert often.errors(1) == pytest.approx(np.full(50, 7 * math.sqrt(2) * 100), rel=1e-4)
-    x = np.arange(-2000, 2001)
-    for epsilon in (Fraction(1, 3), ONE, Fraction(4)):
-        law = np.exp(-np.abs(x) * float(epsilon))
-        variance = (law * x**2).sum() / law.sum()
-        noise = continual_noise(epsilon, Fraction(0), 1, 1, n_cells=1)
-        assert noise.errors(1)[0] == pytest.approx(math.sqrt(variance))
-    assert continual_noise(Fraction(10**5), Fraction(0), 1, 1, n_cells=1).errors(1)[0] == 0
-
-
 @pytest.mark.parametrize(
     ("changed", "named"),
     [

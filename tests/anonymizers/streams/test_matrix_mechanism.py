@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from fractions import Fraction
 from functools import cache
 
@@ -13,9 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
 
-from tests.support.continual_errors import (
-    error_of_totals,
-)
 from tracecloak.anonymizers.accounting.composition import square_root
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     COLUMN_UNITS,
@@ -277,20 +273,6 @@ def test_exactly_as_long_as_one_where_it_counts_once() -> None:
     for wrong, named in (((0, 1), "n_times"), ((1, 0), "gap")):
         with pytest.raises(UsageError, match=f"{named} must be at least 1, got 0"):
             strategy.repeated_norm(*wrong)
-
-
-@pytest.mark.parametrize(("horizon", "published"), [(52, 2.32), (365, 2.94), (8760, 3.96)], ids=str)
-def test_errors_of_totals(horizon: int, published: float) -> None:
-    """Figures of the literature; S_T is about (ln T + 3.35) / pi; rounding costs below 0.03 %."""
-    closed = [error_of_totals(t, horizon) for t in (0, horizon // 2, horizon - 1)]
-    assert closed[-1] == pytest.approx(published, abs=0.005)
-    assert closed[-1] == pytest.approx((math.log(horizon) + 3.35) / math.pi, rel=0.005)
-    strategy = Strategy(horizon, None)
-    norm = float(strategy.norm(Participation()))
-    totals = strategy.error_factors(None)[[0, horizon // 2, horizon - 1]] * norm
-    np.testing.assert_allclose(totals, closed, rtol=3e-4)
-    increments = strategy.error_factors(1) * norm
-    assert (increments**2 <= 4 / math.pi * closed[-1] * 1.001).all()
 
 
 @pytest.mark.parametrize(

@@ -86,16 +86,6 @@ def test_sums_without_noise_are_those_of_the_windows(view: str, length: int | No
         assert counts_of(release) == expected
 
 
-def test_a_case_beyond_the_clip_is_scaled_down() -> None:
-    made = product_of(params(l2_clip="2"))
-    with no_noise():
-        release, *_ = stream(made, [["AAAA"] * 1000])
-    # (1, 3, 1) has norm sqrt(11); counts are floored to 1/1024 of an occurrence in each case.
-    counts = {("▶", "A"): 1, ("A", "A"): 3, ("A", "■"): 1}
-    for cell, count in counts_of(release).items():
-        assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
-
-
 def test_variants_below_the_threshold_are_not_there() -> None:
     made = product_of(params(product="variants"))
     assert isinstance(made, VariantSteps)

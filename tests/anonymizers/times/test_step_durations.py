@@ -45,7 +45,6 @@ from tracecloak.anonymizers.times.step_durations import (
     excess_of_durations,
     most_names_of_durations,
     n_cells_of,
-    sample_durations,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -260,45 +259,6 @@ def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
         assert n_cells_of(most, n_bins) <= MAX_CELLS < n_cells_of(most + 1, n_bins)
 
 
-BORDERS = np.array([1, 100, 10_000, 1_000_000])
-
-
-def one_pair(shares: list[float]) -> DurationsDecision:
-    """The pair (0, 0) has the shares, and all others have the last bin."""
-    reached = np.zeros((5, len(shares)))
-    reached[0] = np.cumsum(shares)
-    reached[4] = np.cumsum(shares[::-1])  # of the one place
-    reached[:, -1] = 1
-    return DurationsDecision(BORDERS, reached, np.zeros(4, np.bool_), 2, 10**8)
-
-
-def steps(
-    sources: np.ndarray,
-    targets: np.ndarray,
-    cases: np.ndarray,
-    positions: np.ndarray,
-    n: int = 2,
-    place: int = -1,
-) -> Steps:
-    """Steps of n activities, all of one place."""
-    places = np.full(len(cases), place)
-    return Steps(np.arange(len(cases)), cases, cases, positions, sources * n + targets, places)
-
-
-def test_case_and_position_decide_and_nothing_else():
-    decided = one_pair([0.2, 0.2, 0.2, 0.2, 0.2])
-    n = 70_000
-    case, position = np.arange(n) // 7, np.arange(n) % 7
-    zeros = np.zeros(n, np.int64)
-    whole = sample_durations(decided, steps(zeros, zeros, case, position), randomness())
-    order = np.random.default_rng(0).permutation(n)
-    few = order[:500]
-    of_few = steps(zeros[few], zeros[few], case[few], position[few])
-    part = sample_durations(decided, of_few, randomness())
-    assert np.array_equal(part, whole[few])
-    assert len(np.unique(whole[whole > 10**6])) > 0.9 * (whole > 10**6).sum()
-
-
 def test_steps_are_those_of_a_loop():
     log = {"c": "A B A", "d": "B", "e": "A B", "f": "X A B"}
     traces = public(log)
@@ -324,14 +284,6 @@ def test_a_pair_is_idle_if_its_counts_say_so_clearly():
     assert found.tolist() == [True, False, False, False, False, True]
     # Where nothing of the log takes time, there is nothing to compare with.
     assert not step_durations._idle_pairs(pairs, 10.0, np.array([1.0, 0, 0])).any()
-
-
-def test_steps_of_idle_pairs_take_no_time():
-    log = {f"c{i}": f"A B@0 A@{10 + i % 7}" for i in range(300)}
-    decided = decided_on(log)
-    n = decided.n_names
-    assert decided.is_idle.tolist() == [i == 1 for i in range(n * n)]
-    assert (decided.reached[1] == 1).all() and decided.reached[n, 0] == 0
 
 
 PAIR_ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")

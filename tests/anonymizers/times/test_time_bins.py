@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -18,11 +17,9 @@ from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans
 from tracecloak.anonymizers.times.case_spans import (
-    GranularityDecision,
     SpansDecision,
     changed_spans,
     count_spans,
@@ -31,7 +28,6 @@ from tracecloak.anonymizers.times.case_spans import (
 from tracecloak.anonymizers.times.time_bins import (
     MIN_BINS,
     MOST_BINS,
-    TimeBins,
     estimated_shares,
     n_bins_of,
     time_borders,
@@ -306,28 +302,6 @@ def test_times_are_working_times_within_the_range():
     # Two working days are two ticks of a grid of days, apart by one: the bin above no time.
     assert found("day", 9, 3 * 24 + 9) == found("day", 0, 3 * 24) == 1
     assert found("day", 9, 16) == found("hour", 9, 9) == 0
-
-
-def test_what_was_bought_is_counted_in():
-    @dataclass(frozen=True)
-    class Range(contract.Decision):
-        time_range: TimeRange
-
-    decisions: dict[str, Any] = {
-        "vocabulary": VocabularyDecision(WORDS),
-        "length": LengthDecision(2),
-        "time_range": Range(TimeRange(0, 30 * DAY)),
-        "granularity": GranularityDecision("minute"),
-        "bins": TimeBins(9, N_BINS),
-    }
-    counter = Counted(ClippedCells, count_spans, (LogTime(WorkingCalendar(), None, None),))
-    log = trace_batch({"c": "A@0 X@90 B@5000", "d": "X@9", "e": "B@100 B@1000000"})
-    found = counter.count(log, decisions, randomness())
-    borders = time_borders(N_BINS, 30 * 1440)
-    expected = np.searchsorted(borders, [90, 30 * 1440 - 101], side="right")
-    assert found.keys.tolist() == expected.tolist() and found.values.tolist() == [1, 1]
-    decisions["length"] = LengthDecision(1)
-    assert counter.count(log, decisions, randomness()) == ClippedCells.merge([])
 
 
 def decided_on(log: Log, epsilon: Fraction = LARGE, number: int = 0) -> SpansDecision:

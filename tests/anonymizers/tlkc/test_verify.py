@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tlkc_logs import (
@@ -111,10 +111,6 @@ def case_of(traces: TraceBatch, path: str) -> int:
     raise AssertionError(f"no case {path}")
 
 
-def dropped(traces: TraceBatch, case: int) -> TraceBatch:
-    return traces.take(np.delete(np.arange(traces.n_cases), case))
-
-
 def with_values(traces: TraceBatch, **columns: list[Any]) -> TraceBatch:
     named = {"resource": RESOURCE, "disease": DISEASE}
     changed = {named[key]: pa.array(values, pa.string()) for key, values in columns.items()}
@@ -148,25 +144,6 @@ def test_one_other_value_event_or_time_is_noticed() -> None:
         Tlkc().verify([surer], given_)
     assert "k=3" not in str(found.value)
     assert "'x'" not in str(found.value)
-
-
-@given(log=small_logs(max_cases=8), kind=st.sampled_from(["set", "multiset", "sequence"]))
-@settings(max_examples=40, deadline=None)
-def test_every_log_that_plain_python_refuses_is_refused(log: Mapping[str, Case], kind: str) -> None:
-    """Whatever case is taken out of a release."""
-    given_ = params(kind, "activity", k=2)
-    try:
-        [released] = release_of([traces_with(log)], Tlkc(), given_)
-    except GuaranteeError:
-        assume(False)
-    for case in range(released.n_cases):
-        fewer = dropped(released, case)
-        violating = naive(fewer, kind, "activity", 2, [DISEASE]).violating(2, Fraction("0.7"))
-        if violating:
-            with pytest.raises(GuaranteeError):
-                Tlkc().verify([fewer], given_)
-        else:
-            Tlkc().verify([fewer], given_)
 
 
 def test_a_release_is_verified_on_the_bytes_of_its_files(tmp_path: Path) -> None:

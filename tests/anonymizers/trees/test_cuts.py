@@ -200,29 +200,6 @@ def test_published_rules_make_rare_parts_and_all_loops_of_parts_optional() -> No
     assert not mined(looped, "ABC").startswith("X( tau")
 
 
-def test_pairs_of_two_that_follow_each_other_too_often_are_a_loop_and_no_parallel() -> None:
-    """A B A has both pairs in every case, which two in parallel never have."""
-    both = {tuple("ABABA"): 50, tuple("ABA"): 50}
-    assert "+(" not in mined(both, "AB", "published")
-    assert mined({tuple("AB"): 50, tuple("BA"): 50}, "AB", "published") == "+( 'A', 'B' )"
-
-
-def test_a_part_without_a_cut_begins_anew_with_what_may_come_first() -> None:
-    """B leads back to A, and every two are linked: no cut, and no end leads to a start."""
-    holds = np.zeros((4, 4), bool)
-    for a, b in ((3, 0), (0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2), (2, 3), (1, 1)):
-        holds[a, b] = True
-    holds[2, 0] = False  # else the end leads to the start, which is a loop in any case
-    relation = Relation(np.where(holds, 100, 0), holds)
-
-    def nothing(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        return [PartEnds(frozenset(), frozenset()) for _ in parts]
-
-    assert str(build_tree(relation, "ABC", 5, nothing)) == "*( tau, X( 'A', 'B', 'C' ) )"
-    found = build_tree(relation, "ABC", 5, nothing, begins_anew=True)
-    assert "->( 'A', " in str(found) and sorted(found.labels) == ["A", "B", "C"]
-
-
 def test_a_tolerance_must_be_positive() -> None:
     relation = Relation.exact(np.ones((2, 2), np.int64))
     with pytest.raises(ValueError, match="tolerance must be positive"):
@@ -305,15 +282,6 @@ def test_replay_is_a_walk_through_the_states(
     assert fitness_sum(tree, FITNESS_NAMES, variants) == pytest.approx(total * UNITS, abs=50)
 
 
-def test_a_long_misfit_costs_no_more_than_one_case() -> None:
-    """Token replay's fitness falls from 1.000 to 0.047 by it; here the sum falls by 1 at most."""
-    tree = models.parse_tree("->( 'A', 'B' )")
-    long = tuple("C" * 3000)
-    before = fitness_sum(tree, "ABC", histogram({tuple("AB"): 100}, "ABC"))
-    after = fitness_sum(tree, "ABC", histogram({tuple("AB"): 99, long: 1}, "ABC"))
-    assert before == 100 * UNITS and 0 <= before - after <= UNITS
-
-
 def test_tokens_of_a_replay() -> None:
     """Of A B C in its order: a token for each event and for the end, and none for what it lacks."""
     tree = models.parse_tree("->( 'A', 'B', 'C' )")
@@ -325,28 +293,6 @@ def test_tokens_of_a_replay() -> None:
     assert token_fitness(tree, "ABCX", histogram({tuple("AABC"): 1}, "ABCX")) == Fraction(4, 5)
     with pytest.raises(ValueError, match="needs at least one case"):
         token_fitness(tree, "ABC", histogram({}, "ABC"))
-
-
-@settings(max_examples=50, deadline=None)
-@given(trees(FITNESS_NAMES), variant_counts(FITNESS_NAMES, 7, 5))
-def test_tokens_are_those_of_cases_that_have_the_trees_activities_only(
-    tree: models.ProcessTree, counts: dict[Variant, int]
-) -> None:
-    def known(variant: Variant) -> Variant:
-        return tuple(name for name in variant if name in tree.labels)
-
-    counts = {variant: count for variant, count in counts.items() if known(variant)}
-    if not counts:
-        return
-    kept: Counter[Variant] = Counter()
-    for variant, count in counts.items():
-        kept[known(variant)] += count
-    fit = replay(tree, FITNESS_NAMES, histogram(kept, FITNESS_NAMES))
-    cases = histogram(kept, FITNESS_NAMES).counts
-    allowed, tokens = (fit.replayed + fit.is_complete) @ cases, (fit.lengths + 1) @ cases
-    assert token_fitness(tree, FITNESS_NAMES, histogram(counts, FITNESS_NAMES)) == Fraction(
-        int(allowed), int(tokens)
-    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -362,20 +308,6 @@ def test_one_case_more_adds_between_nothing_and_one(
         small = score_sum(tree, "ABC", histogram(counts), power)
         large = score_sum(tree, "ABC", histogram(together), power)
         assert 0 <= large - small <= UNITS * len(more)
-
-
-def test_silent_trees_and_empty_logs() -> None:
-    fit = replay(
-        models.SILENT,
-        FITNESS_NAMES,
-        histogram({tuple("AB"): 2}, FITNESS_NAMES),
-        counts_alternatives=True,
-    )
-    assert fit.replayed.tolist() == [0] and fit.is_complete.tolist() == [True]
-    assert fit.alternatives is not None and fit.alternatives.tolist() == [3]
-    assert (
-        score_sum(models.flower(FITNESS_NAMES), FITNESS_NAMES, histogram({}, FITNESS_NAMES), 8) == 0
-    )
 
 
 def test_what_cannot_be_replayed_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -19,11 +18,10 @@ from tests.support.trees import language
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.trees import dpim
-from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.models import flower, normalise, parse_tree
+from tracecloak.schemas.models import flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -78,13 +76,6 @@ def test_budgets_and_rounds_of_the_paper() -> None:
     assert Fraction(*params.ends_scale(1)) == 4 / (Fraction("0.155") / 2)
     assert Fraction(*params.ends_scale(3)) == 4 / (Fraction("0.155") / 8)
     assert Fraction(*params.fitness_scale) == UNITS / Fraction("0.062")
-
-
-def test_candidates_are_all_pairs_with_start_and_end() -> None:
-    counts = cases_with_pair(histogram(PAPER, "DHMRS"), 5)
-    assert counts.size == 36 and counts.sum() == 100 + 100 + 63 + 25 + 12 + 63 + 25 + 100
-    assert params_of().sizes(5, 8) == (5, 20)
-    assert params_of(size_bounds=(3, 99)).sizes(5, 8) == (3, 36)
 
 
 def test_bounds_of_the_papers_experiments() -> None:
@@ -187,30 +178,6 @@ def test_the_chosen_are_the_first_of_the_largest_noisy_counts() -> None:
         expected = sorted(range(36), key=lambda cell: (-counts.ravel()[cell], cell))[:n_pairs]
         assert set(np.flatnonzero(found.holds).tolist()) == set(expected)
         assert (found.counts == np.where(found.holds, counts, 0)).all()
-
-
-def test_cases_that_cannot_bring_a_tree_to_the_threshold_are_not_looked_at() -> None:
-    """A tree is taken as by all cases at once, and then it has the same fitness."""
-    counts = {tuple("AB" * k + "C" * (k % 3)): 1 + k for k in range(1, 40)}
-    variants = histogram(counts, "ABC")
-    pieces = dpim._by_length(variants)
-    assert len(pieces) == 4 and sum(piece.n_cases for piece in pieces) == variants.n_cases
-    tree = parse_tree("*( ->( 'A', 'B' ), tau )")
-    for threshold in ("0", "0.5", "0.9", "0.95", "1"):
-        given = variants, "ABC", params_of("2", fitness_threshold=threshold), randomness()
-        for number in range(20):
-            whole = dpim._Round(*given, number).fitness(tree)
-            parts = dpim._Round(*given, number, pieces).fitness(tree)
-            assert whole <= parts and (parts == whole or parts < Decimal(threshold))
-
-
-def test_without_noise_the_example_of_the_paper() -> None:
-    found = mined(PAPER, params_of("100000", size_bounds=(8, 8)))
-    assert str(found.tree) == "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
-    assert found.fitness == pytest.approx(1, abs=1e-3)
-    more = {**PAPER, tuple("RHSSD"): 1}
-    found = mined(more, params_of("100000", size_bounds=(9, 9)))
-    assert "'S', tau" in str(found.tree)
 
 
 def test_where_no_tree_is_good_enough_the_flower_of_all_names_comes_out() -> None:

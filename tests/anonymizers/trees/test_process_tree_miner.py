@@ -26,7 +26,6 @@ from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
-    chosen_pairs,
     noisy_fitness,
     noisy_relation,
 )
@@ -116,24 +115,6 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
     [(scores, chosen_with, sensitivity, monotone)] = noise.chosen
     assert chosen_with == selection
     assert sensitivity == UNITS * units and monotone and len(scores) > 3
-
-
-def test_how_many_pairs_count_is_bought_unless_it_is_given_or_pure() -> None:
-    """All but few cases have 5 distinct pairs, and 11 events have 12: at least that many count."""
-    few = {tuple("ABCD"): 3000, tuple("ABCDABDACBD"): 5}
-    assert params_of(delta="0").public_pairs == 8 and params_of(max_pairs=3).public_pairs == 3
-    params, quiet = params_of("2"), randomness().with_noise(Silence())
-    names = [need.name for need in params.needs]
-    assert names[:2] == ["clip", "pairs"] and params.public_pairs is None
-    means = params.spending.means
-    assert means["clip"].share * 19 == means["pairs"].share
-    assert chosen_pairs(histogram(few, ALL), len(ALL), params, quiet) == 5
-    many = histogram(few | {tuple("ABCDABDACBD"): 2000}, ALL)
-    assert chosen_pairs(many, len(ALL), params, quiet) > 8
-    assert "number of pairs" in METHOD.guarantee(params).reality
-    assert "number of pairs" not in METHOD.guarantee(params_of(max_pairs=3)).reality
-    for given in ({"max_pairs": 3}, {"delta": "0"}):
-        assert "clip" not in [need.name for need in params_of(**given).needs]
 
 
 TREES = [flower(["A", "B", OTHER]), parse_tree("->( 'A', 'B' )"), parse_tree("X( 'A', 'B' )")]

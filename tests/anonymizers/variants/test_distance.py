@@ -151,43 +151,6 @@ def test_embedding_distances_are_those_of_the_formula_and_bounds_are_below(
         assert (distance.bounds(i, everyone) <= expected).all()
 
 
-@pytest.mark.parametrize("kind", ["levenshtein", "embedding"])
-def test_candidate_filtering_finds_what_brute_force_finds(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Among 400 variants of 3 activities, so that many tie and others are never compared."""
-    draw = np.random.default_rng(5)
-    variants, order, _ = of(
-        [tuple("ABC"[c] for c in draw.integers(0, 3, draw.integers(1, 15))) for _ in range(400)]
-    )
-    events = np.rint(draw.uniform(0, 2, (3, 3)) * 4) / 4
-    distance: VariantDistance = (
-        LevenshteinDistance(variants)
-        if kind == "levenshtein"
-        else EmbeddingDistance(variants, events, 2, 3)
-    )
-    compared = []
-    between = distance.between
-
-    def counting(variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
-        compared.append(len(candidates))
-        return between(variant, candidates, cutoff)
-
-    monkeypatch.setattr(distance, "between", counting)
-    n_possible = 0
-    for source in range(0, len(order), 7):
-        is_left = draw.random(len(order)) < draw.choice([0.02, 0.3, 1])
-        is_left[source] = False
-        candidates = np.flatnonzero(is_left)
-        targets = targets_of(distance, len(order))
-        for gone in np.array_split(np.flatnonzero(~is_left), 5):
-            targets.remove(gone)
-        every = between(source, candidates, None)
-        assert targets.nearest(source) == candidates[every.argmin()]
-        n_possible += len(candidates)
-    assert sum(compared) < 0.8 * n_possible
-
-
 def test_more_activities_than_characters_are_refused() -> None:
     codes = np.arange(0x110000 - 0x800 + 1, dtype=np.int32)
 
