@@ -435,9 +435,10 @@ def test_too_many_candidates_or_activities_are_refused_with_the_mend(
         UsageError, match=r"p_harmless 1 leaves prefixes .*: raise p_harmless or epsilon"
     ):
         released(trace_batch({"c": "a001"}), wide)
-    monkeypatch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
-    with pytest.raises(UsageError, match=r"4,096 of them is the most, .*: give a public"):
-        released(log_of(MANY), SacofaParams(**LOG_RULES))
+    with monkeypatch.context() as patch:
+        patch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
+        with pytest.raises(UsageError, match=r"4,096 of them is the most, .*: give a public"):
+            released(log_of(MANY), SacofaParams(**LOG_RULES))
     # Of a public vocabulary it is known before anything is read.
     many = tuple(map(str, range(4096)))
     with pytest.raises(pydantic.ValidationError, match="4,096 of them is the most"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from fractions import Fraction
 from functools import cache
 
@@ -304,3 +305,11 @@ def test_other_refusals() -> None:
         Participation(1, 0)
     with pytest.raises(UsageError, match="window must be given"):
         Participation(1, None, per_step=True)
+
+
+def test_coefficients_of_totals_are_central_binomials() -> None:
+    found = Strategy(200, None).coefficients
+    assert found[:5].tolist() == [1024, 512, 384, 320, 280]
+    for k, value in enumerate(found.tolist()):
+        exactly = Fraction(1024 * math.comb(2 * k, k), 4**k)
+        assert abs(value - exactly) <= Fraction(1, 2)

@@ -18,7 +18,7 @@ from tests.support.logs import naive_pairs, trace_batch
 from tests.support.stream_runs import batch_of, counts_of, no_noise
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
+from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, default_clip
 from tracecloak.anonymizers.streams.indicator_steps import IndicatorStepParams, IndicatorSteps
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
@@ -373,3 +373,37 @@ def test_intervals_hold_what_was_counted() -> None:
 def test_what_a_stream_cannot_have_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=said):
         indicator_params(**changes)
+
+
+def test_a_case_beyond_the_clip_is_scaled_down() -> None:
+    made = product_of(params(l2_clip="2"))
+    with no_noise():
+        release, *_ = stream(made, [["AAAA"] * 1000])
+    # (1, 3, 1) has norm sqrt(11); counts are floored to 1/1024 of an occurrence in each case.
+    counts = {("▶", "A"): 1, ("A", "A"): 3, ("A", "■"): 1}
+    for cell, count in counts_of(release).items():
+        assert count == pytest.approx(1000 * counts[cell] * 2 / 11**0.5, abs=2)
+
+
+@pytest.mark.parametrize(("n_words", "longest"), [(1, 6), (2, 8), (3, 7)])
+def test_the_default_clip_is_the_smallest_norm_of_so_many_events(
+    n_words: int, longest: int
+) -> None:
+    """Of all cases, by brute force: catches one that scales down what does not loop."""
+    for n in range(1, longest + 1):
+        norms = []
+        for case in itertools.product(range(n_words), repeat=n):
+            norms.append(2 + sum(x**2 for x in Counter(itertools.pairwise(case)).values()))
+        clip = default_clip(n, n_words)
+        assert (10 * clip - 1) ** 2 < 100 * min(norms) <= (10 * clip) ** 2
+        assert clip.denominator in (1, 2, 5, 10)
+
+
+def test_the_budget_is_divided_by_priority() -> None:
+    favoured = indicator_params(indicators=("cases priority=4", *ASKED[1:]))
+
+    def share(of: IndicatorStepParams) -> float:
+        term, factor = of.terms[0]
+        return float(factor**2 * term.changed.l2_squared) / of.case_norm**2
+
+    assert 2 < share(favoured) / share(indicator_params()) < 4
