@@ -295,111 +295,45 @@ class Commands:
         return Ended(**json.loads(self._server.stdout.readline()))
 
 
+def _any(*_: Any, **__: Any) -> bool:
+    return True
+
+
+_STORE = "tracecloak.pipelines.keys.key_store"
+_LEDGER, _UNITS = "tracecloak.pipelines.ledger.ledger", "tracecloak.pipelines.ledger.unit_book"
+_FOLDER = "tracecloak.transforms.publish.release_folder"
+_PARTS = "tracecloak.anonymizers.rigorous.parts_method"
 # Name of a step to (module, what is called, and of which calls by their arguments).
 STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
-    name: (module, called, which)
-    for name, module, called, which in (
-        ("key", "tracecloak.pipelines.keys.key_store", "KeyStore.reserve", lambda *_: True),
-        (
-            "private file",
-            "tracecloak.pipelines.keys.key_store",
-            "StoreFolder.put",
-            lambda *_, **__: True,
-        ),
-        (
-            "wrapped",
-            "tracecloak.pipelines.keys.kept_secrets",
-            "write_private",
-            lambda *_: True,
-        ),
-        ("charge", "tracecloak.pipelines.ledger.ledger", "Ledger.reserve", lambda *_: True),
-        (
-            "copy",
-            "tracecloak.pipelines.ledger.snapshot",
-            "LedgerSnapshot.add",
-            lambda _, new: bool(new),
-        ),
-        # Inside a transaction of the ledger: the row is written and not committed.
-        (
-            "insert",
-            "sqlalchemy",
-            "Connection.execute",
-            lambda _, statement, *__: isinstance(statement, sa.Insert),
-        ),
-        (
-            "count",
-            "tracecloak.anonymizers.contract.case_digests",
-            "InputDigest.from_traces",
-            lambda *_: True,
-        ),
-        (
-            "decide variants",
-            "tracecloak.anonymizers.rigorous.parts_method",
-            "PartsMethod.decide",
-            lambda method, *_: method.name == "variant-histogram",
-        ),
-        (
-            "decide graph",
-            "tracecloak.anonymizers.rigorous.parts_method",
-            "PartsMethod.decide",
-            lambda method, *_: method.name == "private-dfg",
-        ),
-        (
-            "write",
-            "tracecloak.transforms.publish.release_folder",
-            "ReleaseFolder.write",
-            lambda *_: True,
-        ),
-        (
-            "bytes",
-            "tracecloak.transforms.publish.release_folder",
-            "_HashingStream.write",
-            lambda *_: True,
-        ),
-        (
-            "commit",
-            "tracecloak.transforms.publish.release_folder",
-            "ReleaseFolder.commit",
-            lambda *_: True,
-        ),
-        (
-            "rename",
-            "tracecloak.transforms.publish.release_folder",
-            "rename",
-            lambda *_: True,
-        ),
-        (
-            "latest",
-            "tracecloak.transforms.publish.release_folder",
-            "ReleaseFolder.point_latest",
-            lambda *_: True,
-        ),
-        ("ledger", "tracecloak.pipelines.ledger.ledger", "Ledger.commit", lambda *_: True),
-        ("receipt", "tracecloak.pipelines.keys.key_store", "KeyStore.commit", lambda *_: True),
-        ("key's end", "pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
-        (
-            "discard",
-            "tracecloak.transforms.publish.release_folder",
-            "ReleaseFolder.discard",
-            lambda *_: True,
-        ),
-        (
-            "clear",
-            "tracecloak.transforms.publish.release_folder",
-            "ReleaseFolder.clear",
-            lambda *_: True,
-        ),
-        ("units", "tracecloak.pipelines.ledger.unit_book", "write_anew", lambda *_: True),
-        ("claim", "tracecloak.pipelines.ledger.unit_book", "claim", lambda *_: True),
-        ("draw", "tracecloak.pipelines.ledger.ledger", "Ledger.draw", lambda *_: True),
-        ("append", "tracecloak.transforms.lakes.delta", "append", lambda *_: True),
-        (
-            "statement",
-            "tracecloak.pipelines.release.run",
-            "_write_statement",
-            lambda *_: True,
-        ),
-    )
+    "key": (_STORE, "KeyStore.reserve", _any),
+    "private file": (_STORE, "StoreFolder.put", _any),
+    "wrapped": ("tracecloak.pipelines.keys.kept_secrets", "write_private", _any),
+    "charge": (_LEDGER, "Ledger.reserve", _any),
+    "copy": (
+        "tracecloak.pipelines.ledger.snapshot",
+        "LedgerSnapshot.add",
+        lambda _, new: bool(new),
+    ),
+    # Inside a transaction of the ledger: the row is written and not committed.
+    "insert": ("sqlalchemy", "Connection.execute", lambda _, s, *__: isinstance(s, sa.Insert)),
+    "count": ("tracecloak.anonymizers.contract.case_digests", "InputDigest.from_traces", _any),
+    "decide variants": (_PARTS, "PartsMethod.decide", lambda m, *_: m.name == "variant-histogram"),
+    "decide graph": (_PARTS, "PartsMethod.decide", lambda m, *_: m.name == "private-dfg"),
+    "write": (_FOLDER, "ReleaseFolder.write", _any),
+    "bytes": (_FOLDER, "_HashingStream.write", _any),
+    "commit": (_FOLDER, "ReleaseFolder.commit", _any),
+    "rename": (_FOLDER, "rename", _any),
+    "latest": (_FOLDER, "ReleaseFolder.point_latest", _any),
+    "ledger": (_LEDGER, "Ledger.commit", _any),
+    "receipt": (_STORE, "KeyStore.commit", _any),
+    "key's end": ("pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
+    "discard": (_FOLDER, "ReleaseFolder.discard", _any),
+    "clear": (_FOLDER, "ReleaseFolder.clear", _any),
+    "units": (_UNITS, "write_anew", _any),
+    "claim": (_UNITS, "claim", _any),
+    "draw": (_LEDGER, "Ledger.draw", _any),
+    "append": ("tracecloak.transforms.lakes.delta", "append", _any),
+    "statement": ("tracecloak.pipelines.release.run", "_write_statement", _any),
 }
 
 
