@@ -260,13 +260,9 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
 
 
 def _models(original: Original) -> dict[str, float]:
-    process = original.process
-    return {
-        "f_score": process.of_original.f_score,
-        "fitness": process.of_original.fitness,
-        "flower_f_score": process.of_flower.f_score,
-        "flower_fitness": process.of_flower.fitness,
-    }
+    judged = {"": original.process.of_original, "flower_": original.process.of_flower}
+    names = ("f_score", "fitness")
+    return {f"{of}{name}": getattr(one, name) for of, one in judged.items() for name in names}
 
 
 def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from tracecloak.examination.experiments.run import (
     ROWS,
     TABLE,
     Experiment,
+    Miners,
     paper_named,
     release_of,
     run,
@@ -402,3 +405,56 @@ def test_a_library_that_is_not_installed_is_named(
     assert command(name, path) == 2
     assert f"(the extra {extra})" in capsys.readouterr().err
     assert not (path.parent / "out").exists()
+
+
+class Slow:
+    """A miner whose answer comes when it is interrupted, or when others are asked, too."""
+
+    together = threading.Barrier(2, timeout=20)
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.is_closed = False
+
+    def mined(self, released: Any) -> Any:
+        if released == "together":
+            self.together.wait()
+            return released
+        self.together.wait()
+        assert self.ended.wait(20)
+        raise RuntimeError("the process that mines has ended")
+
+    def interrupt(self) -> None:
+        self.ended.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_two_are_asked_at_once_and_each_answers_again() -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(Slow())
+        return made[-1]
+
+    with Miners(make, 2) as miners:
+        asked = [miners.submit(lambda miner: miner.mined("together")) for _ in range(6)]
+        assert [one.result() for one in asked] == ["together"] * 6
+    assert len(made) == 2 and all(miner.is_closed for miner in made)
+
+
+def test_what_is_at_work_is_ended_and_what_waits_is_never_begun() -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(Slow())
+        return made[-1]
+
+    with pytest.raises(KeyboardInterrupt), Miners(make, 2) as miners:
+        asked = [miners.submit(lambda miner: miner.mined("for ever")) for _ in range(4)]
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+    assert all(isinstance(one.exception(), RuntimeError) for one in asked[:2])
+    assert all(one.cancelled() for one in asked[2:])
+    assert all(miner.is_closed for miner in made)

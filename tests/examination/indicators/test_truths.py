@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,10 +23,24 @@ from tests.support.indicator_logs import (
     log_of,
 )
 from tests.support.logs import MINUTE
+from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.indicators.declared import Indicator
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.examination.evaluation.indicators import OriginalLog, truths_of
+from tracecloak.examination.evaluation.indicators import (
+    JudgedRow,
+    OriginalLog,
+    coverage_of,
+    errors_of,
+    figure_lines,
+    furthest_line,
+    judged_rows,
+    params_of,
+    report_of,
+    truths_of,
+)
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import OTHER
+from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -205,3 +222,130 @@ def test_counts_and_quantiles_are_those_of_plain_python(cases: list[Case]) -> No
     ):
         reached = [t for t in times if sum(u <= t for u in times) >= Fraction(share) * len(times)]
         assert found == (min(reached) if reached else None)
+
+
+BUDGET = {"epsilon": "1", "delta": "0.000001"}
+NASTY = "a | b <script>alert(1)</script> `x` [y](z)\n# \u202e"
+
+
+def row(name: str, value: float, low: float, high: float, group: str | None = None) -> IndicatorRow:
+    return IndicatorRow(name, group, value, low, high, "cases", "measured")
+
+
+JUDGED = [
+    JudgedRow(row("exact", 10, 8, 12), 10.0),
+    JudgedRow(row("above", 15, 13, 17), 10.0),
+    JudgedRow(row("of none", 3, 0, 6), 0.0),
+    JudgedRow(row("unsure", 30, 0, 90), 10.0),
+    JudgedRow(row("no truth", 5, 4, 6), None),
+]
+
+
+def test_errors_and_intervals_by_hand() -> None:
+    assert [one.error for one in JUDGED] == [0, 5, 3, 20, None]
+    assert [one.relative_error for one in JUDGED] == [0, 0.5, None, 2, None]
+    assert [one.is_covered for one in JUDGED] == [True, False, True, True, None]
+    assert coverage_of(JUDGED) == 0.75
+    assert errors_of(JUDGED, [one.row.value for one in JUDGED]) == {
+        "indicator_error": 0.5, "usable_indicator_error": 0.25, "worst_indicator_error": 2,
+    }  # fmt: skip
+    assert errors_of(JUDGED, [10, 11, 12, None, 13])["worst_indicator_error"] == 0.1
+    assert coverage_of(JUDGED[4:]) is None
+    assert set(errors_of(JUDGED[4:], [1.0]).values()) == {None}
+
+
+def test_the_last_digit_of_a_released_end_covers() -> None:
+    """Released ends have nine digits: a truth at the end is in the interval."""
+    third = JudgedRow(row("share", 0.333333333, 0.333333333, 0.333333333), 1 / 3)
+    assert third.is_covered
+    assert not JudgedRow(row("share", 0.3333, 0.3333, 0.3333), 1 / 3).is_covered
+
+
+def test_rows_are_judged_by_what_was_asked_for() -> None:
+    params = IndicatorParams(**BUDGET, indicators=("cases", "frequency by=activity groups=A|B"))
+    traces = log_of([Case((Event("A", 0), Event("B", 1))), Case((Event("A", 0),))])
+    released = [
+        row("cases", 3, 1, 5),
+        row("cases with an activity by activity", 2, 0, 4, "A"),
+        row("cases with an activity by activity", 2, 0, 4, "B"),
+    ]
+    judged, lines = report_of(params, ReleasedIndicators.of(released), traces, traces.take([0, 0]))
+    assert [one.truth for one in judged] == [2, 2, 1]
+    assert lines[0]["worst_indicator_error"] == 1 and lines[0]["indicator_coverage"] == 1
+    assert lines[1]["worst_indicator_error"] == 1  # both cases of the bootstrap have B
+    assert lines[2]["worst_indicator_error"] == 0
+    with pytest.raises(InputSchemaError, match="an indicator that manifest"):
+        judged_rows(params, ReleasedIndicators.of([row("other", 1, 0, 2)]), traces)
+
+
+def test_what_cannot_be_judged_is_refused() -> None:
+    with pytest.raises(InputSchemaError, match="are none of private-indicators"):
+        params_of({"params": {"epsilon": "1", "indicators": ["no such"]}})
+    params = IndicatorParams(**BUDGET, indicators=("working activity=A",), service_times=True)
+    traces = log_of([Case((Event("A", 0),))])
+    traces.attributes.pop("start_timestamp")
+    with pytest.raises(UsageError, match="name their column with start_timestamp"):
+        report_of(params, ReleasedIndicators.of([]), traces, traces)
+
+
+def test_names_do_no_harm_in_the_report() -> None:
+    rows = [JudgedRow(row(NASTY, 15, 13, 17, NASTY), 10.0).to_json()]
+    [line] = [line for line in figure_lines(rows) if "alert" in line]
+    assert line.count(" | ") == 7 and "\\<script\\>" in line and "\\|" in line
+    assert "\n" not in line and "\u202e" not in line
+    assert "15 cases where the log has 10." in next(furthest_line(rows))
+    assert not list(furthest_line([JudgedRow(row("unsure", 30, 0, 90), 10.0).to_json()]))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
+    fix_key(monkeypatch)
+    lines = [
+        f"c{n},{name},2026-0{1 + n % 3}-{1 + n % 28:02d}T{8 + step:02d}:{n % 60:02d}:00Z,{kind}"
+        for n, kind in zip(range(300), "xyz" * 100, strict=True)
+        for step, name in enumerate("ABC" if n % 5 else "AC")
+    ]
+    head = "case:concept:name,concept:name,time:timestamp,Kind"
+    (tmp_path / "log.csv").write_text("\n".join([head, *lines, ""]))
+    assert tracecloak(
+        "release", "--log", tmp_path / "log.csv", "--output", tmp_path / "out",
+        "--release_id", "r", "--method", "private-indicators", "--epsilon", 4,
+        "--runner", "InMemory",
+        "--first_date", "2026-01-01", "--last_date", "2026-03-31",
+        "--attribute_columns", '{"case:kind": "Kind"}', "--indicators",
+        "cases,cases by=month,cases by=case:kind groups=x|y|z,within limit=90m,"
+        "throughput at_most=1h,frequency activity=B",
+    ) == 0  # fmt: skip
+    return tmp_path
+
+
+def evaluated(place: Path) -> dict[str, Any]:
+    assert tracecloak(
+        "evaluate", place / "out" / "run_id=r", "--log", place / "log.csv", "--output",
+        place / "e.json",
+    ) == 0  # fmt: skip
+    found: dict[str, Any] = json.loads((place / "e.json").read_text())
+    return found
+
+
+def test_the_command_judges_every_row(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = evaluated(place)
+    assert found["publishable"] is False and found["original"] == {"cases": 300, "events": 840}
+    rows = found["indicators"]
+    truth = {(one["indicator"], one["group"]): one["truth"] for one in rows}
+    assert truth["cases", None] == 300
+    assert [truth["cases by month", f"2026-0{month}"] for month in (1, 2, 3)] == [100, 100, 100]
+    assert [truth["cases by case:kind", kind] for kind in "xyz"] == [100, 100, 100]
+    assert truth["share within 1 hour 30 minutes", None] == pytest.approx(0.2)
+    # Cases of three events take two hours, beyond the bound that the release has.
+    [mean] = [one for one in rows if one["unit"] == "s"]
+    assert mean["truth"] == pytest.approx((0.8 * 2 + 0.2) * 3600)
+    assert mean["is_covered"] is False and mean["value"] == pytest.approx(3600, rel=0.05)
+    assert found["indicator_coverage"] == sum(one["is_covered"] for one in rows) / len(rows)
+    assert found["of_the_log"]["worst_indicator_error"] == 0
+    assert found["bootstrap"]["indicator_error"] > 0
+    printed = capsys.readouterr().out
+    assert "coverage of figures" in printed and "for the operator only" in printed
+    text = (place / "e.md").read_text()
+    assert "INTERNAL" in text and "| cases by month | 2026-01 | 100 |" in text
