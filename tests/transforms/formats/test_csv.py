@@ -58,6 +58,13 @@ def test_columns_come_as_they_are_asked_for(name: str) -> None:
     assert read(data, wanted, wanted[:1]) == ([row], [0], [])
 
 
+@pytest.mark.parametrize("batch_rows", [1, 2, 1000])
+def test_malformed_records_come_with_those_before_which_they_stand(batch_rows: int) -> None:
+    data = HEADER + b"short\n1,A,x\n1,2,3,4\n,,,\n2,B,y\nq\n3,C,z\nr,s\n"
+    rows = [("1", "A", "x"), ("2", "B", "y"), ("3", "C", "z")]
+    assert read(data, batch_rows=batch_rows) == (rows, [1, 4, 6], [0, 2, 3, 5, 7])
+
+
 TEXT = "case_id,activity\nJosé,é\nKøb,ø\n"
 
 
