@@ -25,7 +25,6 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.frames.functions import frame_source
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally
 from tracecloak.schemas.published.manifest import ORDERED_BY_NAME
@@ -186,17 +185,6 @@ def test_the_rows_of_a_query_count_only_where_they_are_said_to() -> None:
     text = Path("log.csv").read_text().replace("_SORTING", "rows")
     Path("log.csv").write_text(text)
     assert variants(of_files("log.csv", **COLUMNS, order="rows")) == {tuple(STEPS)}
-
-
-def test_a_stream_has_an_order_of_its_own() -> None:
-    from tracecloak.pipelines.stream.config import load_stream
-
-    with pytest.raises(UsageError, match="by their publishing: leave out order"):
-        load_stream(None, {
-            "release_id": "r", "epoch": "e", "input_subscription": "projects/p/subscriptions/s",
-            "epsilon": "1", "vocabulary": "names.txt", "period": "1h", "horizon": 2, "order": "n",
-            "start": "2026-01-01T00:00:00Z", "gap": "1h", "max_lifetime": "1h", "output": "out",
-        })  # fmt: skip
 
 
 # --- whatever a value is ---------------------------------------------------------------------

@@ -139,7 +139,11 @@ def test_a_release_that_says_nothing_says_so_everywhere(
 ) -> None:
     """With exit code 0, and what was charged stays charged; the folder alone tells it again."""
     fix_key(monkeypatch)
-    body = _released_unclear(tmp_path)
+    with monkeypatch.context() as patch:  # arcs as the noise has them, and wider intervals
+        threshold = "tracecloak.anonymizers.noise.sums.SumNoise.threshold"
+        patch.setattr(threshold, lambda noise, n_cells: noise.width // 2)
+        assert tracecloak(*line(tmp_path, "release", names=("A", "B", "C"))) == 0
+    body = manifest(tmp_path / "out" / "run_id=r")
     assert body["usability"] == "not_usable" and body["came_out"]["unclear_share"] == 1
     shown = capsys.readouterr().out
     assert "holds       NOT USABLE: 100% of all that is counted" in shown and "advice  " in shown
@@ -150,15 +154,6 @@ def test_a_release_that_says_nothing_says_so_everywhere(
     assert ReleasedGraph.from_json(graph).came_out().usability == "not_usable"
     assert tracecloak("verify", folder) == 0  # it computes both from the files
     assert [e.action for e in ledger_entries(tmp_path / "keys")] == ["reserve", "draw", "commit"]
-
-
-def _released_unclear(folder: Path) -> dict[str, Any]:
-    """A release whose arcs are as the noise has them, with intervals that are wider than those."""
-    with pytest.MonkeyPatch.context() as patch:
-        threshold = "tracecloak.anonymizers.noise.sums.SumNoise.threshold"
-        patch.setattr(threshold, lambda noise, n_cells: noise.width // 2)
-        assert tracecloak(*line(folder, "release", names=("A", "B", "C"))) == 0
-    return manifest(folder / "out" / "run_id=r")
 
 
 def test_neighbours_with_the_same_released_graph_have_the_same_verdict(
