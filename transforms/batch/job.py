@@ -33,12 +33,6 @@ from tracecloak.transforms.files import (
     write_new,
 )
 from tracecloak.transforms.keys.wrapping import KeyReference, read_sealed, write_sealed
-from tracecloak.transforms.publish.products import products_of_log
-from tracecloak.transforms.publish.release_files import (
-    write_products,
-    write_report,
-    write_statement,
-)
 from tracecloak.transforms.publish.release_folder import PARTS, ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -381,10 +375,17 @@ def commit(
     if folder.is_committed_with(spec.key.fingerprint):
         return
     spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
+    # The writers are loaded once there is something to write.
+    from tracecloak.transforms.publish.products import products_of_log
+    from tracecloak.transforms.publish.release_files import (
+        read_log,
+        write_products,
+        write_report,
+        write_statement,
+    )
+
     method = method_named(spec.method)
     if method.verifies:
-        from tracecloak.transforms.publish.release_files import read_log
-
         try:
             method.verify(read_log(folder, len(parts)), spec.params)
         except GuaranteeError as error:

@@ -6,12 +6,15 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models.graph_layout import Box, Route, lay_out, widest_ways
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.models.graph_layout import Box, Route
 
 # --- Names of activities in pictures and on pages: in one line, and without what does harm there. -
 # Names are data. What XML cannot hold, other control characters and what changes the direction of
@@ -266,6 +269,8 @@ def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
     n = graph.weight
     if n <= max_edges:
         return list(range(n))
+    from tracecloak.transforms.models.graph_layout import widest_ways  # with scipy
+
     into = widest_ways(graph.start, graph.sources, graph.targets, graph.counts)
     out_of = widest_ways(graph.end, graph.targets, graph.sources, graph.counts)
     drawn: set[int] = set()
@@ -317,6 +322,8 @@ class _Picture:
         self.labels = {edge: edge_label(graph, edge) for edge in drawn}
         self.boxes = dict(zip(self.nodes, boxes, strict=True))
         self.heaviest = int(graph.counts[drawn].max(initial=1))
+        from tracecloak.transforms.models.graph_layout import lay_out
+
         self.layout = lay_out(
             boxes,
             np.array([number[int(graph.sources[e])] for e in self.links], np.int64),
@@ -329,6 +336,8 @@ class _Picture:
         )
 
     def _box(self, node: int) -> Box:
+        from tracecloak.transforms.models.graph_layout import Box
+
         if node >= self.graph.start:
             return Box(_CIRCLE, _CIRCLE, has_ports=False)
         widest = max(text_width(line, _NAME_SIZE) for line in self.lines[node])

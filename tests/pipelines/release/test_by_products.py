@@ -98,5 +98,5 @@ def test_what_takes_a_number_past_the_noise_is_noticed(
         folder.write("cases.txt", lambda s: s.write(str(other.stat().st_size).encode()))
         return original(folder, *given)
 
-    monkeypatch.setattr("tracecloak.transforms.batch.job.write_statement", telling)
+    monkeypatch.setattr("tracecloak.transforms.publish.release_files.write_statement", telling)
     assert shown(tmp_path / "second", other, "variant-histogram", 0, capsys) != first
