@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pydantic
 from pydantic import Field
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
@@ -40,6 +38,9 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation
 from tracecloak.schemas.published.variants import ReleasedVariants
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.log_times import StartRange
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -237,6 +238,8 @@ def _largest_flow(
     heads = [waiting, columns + n, rows[back], np.full(len(free), sink)]
     most = [left[waiting], np.full(len(rows), left.sum()), sent[back], room[free]]
     graph = _graph(tails, heads, most, n + m + 2)
+    from scipy.sparse.csgraph import maximum_flow
+
     flow = maximum_flow(graph, source, sink).flow
     return np.asarray(flow[rows, columns + n], np.int64).ravel()
 
@@ -253,6 +256,8 @@ def _reached(
     tails = [np.full(len(waiting), n + m), rows, columns[back] + n]
     heads = [waiting, columns + n, rows[back]]
     graph = _graph(tails, heads, [np.ones(len(part)) for part in heads], n + m + 1)
+    from scipy.sparse.csgraph import breadth_first_order
+
     order = breadth_first_order(graph, n + m, return_predecessors=False)
     is_reached = np.zeros(n + m + 1, bool)
     is_reached[order] = True
@@ -262,11 +267,15 @@ def _reached(
 def _graph(
     tails: list[np.ndarray], heads: list[np.ndarray], weights: list[np.ndarray], n_nodes: int
 ) -> csr_array:
+    from scipy import sparse
+
     tail, head = np.concatenate(tails), np.concatenate(heads)
     order = np.lexsort((head, tail))
     offsets = offsets_of(np.bincount(tail, minlength=n_nodes)).astype(np.int32)
     weight = np.concatenate(weights)[order].astype(np.int32)
-    return csr_array((weight, head[order].astype(np.int32), offsets), shape=(n_nodes, n_nodes))
+    return sparse.csr_array(
+        (weight, head[order].astype(np.int32), offsets), shape=(n_nodes, n_nodes)
+    )
 
 
 # --- PRIPEL: a log of sequences from a noisy query, filled with times and values of matched cases.

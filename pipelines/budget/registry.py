@@ -12,18 +12,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.balance import charges, charges_of, windowed
-from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere, place_of
 from tracecloak.pipelines.ledger.entries import Action, Entry, OfKey, Reservation
-from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fingerprint_of
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.ledger.ledger import Ledger
 
 # --- What a release is, by three witnesses, and what the next run of its command does. ------------
 # The witnesses are the ledger, the folder where the release lies, and its key in the key store. A
@@ -210,6 +211,8 @@ class ReleaseRegistry:
         fingerprint = None if receipt is None else receipt.key_fingerprint
         says = ledger_state(self.ledger.of_release(*named), *named, fingerprint)
         if key != "none" and says == "nothing":
+            from tracecloak.pipelines.ledger.database import place_of
+
             begun_with = self.store.ledger_of(*named)
             if begun_with is not None and place_of(begun_with) != self.ledger.place:
                 says = "another ledger"
@@ -239,6 +242,8 @@ class ReleaseRegistry:
             )
         if standing.state == "made elsewhere":
             if windowed(self.ledger.of_release(output, release_id)):
+                from tracecloak.pipelines.ledger.database import MadeElsewhere
+
                 return MadeElsewhere(
                     f"{where} is of a window, which another key store has just released: run the "
                     "same command again, which finds it once that one has noted it in the ledger. "
@@ -250,6 +255,8 @@ class ReleaseRegistry:
                 "key_store of that run, or choose another release_id"
             )
         if standing.state == "another ledger":
+            from tracecloak.pipelines.ledger.database import place_of
+
             begun_with = place_of(self.store.ledger_of(output, release_id) or "")
             return ReleaseTaken(
                 f"{where} was begun with {begun_with}, and "
@@ -319,6 +326,8 @@ class ReleaseRegistry:
         """
         named = self.folder.output, self.folder.release_id
         is_new = self.store.unfinished(*named) is None
+        from tracecloak.pipelines.ledger.database import MadeElsewhere
+
         key = self.store.reserve(*named, *digests, origin)
         try:
             begun = self.store.reserved(*named)
@@ -404,6 +413,8 @@ class ReleaseRegistry:
 
         Nothing else depends on it, and the run may have failed: so what fails is told.
         """
+        from tracecloak.pipelines.ledger.database import LedgerError
+
         release_id = self.folder.release_id
         try:
             sketch = read_if_there(self.sketch_path(key_fingerprint))

@@ -9,15 +9,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 from tracecloak.pipelines.budget.registry import AfterReleaseError, ReleaseState, after_release
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.balance import Balance, charge_states
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.planning.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.opening import opened, origin_of
 from tracecloak.pipelines.release.values import Outcome, Run, manifest_of_run, reservation_of
@@ -36,7 +35,9 @@ from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, Target
 from tracecloak.transforms.files import exists, join, open_raw, require_writable, write_anew
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
-from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.ledger.ledger import Ledger
 
 # --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
 
@@ -164,6 +165,8 @@ def job_of(run: Run) -> Job:
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
         folder = replace(folder, attempt=uuid.uuid4().hex[:16])
+    from tracecloak.pipelines.budget.draw_guard import draw_guard_of
+
     gate = draw_guard_of(
         books.store, books.of_key(key.fingerprint), books.ledger.url, run.unchanged
     )
@@ -390,6 +393,8 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
         with ledger.past() as past:
             account = ledger.account_in(past.declarations(), payer)
         tally = run.dead_letter.told()
+        from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+
         facts = InternalFacts(
             account=payer,
             ledger=ledger.place,
