@@ -32,8 +32,6 @@ from tracecloak.transforms.publish.release_folder import (
     log_name,
     part_name,
 )
-from tracecloak.transforms.publish.report import report_html
-from tracecloak.transforms.publish.statement import publishable_statement
 
 if TYPE_CHECKING:
     from tracecloak.schemas.statistics.variants import DirectlyFollows
@@ -188,6 +186,8 @@ def write_statement(
     folder: ReleaseFolder, manifest: ReleaseManifest, has_error_bars: bool
 ) -> OutputFile:
     """Writes the promise in words, the edition that may be published."""
+    from tracecloak.transforms.publish.statement import publishable_statement
+
     text = publishable_statement(manifest, has_error_bars).encode()
     return folder.write_bytes(STATEMENT_NAME, text)
 
@@ -202,6 +202,8 @@ def write_report(
 ) -> OutputFile:
     """Writes the page of the release, which lists the other files, and the libraries it shares."""
     of_release = [product for _, product in sorted(products.by_name.items())]
+    from tracecloak.transforms.publish.report import report_html
+
     page = report_html(manifest, files, of_release, log, shares)
     if shares:
         from tracecloak.transforms.pages.page import put_shared
