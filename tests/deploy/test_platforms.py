@@ -66,12 +66,6 @@ def manifests(*names: str) -> list[dict[str, Any]]:
     return [one for name in names or VALUES for one in yaml.safe_load_all(rendered(name)) if one]
 
 
-def pod_template(of: dict[str, Any]) -> dict[str, Any]:
-    """What a Job, a Deployment or a CronJob makes its pods of."""
-    spec = of["spec"]["jobTemplate"]["spec"] if of["kind"] == "CronJob" else of["spec"]
-    return dict(spec["template"])
-
-
 def manifest(kind: str, name: str) -> dict[str, Any]:
     """One of them; the name of a Job has a digest of its configuration behind it."""
     pattern = re.compile(f"{name}(-[0-9a-f]{{8}})?")

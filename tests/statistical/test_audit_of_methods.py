@@ -54,8 +54,8 @@ def audit(
 
 # --- every rigorous method ------------------------------------------------------------------------
 
-# By name and number of the example. A test below says that they are all: to ask for the guarantees
-# here would calibrate every method in every process that collects tests.
+# By name and number of the example: to ask for the guarantees here would calibrate every method in
+# every process that collects tests.
 RIGOROUS_EXAMPLES: dict[str, tuple[int, ...]] = {
     "amun-rigorous": (0, 1), "auto-variants": (0, 1, 2), "joint-variants": (0, 1, 2, 3),
     "laplace-dfg": (4,), "laplace-levels": (0, 1, 2), "laplace-variants": (2, 3),
