@@ -37,11 +37,12 @@ def test_the_code_stays_within_its_limit() -> None:
     assert total > MAX_CODE_LINES - SLACK, f"{total:,} lines: lower MAX_CODE_LINES to them"
 
 
-def test_every_package_is_described_by_its_docstring_and_has_no_code_in_its_init() -> None:
+def test_every_package_has_a_docstring_and_imports_nothing() -> None:
     """What a package has is imported from its modules; a second way to a name had to be kept."""
     for folder in {path.parent for path in SOURCES}:
         package = ast.parse((folder / "__init__.py").read_text())
-        assert ast.get_docstring(package) and len(package.body) == 1, folder
+        assert ast.get_docstring(package), folder
+        assert all(isinstance(node, ast.Expr | ast.Assign) for node in package.body), folder
 
 
 def test_the_table_of_packages_is_that_of_their_docstrings() -> None:

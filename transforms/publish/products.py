@@ -86,13 +86,13 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
     {
         "graph": ProductKind(
             "tracecloak.schemas.published.graph:ReleasedGraph",
-            "tracecloak.transforms.models.graph_forms:forms_of_graph",
+            "tracecloak.transforms.models.dfg_svg:forms_of_graph",
         ),
         "durations": ProductKind("tracecloak.schemas.published.graph:ReleasedDurations"),
         "figures": ProductKind("tracecloak.schemas.published.figures:ReleasedFigures"),
         "groups": ProductKind(
             "tracecloak.schemas.published.graph:ReleasedGroups",
-            "tracecloak.transforms.models.graph_forms:forms_of_groups",
+            "tracecloak.transforms.models.dfg_svg:forms_of_groups",
         ),
         "indicators": ProductKind(
             "tracecloak.schemas.published.figures:ReleasedIndicators",

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models import graph_layout
-from tracecloak.transforms.models.dfg_svg import plain_name, text_width, write_svg
-from tracecloak.transforms.models.graph_forms import write_dot
+from tracecloak.transforms.models.dfg_svg import plain_name, text_width, write_dot, write_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
