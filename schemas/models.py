@@ -14,11 +14,9 @@ from tracecloak.schemas.errors import UsageError
 
 # --- Process trees: block-structured models of what may follow what, each activity in its place. --
 # A tree is an activity, a silent step, or one of four operators over smaller trees (Leemans,
-# Fahland
-# and van der Aalst, "Discovering Block-Structured Process Models from Event Logs", 2013): a
-# sequence,
-# an exclusive choice, a parallel execution (any interleaving), or a loop (its body, then any number
-# of times the way back and the body again). It knows nothing of counts or times.
+# Fahland and van der Aalst, "Discovering Block-Structured Process Models from Event Logs", 2013):
+# a sequence, an exclusive choice, a parallel execution (any interleaving), or a loop (its body,
+# then any number of times the way back and the body again). It knows nothing of counts or times.
 #
 # The text form is the usual one: `->( 'A', X( tau, 'B' ), *( 'C', tau ) )`.
 
@@ -277,10 +275,10 @@ class _Reader:
 
 # --- Petri nets: what a process model of places and transitions lets happen, state by state. ------
 # The common form of models from elsewhere: process trees, BPMN and PNML all become one. A
-# transition
-# takes tokens from places and gives tokens to places; it is an activity or silent. What the net
-# allows are the sequences of activities from its initial to its final marking (van der Aalst, "The
-# Application of Petri Nets to Workflow Management", 1998). It knows nothing of counts or times.
+# transition takes tokens from places and gives tokens to places; it is an activity or silent.
+# What the net allows are the sequences of activities from its initial to its final marking (van
+# der Aalst, "The Application of Petri Nets to Workflow Management", 1998). It knows nothing of
+# counts or times.
 
 
 # A model of more states is not explored; ten activities in parallel have 2,000.

@@ -80,8 +80,8 @@ def _no_constant(name: str) -> Any:
 
 
 # --- YAML that somebody else may have written, read within bounds: no text makes a run wait. ------
-# A mapping gives no key twice, of which YAML would silently take the last. There are no anchors and
-# no aliases, of which a few lines make a value of billions of members.
+# A mapping gives no key twice, of which YAML would silently take the last. There are no anchors
+# and no aliases, of which a few lines make a value of billions of members.
 
 
 MAX_BYTES = 1 << 20

@@ -26,15 +26,14 @@ from tracecloak.schemas.streams.closing_rule import closing
 
 # --- A schedule: the windows of time in which a data lake is released, one after the other. -------
 # Months from 2026-01-01 on in Amsterdam, by close, with a lifetime of 90 days: window 0 is
-# `2026-01`,
-# from 2025-12-31T23:00Z to 2026-01-31T23:00Z, and reads the events from 180 days before it on. All
-# of
-# it is arithmetic on public numbers; nothing of the data is looked at.
+# `2026-01`, from 2025-12-31T23:00Z to 2026-01-31T23:00Z, and reads the events from 180 days
+# before it on. All of it is arithmetic on public numbers; nothing of the data is looked at.
 #
 # How long a window is: some hours, or some days or months of a calendar.
 #
 # From midnight to midnight is a day, be it of 23, 24 or 25 hours; a month has as many days as the
-# calendar gives it. Hours are elapsed time, and no clock that is put forward or back changes them.
+# calendar gives it. Hours are elapsed time, and no clock that is put forward or back changes
+# them.
 
 
 _TEXT = re.compile(r"(?:(\d{1,4}) ?)?(hour|day|week|month|quarter|year)s?|(\d{1,4})([hdw])")
@@ -440,18 +439,14 @@ class Schedule:
 
 # --- Which cases belong to a window, and which of their events count there. -----------------------
 # A schedule says which of two rules holds: a case belongs to the window in which it closes, or to
-# the
-# one of its first event. Both rules are functions of the case's own events and of public numbers,
-# so
-# every case belongs to at most one window.
+# the one of its first event. Both rules are functions of the case's own events and of public
+# numbers, so every case belongs to at most one window.
 #
 # The events of a window's reading span give the same answer as all events of the lake would, but
-# for
-# one kind of case. A case that is silent for longer than its lifetime and then goes on is taken for
-# a
-# case that begins there, since its earlier events are not read. It then counts in two windows. Late
-# events move a case as well, which one state of the lake cannot show. Whether a case was counted
-# before is not decided here.
+# for one kind of case. A case that is silent for longer than its lifetime and then goes on is
+# taken for a case that begins there, since its earlier events are not read. It then counts in two
+# windows. Late events move a case as well, which one state of the lake cannot show. Whether a
+# case was counted before is not decided here.
 
 
 def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatch:

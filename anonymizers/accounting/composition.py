@@ -23,12 +23,6 @@ from tracecloak.schemas.errors import UsageError
 # The delta of Gaussian noise, continuous and on the integers, is known in enclosures.
 
 
-# --- The scale of discrete Gaussian noise that keeps an epsilon and a delta by itself. ------------
-# Where a release divides one Gaussian budget among its parts, see `joint`.
-#
-# The delta of Gaussian noise, continuous and on the integers, is known in enclosures.
-
-
 # Discrete Gaussian noise is accounted for as rounded continuous noise, whose variance is smaller by
 # the square of this deviation. `anonymizers.accounting.composition` proves that this costs at
 # most 2 d eta. The second number is a thousand times that, rounded up, since a thousandth of a unit
@@ -214,10 +208,10 @@ def discrete_gaussian_delta(
 
 
 # --- The series by which sums over steps are measured with little noise. --------------------------
-# The matrix of all sums, lower triangular and Toeplitz, has a square root of the same kind.
-# If noise is added to its product with the counts, and the result is multiplied by it once more,
-# all sums come out with noise that grows with the logarithm of their number
-# (Fichtenberger, Henzinger, Upadhyay 2023).
+# The matrix of all sums, lower triangular and Toeplitz, has a square root of the same kind. If
+# noise is added to its product with the counts, and the result is multiplied by it once more, all
+# sums come out with noise that grows with the logarithm of their number (Fichtenberger,
+# Henzinger, Upadhyay 2023).
 
 
 def square_root(horizon: int, length: int | None) -> np.ndarray:
@@ -244,9 +238,8 @@ def square_root(horizon: int, length: int | None) -> np.ndarray:
 
 # --- What the parts of a release cost together. ---------------------------------------------------
 # The claim of a release is the exact sum of its parts' epsilons and deltas (basic composition;
-# Dwork,
-# Kenthapadi, McSherry, Mironov, Naor 2006). The smaller epsilon that they keep together is in
-# `composed`.
+# Dwork, Kenthapadi, McSherry, Mironov, Naor 2006). The smaller epsilon that they keep together is
+# in `composed`.
 
 
 Mechanism = Literal["discrete_laplace", "discrete_gaussian", "joint", "pure", "approximate"]

@@ -38,11 +38,6 @@ from tracecloak.schemas.statistics.variants import Dafsa
 # not met, one of those is picked with its frequency as weight, as many variants through it as it
 # needs are picked with their numbers of cases as weights, and every pick counts for all transitions
 # of its variant. Gains and losses are two such passes; in each, what has been added only grows.
-#
-# A picked transition's need is met at once, so no transition is picked twice. Picking among the
-# needy
-# by weight is then going through all of them in one weighted random order and passing over those
-# whose need others have met by their turn.
 
 
 # Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
@@ -302,16 +297,16 @@ def _picked(
 
 # --- What a release by Amun costs in cases and times, from its parameters alone. ------------------
 # Bounds on means, in units that the data decides: transitions of the automaton, and ranges of
-# times.
-# No log is read. What the profiles made of public logs stands in `docs/explanation/methods`.
+# times. No log is read. What the profiles made of public logs stands in
+# `docs/explanation/methods`.
 #
 # How many cases a release by Amun will have, foretold from a log before its noise is drawn.
 #
-# Amun copies cases until every transition of the automaton has its noise, so what it releases grows
-# with the number of transitions and not with that of the cases: of 1,143 cases with long variants
-# of
-# their own it can make thirty times as many. How much is shared between variants decides, which no
-# formula says; so the draws are made here with noise of their own, that of no release.
+# Amun copies cases until every transition of the automaton has its noise, so what it releases
+# grows with the number of transitions and not with that of the cases: of 1,143 cases with long
+# variants of their own it can make thirty times as many. How much is shared between variants
+# decides, which no formula says; so the draws are made here with noise of their own, that of no
+# release.
 
 
 def moves_per_transition(params: AmunParams) -> float:

@@ -32,9 +32,6 @@ from tracecloak.schemas.statistics.log_times import StartRange
 from tracecloak.schemas.statistics.variants import Dafsa
 
 # --- From a bound on an attacker's guessing advantage to epsilons (Amun, sections 3.3 to 3.5, A). -
-# The guessing advantage `g` (the paper's delta) bounds how much a release may raise the probability
-# that an attacker guesses a value within a precision. What the paper derives from it is here as
-# printed; what it really bounds is said by the methods that use it.
 
 
 def epsilon_of_prior(prior: np.ndarray, guessing_advantage: float) -> np.ndarray:
@@ -160,16 +157,14 @@ class PriorKnowledge:
 
 
 # --- What Amun's rounds and its transformation share: parameters, decisions, and the filter. ------
-# See `anonymizers.amun.method` for the method. A time is looked at as (group, ticks): the group is
-# the DAFSA transition of its event, or one group of its own for all starts; ticks are relative
-# times
-# in units of `time_unit_us`, or days since the log's first start.
+# See `anonymizers.amun.method` for the method. A time is looked at as (group, ticks): the group
+# is the DAFSA transition of its event, or one group of its own for all starts; ticks are relative
+# times in units of `time_unit_us`, or days since the log's first start.
 #
 # Amun's last step: cases copied and deleted, times noised, cumulated and compressed, new ids.
 #
 # Algorithm 1, lines 26 to 28, and section 3.7. Sees one batch at a time; all it draws is keyed by
-# the
-# case, so a case's noise is the same in whichever batch it lies.
+# the case, so a case's noise is the same in whichever batch it lies.
 
 
 DAY_US = 86_400_000_000

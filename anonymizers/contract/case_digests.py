@@ -22,19 +22,17 @@ from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 
 # --- Which units a release counts, as keyed digests, which tell nobody anything without the key. --
 # A window's release counts a case only if no other window did, so it is written down which cases
-# each
-# of them counted. A digest is 128 bits of a pseudorandom function of the case's id. Of a million
-# cases two agree with chance 2^-89, and one would then be taken for counted though it is not, which
-# loses a case and no privacy.
+# each of them counted. A digest is 128 bits of a pseudorandom function of the case's id. Of a
+# million cases two agree with chance 2^-89, and one would then be taken for counted though it is
+# not, which loses a case and no privacy.
 #
-# Where individuals are the units, one case id may belong to several of them. A unit is then a pair:
-# the individual's digest, by which the cases of one are found, and the digest of individual and
-# case
-# id. Nothing but the ids enters, as the events of a case may change until it is counted, and after.
+# Where individuals are the units, one case id may belong to several of them. A unit is then a
+# pair: the individual's digest, by which the cases of one are found, and the digest of individual
+# and case id. Nothing but the ids enters, as the events of a case may change until it is counted,
+# and after.
 #
 # Whoever has the key can ask of any id whether it is in the set. So neither key nor set belongs
-# into
-# a release.
+# into a release.
 
 
 _OF_CASES, _OF_INDIVIDUALS = 2, 4
@@ -217,27 +215,26 @@ def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.nda
 
 
 # --- Which log went into a release, as a number that reveals nothing about it. --------------------
-# The digest is a sum of keyed hashes, one an event, over (case, individual if the log declares any,
-# place in the case, activity, time, declared attributes). So it depends on the events and not on
-# files, shards or their order, and pieces add up.
+# The digest is a sum of keyed hashes, one an event, over (case, individual if the log declares
+# any, place in the case, activity, time, declared attributes). So it depends on the events and
+# not on files, shards or their order, and pieces add up.
 #
 # The digests by which releases are told apart: that of the configuration and that of the noise.
 #
 # Which cases a log has, in a few kilobytes that tell them to nobody without a key.
 #
 # The sketch of a log is the smallest of the keyed digests of its cases ("k minimum values":
-# Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002; for what sets share,
-# Beyer et al., On synopses for distinct-value estimation under multiset operations, SIGMOD 2007). A
-# case's digest is of its id, the time of its first event and its first activity, so that two logs
-# whose cases are merely numbered alike share next to none, and a copy in another file, order or
-# format shares all. Of events at the same first time any may come first; the one whose keyed name
-# is
-# the smallest counts. A first time that is a whole half-hour, as dates are in every zone, tells
-# little: where cases are numbered as they arrive, those of two places have it in common. Then the
-# number of events and the time of the last one count, too.
+# Bar-Yossef et al., Counting distinct elements in a data stream, RANDOM 2002; for what sets
+# share, Beyer et al., On synopses for distinct-value estimation under multiset operations, SIGMOD
+# 2007). A case's digest is of its id, the time of its first event and its first activity, so that
+# two logs whose cases are merely numbered alike share next to none, and a copy in another file,
+# order or format shares all. Of events at the same first time any may come first; the one whose
+# keyed name is the smallest counts. A first time that is a whole half-hour, as dates are in every
+# zone, tells little: where cases are numbered as they arrive, those of two places have it in
+# common. Then the number of events and the time of the last one count, too.
 #
-# Whoever has the key can ask of any case that he can describe whether it is in the sketch, and how
-# many cases there were. So neither key nor sketch belongs into a release.
+# Whoever has the key can ask of any case that he can describe whether it is in the sketch, and
+# how many cases there were. So neither key nor sketch belongs into a release.
 
 
 # The most digests that are kept: 8 KiB.

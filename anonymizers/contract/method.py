@@ -70,30 +70,14 @@ class FigureError:
 # What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
 # The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
 # alike:
-#
 #     `bounds` limit what one case or individual can contribute, on all traces
 #     for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
 #     if the method transforms the log:  `apply` to every batch of traces
 #     if it generates a log:  `generate` piece by piece
 #     `products`: the tables and graphs that it releases beside a log or instead of one
 #
-# `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
-# the counters see one batch at a time, in any order, so what they draw is keyed by case.
-
-
-# ---
-# What a method is: rounds of counting and deciding, then, for some, a transformation of the log.
-# The drivers (`anonymizers.contract.in_memory` and `transforms.batch.anonymize`) run every method
-# alike:
-#
-#     `bounds` limit what one case or individual can contribute, on all traces
-#     for each round:  COUNT what `requires` names on all traces, then `decide` on the totals
-#     if the method transforms the log:  `apply` to every batch of traces
-#     if it generates a log:  `generate` piece by piece
-#     `products`: the tables and graphs that it releases beside a log or instead of one
-#
-# `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
-# the counters see one batch at a time, in any order, so what they draw is keyed by case.
+# `decide` is called once a round and is the only place where noise is drawn on counts. `apply`
+# and the counters see one batch at a time, in any order, so what they draw is keyed by case.
 
 
 class Params(pydantic.BaseModel):

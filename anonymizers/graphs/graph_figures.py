@@ -21,18 +21,16 @@ from tracecloak.schemas.published.figures import DERIVED, Figure
 from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
 
 # --- The numbers that go with a graph: totals, and what may be hidden below the threshold. --------
-# A total is a sum over all possible pairs, those that are not shown included: what the graph leaves
-# out is no less true for being left out. In every log as many occurrences of an activity are
-# entered
-# as are left. So its number is measured twice, as the sum of all pairs that lead to it and of all
-# that leave it, and the mean of both is that of the nearest noisy sums which agree (the projection
-# of
-# all pairs onto circulations, in closed form, since every pair is possible). No total is chosen for
-# being large, so the interval of a total is that of its noise, and what clipping takes comes on top
-# as in `count_intervals`.
+# A total is a sum over all possible pairs, those that are not shown included: what the graph
+# leaves out is no less true for being left out. In every log as many occurrences of an activity
+# are entered as are left. So its number is measured twice, as the sum of all pairs that lead to
+# it and of all that leave it, and the mean of both is that of the nearest noisy sums which agree
+# (the projection of all pairs onto circulations, in closed form, since every pair is possible).
+# No total is chosen for being large, so the interval of a total is that of its noise, and what
+# clipping takes comes on top as in `count_intervals`.
 #
-# The number that is released for a total is what its pairs add up to by the graph: the counts that
-# are shown, and what is expected of the pairs that are not (`noisy_graph.expected_hidden`).
+# The number that is released for a total is what its pairs add up to by the graph: the counts
+# that are shown, and what is expected of the pairs that are not (`noisy_graph.expected_hidden`).
 #
 # All of it looks at the noisy sums only and costs no privacy.
 
@@ -164,13 +162,12 @@ def _most_hidden(arcs: NoisyCells, graph: ReleasedGraph) -> int:
 
 
 # --- Median times between the ends of released paths, with intervals, from noisy counts by bins. --
-# The median lies at or above a border of the bins if at most as many steps lie below it as do not.
-# The difference of these two is a sum of noisy counts, so which borders it may lie between is known
-# with probability 0.95 (a test of the sign, inverted). All bins are summed, those that do not stand
-# out of the noise included, as what they hold is in the median, too. The noisy count of the path
-# itself, which was measured apart, corrects them: what the bins sum up to is known twice. An
-# interval
-# has whole bins, as where in a bin the steps lie was not counted.
+# The median lies at or above a border of the bins if at most as many steps lie below it as do
+# not. The difference of these two is a sum of noisy counts, so which borders it may lie between
+# is known with probability 0.95 (a test of the sign, inverted). All bins are summed, those that
+# do not stand out of the noise included, as what they hold is in the median, too. The noisy count
+# of the path itself, which was measured apart, corrects them: what the bins sum up to is known
+# twice. An interval has whole bins, as where in a bin the steps lie was not counted.
 #
 # All of it looks at the noisy sums only and costs no privacy.
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # ---
 # Intervals around noisy sums of which only the large ones are shown, of cases that were clipped.
 # Three things lie between a count and its noisy sum, and an interval must allow for each.
-#
 # Noise. It has a known law and takes the usual quantile.
 #
 # The threshold. A sum is shown because it is large, and so more often too large than too small: of
@@ -42,18 +41,15 @@ if TYPE_CHECKING:
 #
 # The clip. It only lowers sums: lower limits hold all the same, and upper ones are raised. By how
 # much is asked of the log: the cases' norms beyond the clip, of each case as much as the clip at
-# most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by the
-# clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not
-# asked,
-# as to know that would take the noise of a larger clip: it is taken to be spread as the shown sums
-# are, by their direction, a vector of norm 1. But the cases that are scaled down are long, and long
-# cases repeat: so all of it may be of the pairs that a case can have again at once, which are those
-# of an activity with itself, and those of which the graph has the reverse. An upper limit allows
-# for
-# either. Both are estimates, not bounds: where cases are many times as long as the clip, they are
-# too
-# little. No interval of a bounded width can hold for these, as one case may have any number of
-# events, and what is released must hardly depend on it.
+# most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by
+# the clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not
+# asked, as to know that would take the noise of a larger clip: it is taken to be spread as the
+# shown sums are, by their direction, a vector of norm 1. But the cases that are scaled down are
+# long, and long cases repeat: so all of it may be of the pairs that a case can have again at
+# once, which are those of an activity with itself, and those of which the graph has the reverse.
+# An upper limit allows for either. Both are estimates, not bounds: where cases are many times as
+# long as the clip, they are too little. No interval of a bounded width can hold for these, as one
+# case may have any number of events, and what is released must hardly depend on it.
 #
 # All that looks at the noisy sums is arithmetic and costs no privacy.
 
@@ -159,20 +155,18 @@ def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np
 
 
 # --- From noisy sums of directly-follows pairs to a graph that people can read. -------------------
-# Threshold, intervals and the fit of the counts in them look at the noisy sums
-# and at public numbers only, so they cost no privacy.
+# Threshold, intervals and the fit of the counts in them look at the noisy sums and at public
+# numbers only, so they cost no privacy.
 #
-# Counts inside their intervals that agree with each other: what enters an activity also leaves it.
+# Counts inside their intervals that agree with each other: what enters an activity also leaves
+# it.
 #
 # In every directly-follows graph as many occurrences of an activity are entered as are left. This
 # holds of all pairs together, and not of those alone that stand out of the noise: the others may
-# have
-# some of the flow, each of them up to the threshold. So the counts of the shown pairs and what is
-# hidden at each activity are estimated together. With x the counts, m what each is by itself
-# (nearly
-# always the middle of its interval), v the variances of the noise, and r_i what flows out of
-# activity
-# i beyond what flows in,
+# have some of the flow, each of them up to the threshold. So the counts of the shown pairs and
+# what is hidden at each activity are estimated together. With x the counts, m what each is by
+# itself (nearly always the middle of its interval), v the variances of the noise, and r_i what
+# flows out of activity i beyond what flows in,
 #
 #     minimise  sum (x - m)^2 / v  +  sum (r_i(x) - h_i)^2 / V_i    with  low <= x <= high.
 #
@@ -182,8 +176,8 @@ def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np
 # node, as what leaves the start has entered the end.
 #
 # The conditions are soft, so there is always a solution, and the intervals hold of all counts.
-# Where
-# no counts in them agree with what may be hidden, the conditions are violated by least squares.
+# Where no counts in them agree with what may be hidden, the conditions are violated by least
+# squares.
 #
 # The function is quadratic and its domain is a box. A matrix D that is diagonal and not below its
 # Hessian (Gershgorin) makes a step of projected gradient descent a clip of each count by itself,

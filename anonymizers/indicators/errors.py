@@ -47,12 +47,11 @@ if TYPE_CHECKING:
 
 
 # --- How far each indicator will be off, and the least epsilon for errors that are wanted. --------
-# Nothing is known of the log but how many cases are expected, so the errors are those of the worst
-# value that there can be, such as a share of 0 or 1. Groups are taken to be of one size, and a
-# filter, an activity or a pair to be of half of the cases. Where less is known of a figure, as of a
-# quantile, the error is that of its rank. For its grade, a share is taken to be a quarter, as half
-# of
-# all shares are nearer to 0 or 1, and a mean to be a fifth of its range.
+# Nothing is known of the log but how many cases are expected, so the errors are those of the
+# worst value that there can be, such as a share of 0 or 1. Groups are taken to be of one size,
+# and a filter, an activity or a pair to be of half of the cases. Where less is known of a figure,
+# as of a quantile, the error is that of its rank. For its grade, a share is taken to be a
+# quarter, as half of all shares are nearer to 0 or 1, and a mean to be a fifth of its range.
 
 
 _SECOND_US = 1_000_000
@@ -300,7 +299,6 @@ def _ratios(estimates: _ErrorEstimates) -> Iterator[float | None]:
 # part by a known amount (`terms`), and get Laplace or Gaussian noise, whichever errs less. No
 # figure
 # is computed from a log that was released or drawn.
-#
 # Kabierski, Fahrenkrog-Petersen and Weidlich ("Privacy-Aware Process Performance Indicators:
 # Framework and Release Mechanisms", CAiSE 2021) for the question; means of centred sums and
 # permute-and-flip for the answer.

@@ -94,9 +94,8 @@ from tracecloak.schemas.statistics.variants import ActivityCounts
 
 # --- What is chosen on the log where it is not declared: groups, dates and longest times. ---------
 # Groups are activities, pairs of them, or values of an attribute: labels that a case has several
-# of.
-# They are chosen as a vocabulary is (`rigorous.bought_vocabulary`), and the most frequent ones are
-# kept. A longest time is chosen as a quantile on a grid, and doubled.
+# of. They are chosen as a vocabulary is (`rigorous.bought_vocabulary`), and the most frequent
+# ones are kept. A longest time is chosen as a quantile on a grid, and doubled.
 
 
 BOUGHT = "bought"

@@ -25,8 +25,8 @@ from tracecloak.schemas.arrays import elementary
 # --- Sums, means and shares of noisy numbers, with intervals of 95 %. -----------------------------
 # A sum S of numbers less their middle c, over n cases, says that the mean is c + S / n. Both have
 # noise. An interval for the mean holds every number x for which S - (x - c) n is as small as its
-# noise may be (Fieller, Some Problems in Interval Estimation, 1954), so it is right for few cases,
-# too, and then as wide as the bounds.
+# noise may be (Fieller, Some Problems in Interval Estimation, 1954), so it is right for few
+# cases, too, and then as wide as the bounds.
 
 
 _Z95 = 1.959963984540054
@@ -192,20 +192,17 @@ def count_within(value: float, half: float) -> tuple[float, float]:
 
 
 # --- Quantiles: between two values chosen on a grid, or all read from noisy running sums. ---------
-# A choice on a grid of values (`rigorous.choices`) errs by about Laplace noise of scale 1 / epsilon
-# in the rank and not in the value, and what a rank means for a value depends on how dense values
-# lie
-# there, which is not known. So two values are chosen for a quantile: one of a rank that is lower
-# by as much as it errs with probability 0.025, and one of a rank that is higher by as much. They
-# are
-# the ends of the interval, and the quantile is shown in their middle. What is supposed of how
-# values
-# lie is that the points of the grid further away are of no fewer ranks than those near to it. Of
-# few
-# cases the ends are those of the grid: what lies below all of them, and above, can be chosen, too.
+# A choice on a grid of values (`rigorous.choices`) errs by about Laplace noise of scale 1 /
+# epsilon in the rank and not in the value, and what a rank means for a value depends on how dense
+# values lie there, which is not known. So two values are chosen for a quantile: one of a rank
+# that is lower by as much as it errs with probability 0.025, and one of a rank that is higher by
+# as much. They are the ends of the interval, and the quantile is shown in their middle. What is
+# supposed of how values lie is that the points of the grid further away are of no fewer ranks
+# than those near to it. Of few cases the ends are those of the grid: what lies below all of them,
+# and above, can be chosen, too.
 #
-# Several quantiles can be read from the running sums of all bins at once, the factorised counts of
-# `rigorous.clip_by_rank`; from about four on they err less.
+# Several quantiles can be read from the running sums of all bins at once, the factorised counts
+# of `rigorous.clip_by_rank`; from about four on they err less.
 
 
 @dataclass(frozen=True)

@@ -63,16 +63,13 @@ class CellSums(OfArrays):
 
 
 # --- What one case adds to an indicator: a number between two public bounds, about their middle. --
-# A share is the mean of a number that is 0 or 1, so every indicator is a count, a sum or a mean of
-# bounded numbers. What is summed up is the number less the middle of its bounds: one case then
-# moves
-# the sum by half of their distance at most, and not by all of it, so that the noise is half as
-# wide.
-# The number of cases is counted anyway, and gives back what was taken off.
+# A share is the mean of a number that is 0 or 1, so every indicator is a count, a sum or a mean
+# of bounded numbers. What is summed up is the number less the middle of its bounds: one case then
+# moves the sum by half of their distance at most, and not by all of it, so that the noise is half
+# as wide. The number of cases is counted anyway, and gives back what was taken off.
 #
 # Numbers are brought within the bounds and put on a lattice of steps between them, whose ends are
-# the
-# bounds, so no rounding makes a case weigh more.
+# the bounds, so no rounding makes a case weigh more.
 #
 # Of which cases an indicator speaks, and by what they are told apart: one group for each case.
 

@@ -45,17 +45,6 @@ if TYPE_CHECKING:
 
 
 # --- To what norm the values of a case's events are scaled down: a public clip, or a bought one. --
-# The clip that is bought is one for steps (`times.step_durations`): it was chosen as if each of the
-# m - 1 steps of a case of m events counted in three cells, so a case whose cells are all distinct
-# has
-# the norm root(3 (m - 1)) there. Its values count in one cell an event, or one a step: the norm is
-# at
-# most root(m). So the clip of values is the bought one divided by the root of 2, because
-# 3 (m - 1) / 2 >= m for m >= 3: such a case that keeps its steps keeps its values, but for what is
-# rounded down. Noise is in proportion to the clip, and with it smaller by the root of 2.
-#
-# The clip is a number that was decided before and may be any: what follows from it is private as it
-# is. A public clip is meant for values, too, and stays as it was given.
 
 
 _SQUARE = 2  # the bought clip is divided by the root of this
@@ -86,17 +75,14 @@ def noise_for_values(noise: SumNoise, public_units: int | None) -> str:
 
 
 # --- Declared attributes from noisy marginals, given the activity or the class of the case. -------
-# An attribute of events is a histogram over the cells (activity of the event, value), an attribute
-# of
-# cases one over the cells (class of the case, value), value being a cell of the public declaration
-# (`schemas.events.declarations`; 0 is no value). A class is a frequent released variant, else the
-# last
-# activity (`times.case_classes`): it follows from the variants, which were decided before. Noise
-# goes
-# on every cell of the public domain. What is released of an event or case depends on its generated
-# activity or class and on the noisy histogram alone; no value is copied. Attributes are drawn
-# independently of each other, given these. Which value of events follows which, `handovers` can
-# keep.
+# An attribute of events is a histogram over the cells (activity of the event, value), an
+# attribute of cases one over the cells (class of the case, value), value being a cell of the
+# public declaration (`schemas.events.declarations`; 0 is no value). A class is a frequent
+# released variant, else the last activity (`times.case_classes`): it follows from the variants,
+# which were decided before. Noise goes on every cell of the public domain. What is released of an
+# event or case depends on its generated activity or class and on the noisy histogram alone; no
+# value is copied. Attributes are drawn independently of each other, given these. Which value of
+# events follows which, `handovers` can keep.
 #
 # Sensitivity, for adding or removing a unit of m cases, each cut at L events:
 #
@@ -110,13 +96,12 @@ def noise_for_values(noise: SumNoise, public_units: int | None) -> str:
 # 2020).
 #
 # Event attributes, delta 0. Each event is in one cell, so a case adds at most L to all cells
-# together
-# and the sums change by at most m L in L1: discrete Laplace noise of scale m L / epsilon.
+# together and the sums change by at most m L in L1: discrete Laplace noise of scale m L /
+# epsilon.
 #
 # Case attributes. A case is of one class and has one value, so it is in one cell and the sums
-# change
-# by at most m, in L1 as in L2. Which class it is of depends on the case and on what was decided
-# before, and on no other case.
+# change by at most m, in L1 as in L2. Which class it is of depends on the case and on what was
+# decided before, and on no other case.
 
 
 @dataclass(frozen=True)

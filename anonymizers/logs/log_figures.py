@@ -234,7 +234,8 @@ def _steps(
 
 
 # --- What the numbers of a released log say of the original one: intervals from what was measured.
-# A log is drawn so that it agrees with many noisy sums. Each of its numbers is one of three kinds:
+# A log is drawn so that it agrees with many noisy sums. Each of its numbers is one of three
+# kinds:
 #
 # * measured: there is a noisy sum of the same thing, such as the cases that take an arc. The
 # interval
@@ -242,45 +243,41 @@ def _steps(
 # * derived: there are sums that it follows from, such as the mean duration from cases by duration.
 # * modelled: there is none. It is no figure, and has no interval.
 #
-# The value of a figure is what the released log says, and the interval is what the sums say: where
-# the log was drawn off a sum, the interval reaches from one to the other. Only what was released is
-# read, so whoever has the release computes the same; no key, and no other source of noise.
+# The value of a figure is what the released log says, and the interval is what the sums say:
+# where the log was drawn off a sum, the interval reaches from one to the other. Only what was
+# released is read, so whoever has the release computes the same; no key, and no other source of
+# noise.
 #
 # Figures of when the cases of a released log begin, and how long they take.
 #
 # Cases by bin of their time from first to last event were counted with noise. How many cases take
-# as
-# long as a bin or longer is a sum of these, and lies within the noise of that sum; so the ends of
-# an
-# interval follow from all sums at their ends together, whatever noise hides. A quantile lies in or
-# after a bin if more cases than its share take as long, and a mean is the sum of all such sums,
-# each
-# by the width of its bin. Where in its bin a time lies was not counted. For a mean, times are taken
-# to lie evenly in the logarithm, as they were drawn, and a share of each bin is added to its
-# uncertainty. The interval of a quantile has whole bins: in many processes a step takes always as
-# long, so that all times of a bin lie at one place of it. Times before and after the range of dates
-# were cut.
+# as long as a bin or longer is a sum of these, and lies within the noise of that sum; so the ends
+# of an interval follow from all sums at their ends together, whatever noise hides. A quantile
+# lies in or after a bin if more cases than its share take as long, and a mean is the sum of all
+# such sums, each by the width of its bin. Where in its bin a time lies was not counted. For a
+# mean, times are taken to lie evenly in the logarithm, as they were drawn, and a share of each
+# bin is added to its uncertainty. The interval of a quantile has whole bins: in many processes a
+# step takes always as long, so that all times of a bin lie at one place of it. Times before and
+# after the range of dates were cut.
 #
 # Figures of how long cases of a released log take from one activity to the next, on average.
 #
 # The time that cases spend between two activities was added up with noise, of cases that were
-# scaled
-# down to a clip. How much that took of a pair was not measured: perhaps nothing, and perhaps what
-# it
-# takes of the same pair in cases like the released ones, and once more the share that it takes of
-# all
-# time there. The interval reaches from the one to the other, with the noise of the sum and of how
-# often the second activity followed the first. It is of the time within the released range of
-# dates.
+# scaled down to a clip. How much that took of a pair was not measured: perhaps nothing, and
+# perhaps what it takes of the same pair in cases like the released ones, and once more the share
+# that it takes of all time there. The interval reaches from the one to the other, with the noise
+# of the sum and of how often the second activity followed the first. It is of the time within the
+# released range of dates.
 #
 # Figures of what the cases of a released log do: totals, activities, arcs and variants.
 #
-# The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much the
-# released log tells: its cases are scaled down likewise, and the sum is raised by the quotient of
-# what its arc has before and after, and by no less than what all sums together say of clipped cases
-# of any lengths (`clips.least_events`). How far the cases of the log may differ from those of the
-# original in that is not known; half of the correction is taken for its standard deviation. That is
-# an estimate and no bound: no interval of a bounded width could hold for cases of any length.
+# The sum of an arc is over cases that were scaled down to a norm, so it is too low. By how much
+# the released log tells: its cases are scaled down likewise, and the sum is raised by the
+# quotient of what its arc has before and after, and by no less than what all sums together say of
+# clipped cases of any lengths (`clips.least_events`). How far the cases of the log may differ
+# from those of the original in that is not known; half of the correction is taken for its
+# standard deviation. That is an estimate and no bound: no interval of a bounded width could hold
+# for cases of any length.
 
 
 # Rarer variants are no figures.

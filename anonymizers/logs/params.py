@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 
 
 # --- How many cases are released: about as many as the log has, with noise. -----------------------
-# A case adds 1.
 
 
 def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:

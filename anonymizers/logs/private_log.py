@@ -48,18 +48,6 @@ if TYPE_CHECKING:
 
 
 # --- `private-log`: a whole log with times and attributes, (epsilon, delta) for everything in it. -
-# Nothing of any case is copied. Variants come from a generator (anonymizers.variants.generator), as
-# many cases of them as a noisy number says. When these take place comes from noisy counts, of which
-# most are by class, that is by released variant or last activity (anonymizers.times). Attributes of
-# events come from noisy marginals by activity, and where they are declared with handovers by the
-# value before; attributes of cases from marginals by class. Each has its own share of the budget,
-# and
-# so has whatever is not public and must be chosen on the log: vocabulary, length, range of time,
-# granularity of stamps, clip. Given class and activities, times and attributes are drawn
-# independently of each other: what else they have in common is not kept.
-#
-# Three rounds: what is bought without looking at anything else, with the number of cases; the clip,
-# the variants, and when cases start and how long they take; and all that depends on these.
 
 
 MEASURES = "measures"
@@ -306,14 +294,11 @@ class PrivateLog(PartsMethod):
 
 # --- `pripel-rigorous`: PRIPEL's parameters and kind of release, by `private-log`. ----------------
 # PRIPEL (Fahrenkrog-Petersen, van der Aa, Weidlich, 2020) releases sequences from a noisy query
-# with
-# times and attribute values that stem from single cases of the log. Here nothing of a case is
-# copied
-# or matched: variants, times and values come from noisy counts, and epsilon and delta hold for all
-# of
-# them together (`anonymizers.logs.private_log`). `max_prefix_length` is the number of events of a
-# case that count, and `p_harmful` prunes as in PRIPEL: a released variant with fewer cases is left
-# out. That looks at what is released alone and costs nothing.
+# with times and attribute values that stem from single cases of the log. Here nothing of a case
+# is copied or matched: variants, times and values come from noisy counts, and epsilon and delta
+# hold for all of them together (`anonymizers.logs.private_log`). `max_prefix_length` is the
+# number of events of a case that count, and `p_harmful` prunes as in PRIPEL: a released variant
+# with fewer cases is left out. That looks at what is released alone and costs nothing.
 #
 # `amun-rigorous`: Amun's one parameter, kept: `private-log` at the epsilon that it asks for.
 #
@@ -329,8 +314,7 @@ class PrivateLog(PartsMethod):
 # guess were told.
 #
 # Unlike Amun nothing is filtered, copied or deleted by what the log says, and no epsilon is
-# announced
-# for single events.
+# announced for single events.
 
 
 class AmunRigorousParams(PrivateLogParams):

@@ -63,16 +63,14 @@ class ReleaseKey:
 
 
 # --- Keys, and noise that depends on what a cell is and on nothing else. --------------------------
-# Every random number of a release is a pseudorandom function of (what the number is for, which case
-# or cell it belongs to, a counter) under a key of that release. So it is the same whatever the
-# shard,
-# the bundle, the worker or the retry that asks for it, and two cells never share one. The function
-# is
-# AES-256 over 16-byte blocks; text enters through a CBC-MAC with its length in front.
+# Every random number of a release is a pseudorandom function of (what the number is for, which
+# case or cell it belongs to, a counter) under a key of that release. So it is the same whatever
+# the shard, the bundle, the worker or the retry that asks for it, and two cells never share one.
+# The function is AES-256 over 16-byte blocks; text enters through a CBC-MAC with its length in
+# front.
 #
 # The key itself comes from the operating system. There is no seed, and a key does not pickle:
-# workers
-# resolve a reference to it where they run. Whoever has the key can subtract the noise.
+# workers resolve a reference to it where they run. Whoever has the key can subtract the noise.
 
 
 _IDENTITY = "identity/"

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 
 # --- Random words of many cells at once, and exact comparisons of a uniform number with exp(-x). --
-# A uniform number is known by its first bits, which is nearly always enough to see on which side of
-# exp(-x) it lies. Where it is not, the same number is extended by further words of its cell and
-# compared with an enclosure of exp(-x) in integers, until the two are apart. So a comparison comes
-# out as with infinitely many bits, although almost all of them are made in float64.
 
 
 Whole = np.ndarray | int
@@ -212,15 +208,13 @@ def geometric(stream: CellStream, rows: np.ndarray, heads: np.ndarray) -> np.nda
 
 
 # --- Exact samplers: integers whose law is the stated one, not an approximation of it. ------------
-# Given uniform random words every draw has exactly its law: no float error enters, no tail is cut,
-# and nothing overflows. They follow Canonne, Kamath and Steinke, "The Discrete Gaussian for
+# Given uniform random words every draw has exactly its law: no float error enters, no tail is
+# cut, and nothing overflows. They follow Canonne, Kamath and Steinke, "The Discrete Gaussian for
 # Differential Privacy" (2020), algorithms 1 to 3, over many rows at a time: a round makes one
-# attempt
-# for every row that still needs one, from further words of that row alone. So a row's value depends
-# on its cell and its parameters and never on the other rows of the call. In place of their
-# Bernoulli
-# trials with probability exp(-x) made of fractions, a uniform number is compared with exp(-x)
-# (`anonymizers.noise.samplers`), which is the same law for fewer words.
+# attempt for every row that still needs one, from further words of that row alone. So a row's
+# value depends on its cell and its parameters and never on the other rows of the call. In place
+# of their Bernoulli trials with probability exp(-x) made of fractions, a uniform number is
+# compared with exp(-x) (`anonymizers.noise.samplers`), which is the same law for fewer words.
 #
 # Why it matters: noise made of floats tells by its last bits what it was added to (Mironov, "On
 # Significance of the Least Significant Bits for Differential Privacy", 2012).

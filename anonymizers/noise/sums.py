@@ -25,13 +25,6 @@ from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 # --- Noisy histograms of what cases hold, and what to make of a row that is mostly noise. ---------
-# `noisy_counts` is the mechanism: exact noise on the sums of clipped vectors, all cells of a public
-# domain alike. `backed_off` is arithmetic on its result and costs nothing: a row of which the noise
-# leaves little is drawn towards what the rows around it say.
-#
-# Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is
-# made
-# of them (`drawing.Noise.made`).
 
 
 _Z95 = 1.96
@@ -201,11 +194,10 @@ def backed_off(rows: np.ndarray, variance: float | np.ndarray, shares: np.ndarra
 
 # --- Noisy sums that a release publishes beside what it makes of them. ----------------------------
 # A log is drawn so that it agrees with many noisy sums. Who reads that 1,020 cases took a path
-# wants
-# to know what was measured: 1,034, with a standard deviation of 20. Such a sum is private already,
-# so
-# to publish it costs nothing. A part of a method says so with `note` where it has drawn the noise,
-# and says nothing of sums that must not be seen, such as counts below a threshold.
+# wants to know what was measured: 1,034, with a standard deviation of 20. Such a sum is private
+# already, so to publish it costs nothing. A part of a method says so with `note` where it has
+# drawn the noise, and says nothing of sums that must not be seen, such as counts below a
+# threshold.
 
 
 @dataclass

@@ -120,13 +120,11 @@ class PretsaParams(PretsaCaseParams):
 
 # --- Act2Vec: activities as vectors of their contexts, and how far apart two activities are. ------
 # De Koninck, vanden Broucke, De Weerdt: act2vec, trace2vec, log2vec, and model2vec (2018): the
-# continuous bag of words of Word2Vec with traces for sentences, by gensim. The vectors are learned
-# on
-# the log itself and are never released.
+# continuous bag of words of Word2Vec with traces for sentences, by gensim. The vectors are
+# learned on the log itself and are never released.
 #
 # The same variants, key and epochs give the same vectors on one machine, whatever PYTHONHASHSEED
-# is.
-# Their last bits follow the processor's floating-point kernels.
+# is. Their last bits follow the processor's floating-point kernels.
 
 
 # As the authors of the embedding distance do, gensim's default sizes.
@@ -211,7 +209,6 @@ class _Sentences:
 # Distance Measure for Privacy-preserving Process Mining based on Feature Learning (2021). The
 # merging
 # is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.tree`.
-#
 # `pretsa-case` is the variant that looks at cases alone, as Rafiei and van der Aalst recall it
 # (Group-Based Privacy Preservation Techniques for Process Mining, 2021): k without t.
 #

@@ -33,10 +33,10 @@ from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Op
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 # --- A published query as a method of parts: as the paper has it, or with an honest budget. -------
-# The noise of a part is made for what its needs say that a unit changes. As published that is what
-# the papers take it for, and another epsilon holds, or none; with an honest budget it is what a
-# unit
-# really changes, and all that is said follows from the parts as for every rigorous method.
+# The noise of a part is made for what its needs say that a unit changes. As published that is
+# what the papers take it for, and another epsilon holds, or none; with an honest budget it is
+# what a unit really changes, and all that is said follows from the parts as for every rigorous
+# method.
 
 
 def published_guarantee(
@@ -123,28 +123,25 @@ class QueryMethod(PartsMethod):
 
 
 # --- What directly-follows queries have in common: parameters, counts, noise, and what it costs. --
-# Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
-# add Laplace noise of scale 1 / epsilon to the count of each pair of activities, as if a case were
-# in
-# one of them. It is in as many as it has events, and one more. With `budget` honest, epsilon is
-# that
-# of a whole case, or of all cases of an individual.
+# Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining",
+# 2019) add Laplace noise of scale 1 / epsilon to the count of each pair of activities, as if a
+# case were in one of them. It is in as many as it has events, and one more. With `budget` honest,
+# epsilon is that of a whole case, or of all cases of an individual.
 #
-# Two profiles: `paper` takes exact discrete Laplace noise, as the papers do not say how counts with
-# Laplace noise stay whole. `reference` cuts the noise off towards 0, as the authors' code does.
+# Two profiles: `paper` takes exact discrete Laplace noise, as the papers do not say how counts
+# with Laplace noise stay whole. `reference` cuts the noise off towards 0, as the authors' code
+# does.
 #
 # `laplace-dfg`: the directly-follows graph with Laplace noise on every pair, as published.
 #
 # The directly-follows query of Mannhardt, Koschmider, Baracaldo, Weidlich and Michael
-# ("Privacy-Preserving Process Mining", 2019): noise of scale 1 / epsilon on the count of each pair
-# of
-# activities, START and END included; what is negative becomes 0. No pair comes before START, after
-# END, or leads from START to END. Nothing is done about small counts, most of which are noise, nor
-# about flows that do not add up; `private-dfg` does both.
+# ("Privacy-Preserving Process Mining", 2019): noise of scale 1 / epsilon on the count of each
+# pair of activities, START and END included; what is negative becomes 0. No pair comes before
+# START, after END, or leads from START to END. Nothing is done about small counts, most of which
+# are noise, nor about flows that do not add up; `private-dfg` does both.
 #
 # With `budget` honest the same query keeps epsilon: it is divided by the pairs that a case of at
-# most
-# `max_trace_length` events has, and the noise is discrete Laplace (Ghosh, Roughgarden and
+# most `max_trace_length` events has, and the noise is discrete Laplace (Ghosh, Roughgarden and
 # Sundararajan, 2009).
 
 

@@ -55,12 +55,6 @@ if TYPE_CHECKING:
 # dropped, and what ended is released, beside the unended prefixes of the last level. It is the
 # baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
 # Process Mining" (2021).
-#
-# What is pruned is a parameter, since the published forms differ: one never prunes what ended nor
-# what is on the last level, the other prunes everything. It can be given a judge that tells the
-# candidates that make sense from those that do not, and leaves some of the latter out: SaCoFa is
-# this query with such a judge. Its guarantee is that of its levels added up: a case is in one
-# candidate of every level.
 
 
 # Candidates of one level, at most: it bounds time and memory.

@@ -47,26 +47,23 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Which case of the log a released sequence is made from: the cheapest assignment by edits. ----
 # PRIPEL (Fahrenkrog-Petersen, van der Aa, Weidlich, "PRIPEL: Privacy-Preserving Event Log
-# Publishing
-# Including Contextual Information", 2020) assigns every sequence that its query gives to a case of
-# the log, each case at most once, so that the sum of the Levenshtein distances is smallest. Its
-# authors' code fills a matrix of all sequences by all cases. Here it is a transportation problem
-# between variants with their numbers of cases, with the same smallest sum:
+# Publishing Including Contextual Information", 2020) assigns every sequence that its query gives
+# to a case of the log, each case at most once, so that the sum of the Levenshtein distances is
+# smallest. Its authors' code fills a matrix of all sequences by all cases. Here it is a
+# transportation problem between variants with their numbers of cases, with the same smallest sum:
 #
-# Equal variants are matched first. That is part of a cheapest assignment: if a sequence of variant
-# v
-# took a case of w, and a sequence of u a case of v, then by the triangle inequality v with v and u
-# with w cost no more.
+# Equal variants are matched first. That is part of a cheapest assignment: if a sequence of
+# variant v took a case of w, and a sequence of u a case of v, then by the triangle inequality v
+# with v and u with w cost no more.
 #
-# Of what is left, with S sequences in all, each variant looks at its nearest ones alone, up to the
-# distance within which there are S cases or more. All other sequences together take fewer, so one
-# of
-# these is always free, and nearer than any further one.
+# Of what is left, with S sequences in all, each variant looks at its nearest ones alone, up to
+# the distance within which there are S cases or more. All other sequences together take fewer, so
+# one of these is always free, and nearer than any further one.
 #
-# The rest is solved exactly by the primal-dual method for transportation (Ford and Fulkerson, 1956;
-# Kuhn, 1955): as many sequences as possible are sent along pairs whose distance is the sum of the
-# prices at their ends, then the prices of what can still be reached move by the smallest step that
-# opens a new pair. Distances are small integers, so there are few such steps.
+# The rest is solved exactly by the primal-dual method for transportation (Ford and Fulkerson,
+# 1956; Kuhn, 1955): as many sequences as possible are sent along pairs whose distance is the sum
+# of the prices at their ends, then the prices of what can still be reached move by the smallest
+# step that opens a new pair. Distances are small integers, so there are few such steps.
 #
 # The assignment reads the unprotected log: no epsilon covers it.
 
@@ -280,12 +277,11 @@ def _graph(
 
 # --- PRIPEL: a log of sequences from a noisy query, filled with times and values of matched cases.
 # Fahrenkrog-Petersen, van der Aa, Weidlich ("PRIPEL: Privacy-Preserving Event Log Publishing
-# Including Contextual Information", 2020). A trace-variant query says which sequences are released
-# (`anonymizers.queries.prefix_query`, or SaCoFa's), each is matched with the case of the log that
-# is
-# nearest to it (`anonymizers.queries.pripel`), takes its times and attribute values from
-# that case (`anonymizers.queries.pripel_enrichment`), and times and values get noise. As published;
-# `guarantee` says what really holds, which is no finite epsilon.
+# Including Contextual Information", 2020). A trace-variant query says which sequences are
+# released (`anonymizers.queries.prefix_query`, or SaCoFa's), each is matched with the case of the
+# log that is nearest to it (`anonymizers.queries.pripel`), takes its times and attribute values
+# from that case (`anonymizers.queries.pripel_enrichment`), and times and values get noise. As
+# published; `guarantee` says what really holds, which is no finite epsilon.
 
 
 VARIANTS, CONTENTS = "variants", "contents"

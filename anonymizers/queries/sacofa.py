@@ -57,19 +57,6 @@ from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 # --- The parameters of `sacofa`, and what follows from them alone. --------------------------------
-# Rules between activities that are paid for: from noisy counts of what comes before what.
-#
-# A case is cut off after as many events as prefixes can have, so it changes at most k (k - 1) / 2
-# counts of pairs, k counts of activities and one of beginnings by one each. Discrete Laplace noise
-# of
-# that many times 1 / epsilon on every count makes all of them epsilon-differentially private
-# (Dwork,
-# McSherry, Nissim and Smith, 2006), and the rules follow from the noisy counts alone.
-#
-# A pair never occurs if its noisy count is below a public threshold, and an activity is always
-# followed by another if fewer exceptions than that are left. It always comes before another if so
-# in
-# the last place and if the other never comes before it, which together mean: before the first one.
 
 
 # The rules are matrices of activities by activities.
@@ -239,28 +226,26 @@ class SacofaParams(LevelParams):
 # --- `sacofa`: the trace-variant query that prefers prefixes that make sense. ---------------------
 # Fahrenkrog-Petersen, Kabierski, Rösel, van der Aa and Weidlich ("SaCoFa: Semantics-aware
 # Control-flow Anonymization for Process Mining", 2021), Algorithm 1 of Fahrenkrog-Petersen,
-# Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for Control-flow Anonymization in
-# Process Mining", 2023). Level by level the surviving prefixes are continued by every activity and
-# by
-# the end. Candidates that violate rules between activities (`anonymizers.queries.order_rules`) are
-# harmful, and only a few of them, chosen by the exponential mechanism, go on beside the harmless
-# ones. Those get a noisy count and are pruned by it, harmful ones by `p_harmful`, the others by
-# `p_harmless`.
+# Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for Control-flow Anonymization
+# in Process Mining", 2023). Level by level the surviving prefixes are continued by every activity
+# and by the end. Candidates that violate rules between activities
+# (`anonymizers.queries.order_rules`) are harmful, and only a few of them, chosen by the
+# exponential mechanism, go on beside the harmless ones. Those get a noisy count and are pruned by
+# it, harmful ones by `p_harmful`, the others by `p_harmless`.
 #
 # Readings that the paper leaves open, fixed here as its authors' code has them: one number j of a
-# level's N harmful prefixes is drawn with P(j) proportional to e^(-epsilon j / 2), j = 0 … N, and j
-# of them are taken uniformly; with the continuous score, of s violations at most, epsilon is
-# divided
-# by s, and prefixes are taken until their violations, each capped at s, add up to j. The end is no
-# candidate of the first level. All draws are of exact integer laws, so nothing overflows. The
-# authors' code, the profile `reference`, takes "always precedes" to be about the last event of an
-# activity and leaves the harmful prefixes that are not chosen at their exact counts; `paper` takes
-# it
-# to be about the first event, so that whatever cases begin with is harmless, and drops those.
+# level's N harmful prefixes is drawn with P(j) proportional to e^(-epsilon j / 2), j = 0 … N, and
+# j of them are taken uniformly; with the continuous score, of s violations at most, epsilon is
+# divided by s, and prefixes are taken until their violations, each capped at s, add up to j. The
+# end is no candidate of the first level. All draws are of exact integer laws, so nothing
+# overflows. The authors' code, the profile `reference`, takes "always precedes" to be about the
+# last event of an activity and leaves the harmful prefixes that are not chosen at their exact
+# counts; `paper` takes it to be about the first event, so that whatever cases begin with is
+# harmless, and drops those.
 #
-# As published the rules are read from the log, so that no epsilon is finite; `guarantee` says why.
-# With rules from a public model and a public vocabulary one is, and the budget `honest` divides it
-# among the levels, and the rules if they are bought from the log
+# As published the rules are read from the log, so that no epsilon is finite; `guarantee` says
+# why. With rules from a public model and a public vocabulary one is, and the budget `honest`
+# divides it among the levels, and the rules if they are bought from the log
 # (`anonymizers.queries.sacofa`).
 
 

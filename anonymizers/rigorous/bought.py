@@ -39,23 +39,20 @@ from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths,
 # than g falls to K = r sqrt(n). So the rank K of the clip is known beforehand, and only the numbers
 # of longer cases are asked of the log. No clip is below the noisy median: where K is more than half
 # of the cases, everything is noise, and a clip that scales all cases down gains nothing.
-#
 # What is measured is a block of the release's joint Gaussian mechanism (`accounting.joint`): the
 # cases by norm, in buckets of a public grid, from the longest downwards, multiplied by the square
-# root C of the matrix that adds them up. With noise z on C x, C (C x + z) has the numbers of longer
-# cases at all grid points at once, each with a deviation that grows with the logarithm of the
-# number
-# of buckets (Fichtenberger, Henzinger, Upadhyay 2023). One case more changes C x by one column of
-# C,
-# of which the first is the longest; its coefficients are rounded to whole numbers of steps, and C
-# is
-# the rounded matrix throughout, so the bound is exact and nothing is biased.
+# root C of the matrix that adds them up. With noise z on C x, C (C x + z) has the numbers of
+# longer cases at all grid points at once, each with a deviation that grows with the logarithm of
+# the number of buckets (Fichtenberger, Henzinger, Upadhyay 2023). One case more changes C x by
+# one column of C, of which the first is the longest; its coefficients are rounded to whole
+# numbers of steps, and C is the rounded matrix throughout, so the bound is exact and nothing is
+# biased.
 #
 # A choice by permute-and-flip with score -|longer cases - K| would do as well with exact numbers.
-# At
-# a price of 5 % of epsilon, though, every clip above the longest case lacks only K to the best one,
-# and K is a few multiples of what such a choice errs by: the clip would often be the largest of the
-# grid. With Gaussian noise of the same price a grid point far above all cases is not chosen.
+# At a price of 5 % of epsilon, though, every clip above the longest case lacks only K to the best
+# one, and K is a few multiples of what such a choice errs by: the clip would often be the largest
+# of the grid. With Gaussian noise of the same price a grid point far above all cases is not
+# chosen.
 
 
 RANK_UNITS = 1 << 10
@@ -160,7 +157,8 @@ def _coefficients(n_buckets: int) -> np.ndarray:
 
 
 # --- The vocabulary and the length that a method chose on the log, as later rounds count by them. -
-# How they are chosen is in `bought_vocabulary` and `bought_length`; the clip is one more (`clips`).
+# How they are chosen is in `bought_vocabulary` and `bought_length`; the clip is one more
+# (`clips`).
 
 
 def recode_to_selected(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
@@ -291,19 +289,17 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
 
 # --- The activities that a method chooses on the log, and pays for with a part of the budget. -----
 # A case of j distinct activities, at most k, adds sqrt(k / j) to each of them: a vector of norm
-# sqrt(k) whatever j is, where to count each once would leave the norm of most cases far below what
-# the noise covers. An activity of cases with few others stands out of the noise as if k were their
-# number of activities, so k can be generous.
+# sqrt(k) whatever j is, where to count each once would leave the norm of most cases far below
+# what the noise covers. An activity of cases with few others stands out of the noise as if k were
+# their number of activities, so k can be generous.
 #
 # The threshold for an activity that one unit alone has is hardly higher than with counts. With m
-# cases a unit adds m sqrt(k) to a name at most, and has m k names at most; so each of its new names
-# passes with probability delta / (m k) at most. The rest of the unit has no more of the block's
-# norm
-# than `joint.Unseen` says of m k cells: if a_c of the j_c names of its case c are new, what
-# is left of the case's vector has a squared norm of k (1 - a_c / j_c) <= k - a_c, what is left of
-# all
-# has one of at most m sum (k - a_c) by Cauchy and Schwarz, and that is at most (m k - a) / (m k) of
-# m^2 k, since the number a of all new names is at most sum a_c.
+# cases a unit adds m sqrt(k) to a name at most, and has m k names at most; so each of its new
+# names passes with probability delta / (m k) at most. The rest of the unit has no more of the
+# block's norm than `joint.Unseen` says of m k cells: if a_c of the j_c names of its case c are
+# new, what is left of the case's vector has a squared norm of k (1 - a_c / j_c) <= k - a_c, what
+# is left of all has one of at most m sum (k - a_c) by Cauchy and Schwarz, and that is at most (m
+# k - a) / (m k) of m^2 k, since the number a of all new names is at most sum a_c.
 
 
 NAME_UNITS = 1 << 10

@@ -33,9 +33,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms
 
 # --- The norm to which cases are scaled down: public, or chosen on the log and paid for. ----------
-# How it is chosen is in `clip_by_rank`; here are the grid of norms, what is counted for it, and
-# what
-# it has to spend.
 
 
 RANKS_SHARE = Fraction(1, 20)

@@ -75,10 +75,8 @@ def possible_pairs(vocabulary: ActivityVocabulary, n_bins: int) -> np.ndarray:
 
 # --- Groups of activities: which name belongs to which, by what is public. ------------------------
 # `01_HOOFD_010` and `01_HOOFD_020` are both in `01_HOOFD`: by a list that was declared, or by a
-# rule
-# that looks at the name alone, its first two parts between underscores. Nothing is counted for it,
-# so
-# a group tells nothing that its members do not.
+# rule that looks at the name alone, its first two parts between underscores. Nothing is counted
+# for it, so a group tells nothing that its members do not.
 
 
 _MOST_SHOWN = 5

@@ -30,12 +30,6 @@ from tracecloak.schemas.published.manifest import Guarantee, Kind
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 # --- A method that is described by its parts: all that is said and done of it follows from these. -
-# A part says what is counted for it, what noise that gets and which share of the budget, what is
-# decided and why the promise holds. Bounds, rounds, spends, guarantee, explanation and decisions
-# are
-# loops over the parts, so that plan, accounting and noise cannot disagree, and a further part is
-# one
-# more value.
 
 
 @dataclass(frozen=True)
@@ -264,8 +258,7 @@ class PartsMethod(contract.Anonymizer):
 
 # --- A part that counts the cells of a public list, each with noise and an interval. --------------
 # The cells are known beforehand, such as the activities of a public vocabulary, and each of them
-# gets
-# noise, also those that nothing is counted of: that one is missing would tell of the log.
+# gets noise, also those that nothing is counted of: that one is missing would tell of the log.
 
 
 # Larger noisy counts are lowered to this, so that the sum of all fits 64 bits.
@@ -425,11 +418,9 @@ def choice_part(
 
 # --- What releases of several windows cost together, where individuals are the unit. --------------
 # Windows of a schedule hold different cases, so where the case is the unit all of them together
-# cost
-# what the dearest one costs. An individual may have cases in several windows, and at most m in all
-# of
-# them together. That costs it no more either if j of m cases cost at most j/m of what a window pays
-# (`anonymizers.accounting.composed`); else the windows add up for it.
+# cost what the dearest one costs. An individual may have cases in several windows, and at most m
+# in all of them together. That costs it no more either if j of m cases cost at most j/m of what a
+# window pays (`anonymizers.accounting.composed`); else the windows add up for it.
 
 
 def windows_add_up(method: contract.Anonymizer, params: Any) -> bool:

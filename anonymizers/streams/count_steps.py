@@ -28,8 +28,8 @@ from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Operatio
 from tracecloak.schemas.published.step import Step, StepFacts, StepRelease, View
 
 # --- Parameters of the counts that a stream publishes: over which time, and the privacy of it all.
-# Everything is declared before the stream begins, so all noise is known beforehand. What depends on
-# the product is in the product's own file.
+# Everything is declared before the stream begins, so all noise is known beforehand. What depends
+# on the product is in the product's own file.
 
 
 # Units of one occurrence under Gaussian noise: scaled cases lose less than one in each pair.

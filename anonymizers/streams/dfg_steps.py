@@ -42,7 +42,6 @@ from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 # and the delta of the stream, which says which law the noise has. So it costs nothing, and whoever
 # has the step can compute it again. It is the arithmetic of `private-dfg`, with one difference: a
 # step publishes every possible pair, so no count is shown for being large, and totals add up all.
-#
 # The counts are of cases as the stream counts them: ended at max_trace_length, and scaled down by
 # l2_clip. How much that takes is not measured in a stream, so the limits say nothing of it.
 

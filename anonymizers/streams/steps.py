@@ -110,15 +110,13 @@ def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArra
 # The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
 # and what was measured of them with noise are needed; the caller keeps both and gives them to
 # `publish`.
-#
-# RunningStream: a stream in one place, as a function of its messages and of how far they are read.
+# RunningStream: a stream in one place, as a function of its messages and of how far they are
+# read.
 #
 # Batches of messages and moments up to which all of them are there go in, releases of steps come
-# out.
-# The state is a value: whoever keeps it, and what goes into it afterwards, can go on from there,
-# and
-# gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same on Beam, with
-# the same bytes.
+# out. The state is a value: whoever keeps it, and what goes into it afterwards, can go on from
+# there, and gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same
+# on Beam, with the same bytes.
 #
 # Not here: where messages come from, where the state is kept, and the clock.
 

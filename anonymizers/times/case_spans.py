@@ -60,16 +60,13 @@ if TYPE_CHECKING:
 # takes one time from first to last, so the histogram of these has little noise. Each case of two
 # events or more counts once, by public bins of the time. So one case changes one count by 1: exact
 # discrete noise on each covers it.
-#
 # How fine the stamps of a log are, from microseconds to dates; public, or chosen and paid.
 #
-# A log of dates in which cases start at any hour is wrong for whoever reads it. So the stamps of a
-# release are whole multiples of one granularity on the local clock, and it is the log's own. Where
-# it
-# is not public, each case counts once, by the coarsest grid that has all of its stamps, and noise
-# is
-# added to these six counts. That errs less than a choice by permute-and-flip at the same price: it
-# tells logs of seconds from logs of dates with a third of the cases.
+# A log of dates in which cases start at any hour is wrong for whoever reads it. So the stamps of
+# a release are whole multiples of one granularity on the local clock, and it is the log's own.
+# Where it is not public, each case counts once, by the coarsest grid that has all of its stamps,
+# and noise is added to these six counts. That errs less than a choice by permute-and-flip at the
+# same price: it tells logs of seconds from logs of dates with a third of the cases.
 #
 # Stamps finer than a microsecond are cut to it where they are read.
 
@@ -379,21 +376,17 @@ def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
 
 
 # --- How much time cases spend between which two activities: noisy sums of clipped times. ---------
-# Where the time of a log goes is what the histograms of single steps say least of: most of it lies
-# in
-# a few long steps, and a histogram's noise does not know that these weigh more. So the time itself
-# is
-# added up. A case is the vector of its times by directly-follows pair: all that it spends on steps
-# from a to b. Where the vector's norm is above a clip, it is scaled down to it, so that a case of
-# years changes the sums by no more than one of weeks. The clip is a time that follows from the
-# noisy
-# lengths of cases: about as many cases take longer as the noise of the sums is worth, so it costs
-# nothing, and rises as noise falls.
+# Where the time of a log goes is what the histograms of single steps say least of: most of it
+# lies in a few long steps, and a histogram's noise does not know that these weigh more. So the
+# time itself is added up. A case is the vector of its times by directly-follows pair: all that it
+# spends on steps from a to b. Where the vector's norm is above a clip, it is scaled down to it,
+# so that a case of years changes the sums by no more than one of weeks. The clip is a time that
+# follows from the noisy lengths of cases: about as many cases take longer as the noise of the
+# sums is worth, so it costs nothing, and rises as noise falls.
 #
 # With delta the norm is L2, and the sums get discrete Gaussian noise; without, it is L1, and they
-# get
-# discrete Laplace noise. Vectors are whole numbers on a lattice of UNITS steps of the clip, so the
-# norm holds exactly.
+# get discrete Laplace noise. Vectors are whole numbers on a lattice of UNITS steps of the clip,
+# so the norm holds exactly.
 
 
 # Of a case the time on one pair is cut at so many clips, so that squares fit 64 bits.

@@ -39,14 +39,13 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 
 # --- What the drawn times of steps come to, so that long cases are those whose steps take long. ---
 # Steps are drawn each by itself, and how long cases take is measured apart, with less noise. Were
-# that drawn by chance, the steps of many cases would have to be changed by a lot to come to it, and
-# what they say of how long a variant takes would be lost. So it is drawn with the rank that the sum
-# of the case's steps has among all such sums. The times of cases are distributed as if drawn by
-# chance, and are as near to the sums as that permits.
+# that drawn by chance, the steps of many cases would have to be changed by a lot to come to it,
+# and what they say of how long a variant takes would be lost. So it is drawn with the rank that
+# the sum of the case's steps has among all such sums. The times of cases are distributed as if
+# drawn by chance, and are as near to the sums as that permits.
 #
 # Which wide bin of times a case falls into depends on its class, and where in it on all cases
-# there.
-# So sums are kept by class and by wide bin.
+# there. So sums are kept by class and by wide bin.
 #
 # The sums are those of some cases that are made for this. All is computed from what has noise.
 
@@ -143,23 +142,19 @@ def ranks_of(
 
 
 # --- What ties times of steps, cases and variants to each other: computed from noisy numbers. -----
-# Some cases are made like those that will be released. What the drawn times of their steps come to,
-# times the factors of their pairs, says how long each takes compared with others. That time is
-# divided among the steps, and the time that goes by at each pair of activities is compared with the
-# noisy sums (`pair_times`): the factor of a pair that has too little is raised, that of one with
-# too
-# much is lowered, again and again, as in iterative proportional fitting (Deming and Stephan 1940).
-# As
-# the made cases are clipped like those that were counted, the clip biases nothing.
+# Some cases are made like those that will be released. What the drawn times of their steps come
+# to, times the factors of their pairs, says how long each takes compared with others. That time
+# is divided among the steps, and the time that goes by at each pair of activities is compared
+# with the noisy sums (`pair_times`): the factor of a pair that has too little is raised, that of
+# one with too much is lowered, again and again, as in iterative proportional fitting (Deming and
+# Stephan 1940). As the made cases are clipped like those that were counted, the clip biases
+# nothing.
 #
 # Stamps of a generated case are a drawn start, and times of steps added up in working time. Each
-# step
-# has a time that was drawn from the histogram of its pair of activities, and each pair a factor. A
-# step gets its share of the time of the case in proportion to the product of the two. So a step
-# that
-# takes no time still takes none, steps that are drawn to take long get most, and the times of a
-# case
-# add up to what the case takes.
+# step has a time that was drawn from the histogram of its pair of activities, and each pair a
+# factor. A step gets its share of the time of the case in proportion to the product of the two.
+# So a step that takes no time still takes none, steps that are drawn to take long get most, and
+# the times of a case add up to what the case takes.
 
 
 LARGEST_LOG = 10.0
@@ -514,15 +509,14 @@ def some_of(variants: ReleasedVariants, randomness: Randomness) -> TraceBatch:
 
 
 # --- Times of cases that are all alike, so that counts of lengths and the sum of all times agree. -
-# Where times are not counted by activity (`case_classes`), cases begin and take as long as those of
-# the log do, whatever their variant, and those with more events rather take longer. All is computed
-# from noisy numbers.
+# Where times are not counted by activity (`case_classes`), cases begin and take as long as those
+# of the log do, whatever their variant, and those with more events rather take longer. All is
+# computed from noisy numbers.
 #
 # A bin of times can reach from a week to a month, and where in it cases lie is not counted. What
-# all
-# their times come to says it: within each bin longer times are made likelier, or shorter ones, by
-# one
-# number for all bins, until the sum is met. How many cases each bin has stays as it is.
+# all their times come to says it: within each bin longer times are made likelier, or shorter
+# ones, by one number for all bins, until the sum is met. How many cases each bin has stays as it
+# is.
 
 
 # So many times stand for all, and so many parts of a bin are told apart.

@@ -58,24 +58,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
 )
 
 # --- Which elements to suppress so that no minimal violating trace is left: two greedy choices. ---
-# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining. Algorithm 1
-# weighs the minimal violating traces (MVT) that an element's suppression removes with the maximal
-# frequent traces (MFT) that it costs (Definition 18). Algorithm 2 weighs the share of those MVT
-# with
-# the share of the cases that have the element (Definitions 19 and 20).
-#
-# Where scores tie, the paper draws one, and what was chosen stays chosen: so it is with `draws`.
-# Without, fewer events go. An element that is a violating trace by itself has to go whatever it
-# scores, and is in no other MVT: all of these go first. Where scores tie it is the element that the
-# fewest cases have, of those the earliest in its case, and of those the first by its code. In the
-# end
-# an element is given back if every MVT that has it has another one that goes.
-#
-# Which knowledge violates TLKC privacy, and which subtraces are worth keeping.
-#
-# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, Definitions
-# 14 to 17. All of it is mined on distinct cases (`background_knowledge`), by levels of the
-# patterns' length: the bound on confidence is not monotonic, so every length is looked at.
 
 
 # Boxes of a number by the quartiles of all cases that have one.
@@ -424,19 +406,15 @@ def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np
 # has
 # a share above C. No noise is drawn: this is no differential privacy.
 #
-# Fixed here, where the paper is silent or its example differs: knowing nothing counts as knowledge
-# of
-# length 0, so C holds for the log as a whole too. Times are cut to T and count from the first event
-# left, for every kind of knowledge; where that makes new violations, the log is mined and
-# suppressed
-# again until it has none. A case of which nothing is left is not released. A missing value is no
-# sensitive value; such a case counts among those that match. A multiset of at most L elements
-# counts
-# repetitions, as the cardinality of a multiset does, and where a repetition violates, the second
-# and
-# later ones can go while the first stays, which costs less than all of them. With the profile
-# `paper`
-# all go, as its algorithms have it; see `anonymizers.tlkc.method` for what else differs there.
+# Fixed here, where the paper is silent or its example differs: knowing nothing counts as
+# knowledge of length 0, so C holds for the log as a whole too. Times are cut to T and count from
+# the first event left, for every kind of knowledge; where that makes new violations, the log is
+# mined and suppressed again until it has none. A case of which nothing is left is not released. A
+# missing value is no sensitive value; such a case counts among those that match. A multiset of at
+# most L elements counts repetitions, as the cardinality of a multiset does, and where a
+# repetition violates, the second and later ones can go while the first stays, which costs less
+# than all of them. With the profile `paper` all go, as its algorithms have it; see
+# `anonymizers.tlkc.method` for what else differs there.
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,8 +31,8 @@ from tracecloak.schemas.models import (
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Counts from which a process tree is mined: by case, and from the variants alone. -------------
-# All of them are linear in the events of the variants, and none looks at a case twice for one cell,
-# so that one case more or less changes each cell by at most 1.
+# All of them are linear in the events of the variants, and none looks at a case twice for one
+# cell, so that one case more or less changes each cell by at most 1.
 
 
 Part = tuple[int, ...]
@@ -155,8 +155,7 @@ def cases_by_ends(
 
 # --- Cuts of a directly-follows relation: into a sequence, a choice, parallel parts or a loop. ----
 # As in Leemans, "Robust Process Mining with Guarantees", 2017. They look at which pairs there are
-# and
-# not at their counts.
+# and not at their counts.
 
 
 def sequence_cut(follows: np.ndarray) -> list[Part] | None:
@@ -344,11 +343,10 @@ def _bits(number: int) -> list[int]:
 # own.
 #
 # Two sets of rules. `published` is DPIM's: an activity or a cut is optional where its noisy count
-# is
-# clearly below the number of cases, wherever in the tree it stands; every loop cut is optional; the
-# parts of a parallel cut lose the pairs that were removed as loops. `structural` is the inductive
-# miner's for relations: a part of a sequence is optional if a pair leads past it, a way back if a
-# pair leads from an end to a start.
+# is clearly below the number of cases, wherever in the tree it stands; every loop cut is
+# optional; the parts of a parallel cut lose the pairs that were removed as loops. `structural` is
+# the inductive miner's for relations: a part of a sequence is optional if a pair leads past it, a
+# way back if a pair leads from an end to a start.
 
 
 Rules = Literal["published", "structural"]

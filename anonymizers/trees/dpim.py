@@ -43,9 +43,9 @@ from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Op
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Parameters of `dpim`, what the paper claims of it and what its parts cost. -------------------
-# Schulze, Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner". The
-# paper's neighbours are logs of equally many cases of which one is replaced; the number of cases is
-# public.
+# Schulze, Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner".
+# The paper's neighbours are logs of equally many cases of which one is replaced; the number of
+# cases is public.
 
 
 # The paper sets its bounds so many pairs below and above the number of pairs that are not 0, and
@@ -209,7 +209,6 @@ class DpimParams(NamesParams):
 # parts of parallel and loop cuts is asked of the log with noise. The first tree of a noisy fitness
 # above a threshold is taken (Liu and Talwar, "Private Selection from Private Candidates", 2019,
 # algorithm 1); after each round there is a chance to give up.
-#
 # Where the paper leaves something open, or its algorithms and the code of its authors differ:
 #
 # * Noise is exact discrete Laplace of the paper's scale.

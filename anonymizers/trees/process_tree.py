@@ -72,11 +72,10 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # Koschmider, "Differentially Private Inductive Miner", algorithm 5) counts it on the log projected
 # to
 # the parts, with Laplace noise, and takes what is clearly above 0.
-#
 # The cost of a question is halved from one to the next, so that any number of them stays within a
 # budget. In the paper it is halved along each path of the tree: cuts beside each other each spend
-# as
-# much, and together more than the budget. Here the halving goes over all questions that are asked.
+# as much, and together more than the budget. Here the halving goes over all questions that are
+# asked.
 #
 # What begins and ends the parts of parallel and loop cuts, asked of the log from one budget.
 
@@ -226,22 +225,19 @@ def _clear(
 
 # --- `process-tree`: a process tree that is chosen for fitness and precision, under one epsilon. --
 # The inductive miner on noisy counts, as DPIM has it (Schulze, Zisgen, Kirschke, Mohammadi and
-# Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks: one case more or
-# less changes the cases of all pairs of activities together by a bounded amount, and noise on every
-# possible pair covers it. All candidates, the trees of the most frequent pairs for each size of a
-# public grid, follow from these same counts and cost nothing more. What begins and ends the parts
-# of
-# parallel and loop cuts is asked from one budget for all cuts of all candidates. The choice is by
-# permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives between 0 and 1:
-# the higher, the more of the case fits and the fewer other activities the tree would have allowed
-# on
-# its way. So a tree that allows everything does not win, as it does where fitness alone counts.
-# Last,
-# the fitness of the tree is said, with noise.
+# Koschmider, "Differentially Private Inductive Miner"), with what its proof lacks: one case more
+# or less changes the cases of all pairs of activities together by a bounded amount, and noise on
+# every possible pair covers it. All candidates, the trees of the most frequent pairs for each
+# size of a public grid, follow from these same counts and cost nothing more. What begins and ends
+# the parts of parallel and loop cuts is asked from one budget for all cuts of all candidates. The
+# choice is by permute-and-flip (McKenna and Sheldon, 2020) on a score of which every case gives
+# between 0 and 1: the higher, the more of the case fits and the fewer other activities the tree
+# would have allowed on its way. So a tree that allows everything does not win, as it does where
+# fitness alone counts. Last, the fitness of the tree is said, with noise.
 #
 # The vocabulary comes first where it is bought; all other parts are of one round, each decided on
-# what those before it decided: the number of pairs, the pairs, what begins and ends parts of cuts,
-# the tree, and its fitness.
+# what those before it decided: the number of pairs, the pairs, what begins and ends parts of
+# cuts, the tree, and its fitness.
 
 
 _PAIRS_SHARE, _FITNESS_SHARE = Fraction(95, 100), Fraction(5, 100)

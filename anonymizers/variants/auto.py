@@ -59,27 +59,6 @@ from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- How far released variants will be from those of the log, by each way to make them. -----------
-# Suppose that of 1,000 cases 400 are of variants that are too rare for a histogram. If there are
-# few
-# activities, a noisy chain of their steps is still clear, and cases that are made up by it come
-# nearer to these 400 than leaving them out does. If there are many, noise hides the chain. So what
-# to
-# expect follows from how many cases are rare, how many there are in all, how many activities are
-# public, and from noise that is known beforehand.
-#
-# The first two are measured as a profile. Think of the cases of each variant as numbered, and count
-# each case in the bin of its number: of 70 cases of a variant, with a threshold of 17, 16 are in
-# the
-# bin from 1 on, 51 in the bin from 17 on, and 3 in the bin from 68 on. One case more adds 1 to one
-# bin and changes no other.
-#
-# What is expected is the earth mover's distance of variants, from 0 to 1: the least average share
-# of
-# a case that must be edited (`examination.measure`). Its logarithm is taken to be linear in what a
-# profile says. That is a rule of thumb and no theorem: its coefficients were fitted to public logs,
-# and tests/support/ways_by_cell.py fits them again, and says how well they do on a log that they
-# were
-# not fitted to. docs/explanation/decisions.md has the figures.
 
 
 HISTOGRAM, JOINT, TREE = "histogram", "joint", "tree"
@@ -197,7 +176,6 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
 # beforehand and the number of activities, the distance of what each way would release follows from
 # it
 # (`anonymizers.variants.auto`), and the way of the least is taken:
-#
 # 1. `joint-variants`, whose chain makes up the cases that a histogram would not show. The cases
 # that
 #    would have been shown anyway come out worse, as they share the budget.
@@ -211,10 +189,10 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
 #
 # Variants that were seen, and cases that go other ways through what was seen.
 #
-# What a threshold hides is mostly what cases rarely do between two things that many do. A chain of
-# the published variants has some of that: it skips, repeats or leaves where only other variants
-# did,
-# and at other positions. It looks at nothing but released numbers, so it costs no privacy.
+# What a threshold hides is mostly what cases rarely do between two things that many do. A chain
+# of the published variants has some of that: it skips, repeats or leaves where only other
+# variants did, and at other positions. It looks at nothing but released numbers, so it costs no
+# privacy.
 
 
 _CHOICE = Fraction(3, 100)

@@ -17,14 +17,13 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- How far variants are from one that is merged: by edits, or by where activities occur. --------
 # Levenshtein's distance counts the fewest insertions, deletions and substitutions of activities.
-# The
-# embedding distance (Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich: A Distance Measure for
-# Privacy-preserving Process Mining based on Feature Learning, section 3.2) compares the activities
-# place by place, each pair by how alike their contexts are, and has a penalty for the places that
-# only one of the two has. It has a direction: one variant is merged into the other.
+# The embedding distance (Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich: A Distance Measure for
+# Privacy-preserving Process Mining based on Feature Learning, section 3.2) compares the
+# activities place by place, each pair by how alike their contexts are, and has a penalty for the
+# places that only one of the two has. It has a direction: one variant is merged into the other.
 #
-# Neither need be computed for all pairs: each has a lower bound that numpy gives for all candidates
-# at once.
+# Neither need be computed for all pairs: each has a lower bound that numpy gives for all
+# candidates at once.
 
 
 PenaltyDirection = Literal["text", "paper_formula", "authors_code"]

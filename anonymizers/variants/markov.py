@@ -34,7 +34,6 @@ from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- From noisy sums of directly-follows pairs by position to a chain, and walks through it. ------
-# Looks at noisy sums and public numbers only, so it costs no privacy, and floats may be used.
 
 
 # Walks that are drawn at most, and events of all of them; more cases share a walk.
@@ -447,28 +446,20 @@ def drawn_cases(
 
 # --- `markov-log`: a noisy Markov chain of the log, and cases drawn from it. ----------------------
 # What is counted of a case is a vector: its directly-follows pairs, START and END included, once
-# over
-# the whole case and once by a public bin of the position. It is scaled down to a privately chosen
-# L2
-# norm on an integer lattice, and a 1 for the case itself, which is not scaled, is put beside it;
-# the
-# sums over the cases get discrete Gaussian noise in every possible cell. The chain and the walks,
-# as
-# many as the noisy number of cases, follow from the noisy sums.
+# over the whole case and once by a public bin of the position. It is scaled down to a privately
+# chosen L2 norm on an integer lattice, and a 1 for the case itself, which is not scaled, is put
+# beside it; the sums over the cases get discrete Gaussian noise in every possible cell. The chain
+# and the walks, as many as the noisy number of cases, follow from the noisy sums.
 #
 # By position, because most activities of most processes occur once: a chain that only knows the
-# last
-# activity comes back to them. That costs little, since a case has each arc of a bin once or twice
-# and
-# the norm of the vector is about twice the root of the case's length. The clip is exceeded by so
-# few
-# cases that what it takes is about what the noise is in all cells (`rigorous.clip_by_rank`): longer
-# cases weigh less in the chain, but the noise is less for all.
+# last activity comes back to them. That costs little, since a case has each arc of a bin once or
+# twice and the norm of the vector is about twice the root of the case's length. The clip is
+# exceeded by so few cases that what it takes is about what the noise is in all cells
+# (`rigorous.clip_by_rank`): longer cases weigh less in the chain, but the noise is less for all.
 #
 # Markov models of sequences with differential privacy: Chen, Acs and Castelluccia (CCS 2012).
-# Noise:
-# Canonne, Kamath and Steinke (NeurIPS 2020); its scale: Balle and Wang (ICML 2018). Clipping on a
-# lattice: Casacuberta, Shoemate, Vadhan and Wagaman (CCS 2022).
+# Noise: Canonne, Kamath and Steinke (NeurIPS 2020); its scale: Balle and Wang (ICML 2018).
+# Clipping on a lattice: Casacuberta, Shoemate, Vadhan and Wagaman (CCS 2022).
 
 
 # How much an error by noise weighs against one by clipping when the clip is chosen.

@@ -58,17 +58,18 @@ from tracecloak.schemas.published.variants import ReleasedVariants, most_frequen
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Methods that release variants of a generator: one method for each, with its own guarantee. ---
-# What the generator must know of the log, its activities and, if it needs one, the length at which
-# cases are cut, is public or bought; all of the rest of the budget is the generator's.
+# What the generator must know of the log, its activities and, if it needs one, the length at
+# which cases are cut, is public or bought; all of the rest of the budget is the generator's.
 #
-# `variant-histogram`: the stability histogram of variants, (epsilon, delta) for the whole release.
+# `variant-histogram`: the stability histogram of variants, (epsilon, delta) for the whole
+# release.
 #
-# Each variant's number of cases gets discrete Laplace noise, and a variant is released if the noisy
-# number reaches a threshold so high that a variant of one unit alone passes it with probability at
-# most delta. No variant is ever invented, no length is bounded and no alphabet has to be known.
-# Korolova, Kenthapadi, Mishra and Ntoulas (WWW 2009); with bounded noise, Desfontaines, Voss,
-# Gipson
-# and Mandayam (PoPETs 2022); for event logs, TraVaS (Rafiei, Wangelik and van der Aalst, 2022).
+# Each variant's number of cases gets discrete Laplace noise, and a variant is released if the
+# noisy number reaches a threshold so high that a variant of one unit alone passes it with
+# probability at most delta. No variant is ever invented, no length is bounded and no alphabet has
+# to be known. Korolova, Kenthapadi, Mishra and Ntoulas (WWW 2009); with bounded noise,
+# Desfontaines, Voss, Gipson and Mandayam (PoPETs 2022); for event logs, TraVaS (Rafiei, Wangelik
+# and van der Aalst, 2022).
 
 
 class VariantLogParams(ListedParams):

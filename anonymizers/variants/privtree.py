@@ -251,13 +251,11 @@ class _Counted:
 
 # --- `privtree`: variants from a private tree of prefixes, without any delta. ---------------------
 # Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical
-# Decompositions"
-# (SIGMOD 2016), on the prefixes of variants: a prefix that enough cases begin with is split into
-# its
-# continuations, one for each activity and one for the end of the case. What is not split any
-# further
-# gets a noisy number of cases. The noise of a decision does not grow with the depth of the tree,
-# because the bar rises with every level and the count is never taken for less than a bound.
+# Decompositions" (SIGMOD 2016), on the prefixes of variants: a prefix that enough cases begin
+# with is split into its continuations, one for each activity and one for the end of the case.
+# What is not split any further gets a noisy number of cases. The noise of a decision does not
+# grow with the depth of the tree, because the bar rises with every level and the count is never
+# taken for less than a bound.
 
 
 # The share of epsilon that the decisions to split spend; the numbers of cases get the rest. Of all

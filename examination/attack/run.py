@@ -388,13 +388,6 @@ def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 # --- `tracecloak attack config`: what an attacker can tell from releases of one configuration. ----
-# Releases of pairs of logs that differ in one unit are made by the thousand, under fresh keys, and
-# a
-# lower bound of epsilon is proved from what tells them apart. Beside it: canaries in the operator's
-# log, lone variants that come out, and the crowds that released cases hide in. A finding is a fact
-# about the code that ran; that nothing is found proves nothing. All of it is computed on raw data
-# and
-# is for the operator only.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -28,15 +28,14 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpack
 
 # --- A synthetic hospital log of any size, for demonstrations, tests and benchmarks. --------------
 # `hospital_log` streams the pathways of invented patients from the emergency department through
-# wards
-# and intensive care to a discharge. It is a random walk over about eighty steps (an activity in a
-# phase of the stay), shaped like the public hospital logs: more than a quarter of the cases take
-# short, common paths, the others interleave and repeat tests and treatments, so that nearly all of
-# their variants occur once.
+# wards and intensive care to a discharge. It is a random walk over about eighty steps (an
+# activity in a phase of the stay), shaped like the public hospital logs: more than a quarter of
+# the cases take short, common paths, the others interleave and repeat tests and treatments, so
+# that nearly all of their variants occur once.
 #
-# Case i is a pure function of i: the same whatever the number of cases and the size of the batches.
-# The randomness is a counter-based hash with published constants. It is NOT a privacy mechanism:
-# anyone can recompute every draw, and it must never be used for noise.
+# Case i is a pure function of i: the same whatever the number of cases and the size of the
+# batches. The randomness is a counter-based hash with published constants. It is NOT a privacy
+# mechanism: anyone can recompute every draw, and it must never be used for noise.
 #
 # Its process is in `hospital.toml`, whose figures are estimated from no real log.
 
@@ -346,10 +345,9 @@ def write_vocabulary(path: str) -> None:
 #     python -m tracecloak.examination.demo.hospital lake --first_day 2026-08-31 --days 91
 #
 # The command writes `lake/day=2026-08-31/part-0000.parquet` to `lake/day=2026-11-29/…`, with the
-# columns case_id, activity and timestamp. An event is in the partition of its own day, in UTC, so a
-# stay of a week is in several. The same flags write the same events. What has not happened at the
-# end
-# of the last day is in no file.
+# columns case_id, activity and timestamp. An event is in the partition of its own day, in UTC, so
+# a stay of a week is in several. The same flags write the same events. What has not happened at
+# the end of the last day is in no file.
 
 
 _DAY_US = 86_400_000_000

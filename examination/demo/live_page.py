@@ -198,23 +198,15 @@ def _moment(time_us: int) -> str:
 
 
 # --- A live page of a stream: one HTML file and one JSON path, served to this machine alone. ------
-# The page shows the newest graph that the stream has published as a map that moves, doubtful paths
-# as
-# such, the number of cases in total and by step, and what remains of the budget.
-# It reads the step files in the output folder and nothing else, so all that it shows is published.
+# The page shows the newest graph that the stream has published as a map that moves, doubtful
+# paths as such, the number of cases in total and by step, and what remains of the budget. It
+# reads the step files in the output folder and nothing else, so all that it shows is published.
 # The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1
-# and
-# answers only requests that name an IP address or localhost (`Port`).
-#
-# `python -m tracecloak.examination.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that
-# writes
-# to OUTPUT.
+# and answers only requests that name an IP address or localhost (`Port`).
 #
 # How large the noise of a stream's counts is in every step of its horizon is public: it follows
-# from
-# the parameters in the manifest, and was known before the first message was read. So whoever reads
-# a
-# number now can see what it will be worth at the end.
+# from the parameters in the manifest, and was known before the first message was read. So whoever
+# reads a number now can see what it will be worth at the end.
 
 
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 # --- Messages from before the start of a stream, looked at before its horizon is charged. ---------
-# What is found are numbers of the data, for a person on a terminal. No name, case or value is among
-# them. Messages since `start` are not read: what is published of them must not have been chosen by
-# them.
+# What is found are numbers of the data, for a person on a terminal. No name, case or value is
+# among them. Messages since `start` are not read: what is published of them must not have been
+# chosen by them.
 
 
 # Units of numbers lie a factor of 1,000 apart, so times of another one lie decades away.

@@ -59,18 +59,15 @@ from tracecloak.transforms.sources import EventSource
 
 # --- `tracecloak evaluate`: how far a release is from the original log. For the operator only. ----
 # Its numbers are computed on the unprotected log and are not private: they are marked so and must
-# not
-# be published beside the release. Beside a measure stands what a bootstrap of the log gets, which
-# no
-# release need pass, and what the log itself gets.
+# not be published beside the release. Beside a measure stands what a bootstrap of the log gets,
+# which no release need pass, and what the log itself gets.
 #
 # What a release is good for, by its measures: the sentence that its evaluation begins with.
 #
 # Each use of a log is judged by one measure of how far off the release is, 0 where it is the log
 # itself. It is good up to a tenth, and rough up to a third, with which of two numbers, one twice
-# the
-# other, the larger one stays the larger. A release need not be nearer than a bootstrap of the log,
-# which is good whatever it gets.
+# the other, the larger one stays the larger. A release need not be nearer than a bootstrap of the
+# log, which is good whatever it gets.
 
 
 _LOG = logging.getLogger("tracecloak")

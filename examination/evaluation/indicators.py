@@ -57,13 +57,7 @@ from tracecloak.transforms.models.dfg_svg import plain_name
 from tracecloak.transforms.pages.charts import in_words, interval_words, value_words
 
 # --- What each released number would be without noise and without bounds. -------------------------
-# The mean of durations is that of all durations, and not of those cut at their longest; so are sums
-# and quantiles. A quantile is the smallest number that a share of the cases reaches. Only what is
-# counted so by its own words is cut: occurrences and events up to so many a case.
-#
 # A log as indicators see it: numbers of each case, and the cases of a group. All of it is exact.
-#
-# It is written anew, one indicator after the other, so that it can tell a mistake of a release.
 
 
 _SECOND_US = 1_000_000

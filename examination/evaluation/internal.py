@@ -194,7 +194,6 @@ def _in_one_vocabulary(a: ReleasedGraph, b: ReleasedGraph) -> tuple[EdgeWeights,
 # ---
 # The operator's edition of a release's page: the release beside its log, and what an officer asks.
 # It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released.
-#
 # The map, the variants and the times of a release with the numbers of its original beside them.
 
 

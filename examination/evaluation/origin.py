@@ -77,10 +77,9 @@ def _tables_of(release: Received, store: KeyStore) -> tuple[str, ...]:
 
 # --- Whether a release can be of a log: a release of another one is not measured. -----------------
 # A release says next to nothing of its input, so mostly this cannot be told from its files. What
-# can
-# be told: none of its activities is in the log, or the log lies outside of its public dates. Where
-# the operator has the ledger that paid for it, the ledger's note of the cases that it read tells
-# (`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
+# can be told: none of its activities is in the log, or the log lies outside of its public dates.
+# Where the operator has the ledger that paid for it, the ledger's note of the cases that it read
+# tells (`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
 
 
 _DAY_US = 24 * 3_600_000_000

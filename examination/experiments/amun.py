@@ -45,8 +45,8 @@ from tracecloak.schemas.statistics.variants import DirectlyFollows
 # Beside them is what the Amun paper prints of its 14 logs, to stand beside what comes out here.
 #
 # Elkoumy, Pankova and Dumas, "Differentially Private Release of Event Logs for Process Mining",
-# Tables 6 to 9 and Figure 3, in `papers/amun.toml`. Each figure of Tables 6 to 8 is of one run; `-`
-# is the paper's own for a run that ended without one.
+# Tables 6 to 9 and Figure 3, in `papers/amun.toml`. Each figure of Tables 6 to 8 is of one run;
+# `-` is the paper's own for a run that ended without one.
 
 
 # Releases over which the mean epsilon of the released times is taken.
@@ -194,11 +194,11 @@ FIGURES = dict(_figures())
 
 # --- `tracecloak experiment amun`: the evaluation of the Amun paper, on given logs. ---------------
 # Elkoumy, Pankova and Dumas ("Differentially Private Release of Event Logs for Process Mining"),
-# section 4: Amun by sampling, filtering and oversampling beside PRIPEL and SaCoFa, which get Amun's
-# mean epsilon; Tables 6 to 9 and Figure 3. Of a log of the paper each figure stands beside the
-# printed one, with the reason for which it differs. Beside them, what Amun makes of the number of
-# cases and of the steps, which are the times between an event and the one before it in its case.
-# What is shown and stated is in `papers/amun.toml`.
+# section 4: Amun by sampling, filtering and oversampling beside PRIPEL and SaCoFa, which get
+# Amun's mean epsilon; Tables 6 to 9 and Figure 3. Of a log of the paper each figure stands beside
+# the printed one, with the reason for which it differs. Beside them, what Amun makes of the
+# number of cases and of the steps, which are the times between an event and the one before it in
+# its case. What is shown and stated is in `papers/amun.toml`.
 
 
 _MODES = {"sampling": SAMPLING, "filtering": FILTERING, "oversampling": OVERSAMPLING}

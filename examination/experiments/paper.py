@@ -61,10 +61,9 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages.page import from_template
 
 # --- Graphs of a log and of a release: handovers of work, and how long steps take. ----------------
-# A log whose resource X hands work to Y forty times, after two hours in the mean, has an edge from
-# X
-# to Y of forty and two. A row keeps such edges by numbers (`edges_of_graph`), the page draws them
-# with names (`graph_of`).
+# A log whose resource X hands work to Y forty times, after two hours in the mean, has an edge
+# from X to Y of forty and two. A row keeps such edges by numbers (`edges_of_graph`), the page
+# draws them with names (`graph_of`).
 #
 # A log of an experiment: what releases are made of and compared with.
 
@@ -180,18 +179,14 @@ def receiver(edges: Sequence[Edge], among: set[int]) -> int | None:
 
 
 # --- A paper's evaluation as a table: settings, measures of a release, statements of the paper. ---
-# `papers/NAME.toml` says which methods and flags there are, what is shown of the rows, and what the
-# paper states of its results. A subclass of `Paper` has what cannot be said there: which releases a
-# setting of the flags makes of a log (`cells`), what is measured of one (`figures`), and sections
-# of
-# a kind that only one paper has. `examination.experiments.run` runs any of them, `table.py` makes
-# sections of a page of the rows, `statements.py` judges the statements.
-#
-# What the experiments on the k-anonymity family measure of a release, in all its perspectives.
+# `papers/NAME.toml` says which methods and flags there are, what is shown of the rows, and what
+# the paper states of its results. A subclass of `Paper` has what cannot be said there: which
+# releases a setting of the flags makes of a log (`cells`), what is measured of one (`figures`),
+# and sections of a kind that only one paper has. `examination.experiments.run` runs any of them,
+# `table.py` makes sections of a page of the rows, `statements.py` judges the statements.
 #
 # The measures are those of `examination.measure.behaviour_measures`; here they become the figures
-# of
-# a row. Every figure is exact about private data: for the operator only.
+# of a row. Every figure is exact about private data: for the operator only.
 
 
 @dataclass(frozen=True)

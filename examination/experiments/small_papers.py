@@ -237,10 +237,8 @@ class SacofaSapaPaper(Paper):
 # section VI: how far `dpim` without noise is from the inductive miner (Figure 3), and fitness,
 # precision, simplicity and generalisation at three epsilons (Figure 4); `process-tree`, whose
 # epsilon holds, beside it. The infrequent inductive miner and the flower model are lines in the
-# same
-# charts: a model that fits says nothing if the flower, which allows everything, fits as well. What
-# is
-# shown and stated is in `papers/dpim.toml`.
+# same charts: a model that fits says nothing if the flower, which allows everything, fits as
+# well. What is shown and stated is in `papers/dpim.toml`.
 
 
 _NO_NOISE = "no noise"

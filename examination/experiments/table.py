@@ -377,10 +377,9 @@ def _trees(
 
 # --- What a paper states of its results, and whether the figures of an experiment agree. ----------
 # A paper says, for example, that one algorithm keeps more than another. An experiment has the
-# medians
-# of both on a log, so it can say whether that is so there: confirmed, or deviates. A statement of
-# which a figure is missing is undecided, unless the others refute it. A statement is judged on each
-# log alone, whether or not it is a log of the paper.
+# medians of both on a log, so it can say whether that is so there: confirmed, or deviates. A
+# statement of which a figure is missing is undecided, unless the others refute it. A statement is
+# judged on each log alone, whether or not it is a log of the paper.
 
 
 Verdict = Literal["confirmed", "deviates", "undecided"]

@@ -39,10 +39,9 @@ from tracecloak.schemas.statistics.background_knowledge import (
 
 # --- Which cases match a piece of knowledge: subsequences of canonical rows, a piece at a time. ---
 # See `schemas.statistics.background_knowledge`: sets, multisets, sequences and relative knowledge
-# all
-# come down to whether a piece is a subsequence of a case's canonical row. Rows are distinct with
-# their numbers of cases, so a log is as large here as it has variants. Exact counts of private
-# data.
+# all come down to whether a piece is a subsequence of a case's canonical row. Rows are distinct
+# with their numbers of cases, so a log is as large here as it has variants. Exact counts of
+# private data.
 
 
 # Of a common item the next place is kept for every position, as long as all of them fit so much.
@@ -165,11 +164,10 @@ PADDING = -2
 
 # --- What can be known of victims, piece by piece, and how it is looked for in other logs. --------
 # A piece of knowledge is a part of the canonical row of a case
-# (`schemas.statistics.background_knowledge`). Of each victim all parts of a size are as likely: all
-# of them are listed with their probabilities, or some are drawn. In another log the same elements
-# have other numbers, and where that log has no times or no resources, what is known of those is of
-# no
-# use and is left out.
+# (`schemas.statistics.background_knowledge`). Of each victim all parts of a size are as likely:
+# all of them are listed with their probabilities, or some are drawn. In another log the same
+# elements have other numbers, and where that log has no times or no resources, what is known of
+# those is of no use and is left out.
 
 
 LARGEST_SIZE = 6

@@ -39,17 +39,6 @@ from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
 from tracecloak.transforms.pages.page import Chart, from_template
 
 # --- Linkage attacks: how few cases match what somebody knows of one, before and after a release. -
-# The attack models of Rafiei and van der Aalst: Group-Based Privacy Preservation Techniques for
-# Process Mining, section 4. Somebody knows a few elements of a case, picked at random, as a set, a
-# multiset, a sequence or with relative times: A1 to A3 and AT of activities, R1 to R3 and RT of
-# resources, AR1 to AR3 and ART of both. Who knows that much of a case of the original looks for it
-# in
-# the original, or in a release, and finds some cases that match, and their sensitive values.
-#
-# The victim is a case picked at random, and each part of that size of what can be known of it is as
-# likely as any other. Where the pieces are few, all of them are gone through and the figures are
-# exact; else they are estimated from independent draws, with intervals that are all right together
-# with a stated probability. Computed on raw data, for the operator only.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -153,13 +153,13 @@ def _reduced(
 
 
 # --- How well a released log keeps behaviour: the measures of the papers on TLKC and on PRETSA. ---
-# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 6;
-# and the paper on PRETSA with learnt distances, section 4.2. What they measure of activities is
-# measured of resources, and of pairs of the two, on projected logs
+# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section
+# 6; and the paper on PRETSA with learnt distances, section 4.2. What they measure of activities
+# is measured of resources, and of pairs of the two, on projected logs
 # (`examination.measure.behaviour_measures`).
 #
-# Every figure is exact about private data: for the operator, not for publication. Pure functions of
-# arrays and traces; both sides of a comparison are of one vocabulary.
+# Every figure is exact about private data: for the operator, not for publication. Pure functions
+# of arrays and traces; both sides of a comparison are of one vocabulary.
 
 
 # An arc with less than this share of all directly-follows pairs is no bottleneck: the mean of a few

@@ -30,16 +30,13 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Whether published intervals contain the truth as often as they say, and how wide they are. ---
-# An interval of 95 % shall contain the exact value 95 times in a hundred (Neyman, 1937). Coverage
-# alone can be had by wide intervals, so the width stands beside it, over that of an interval that
-# covers nothing but the noise.
-#
 # Pure functions of arrays. Every figure is exact about private data.
 #
 # A bootstrap of a log: as many of its cases, drawn with replacement.
 #
-# What it differs from the log by is what another log of the same process would (Efron, 1979), so it
-# is the line beside a measure that no release need pass: who is nearer repeats the log's accidents.
+# What it differs from the log by is what another log of the same process would (Efron, 1979), so
+# it is the line beside a measure that no release need pass: who is nearer repeats the log's
+# accidents.
 #
 # It is no protection, and its draws are no noise: they are public and always the same.
 #
@@ -233,8 +230,7 @@ CHAINS: Mapping[str, Chain] = {
 
 # --- The measures of a released directly-follows graph and of its intervals, by their names. ------
 # Both graphs are of one vocabulary and have START and END. Every figure is exact about private
-# data:
-# for the operator, not for publication.
+# data: for the operator, not for publication.
 
 
 def edge_figures(a: EdgeWeights, b: EdgeWeights) -> Figures:

@@ -50,16 +50,14 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
 # --- What process is mined from a released log, and how well it describes the original: by pm4py. -
 # The inductive miner infrequent (Leemans, Fahland and van der Aalst, 2014) makes a model of
-# released
-# variants, and the original log is held against it: fitness by token replay (Rozinat and van der
-# Aalst, 2008), precision by escaping edges (Muñoz-Gama and Carmona, 2010), and the F-score of both.
-# On Sepsis, 846 variants, and its own model, fitness by replay takes 0.9 s and by alignments 14 s;
-# precision by replay takes 10 s, and by alignments every prefix would need one. So both are
-# replayed.
+# released variants, and the original log is held against it: fitness by token replay (Rozinat and
+# van der Aalst, 2008), precision by escaping edges (Muñoz-Gama and Carmona, 2010), and the
+# F-score of both. On Sepsis, 846 variants, and its own model, fitness by replay takes 0.9 s and
+# by alignments 14 s; precision by replay takes 10 s, and by alignments every prefix would need
+# one. So both are replayed.
 #
 # Every figure is exact about private data: for the operator, not for publication. pm4py is the
-# extra
-# `mining` and is imported when it is first needed.
+# extra `mining` and is imported when it is first needed.
 
 
 # Of the inductive miner: edges rarer than this share of the strongest are left out where no model
@@ -234,16 +232,15 @@ def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
 # --- What the SaCoFa and SaPa papers measure a released trace-variant distribution by. ------------
 # Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for
 # Control-flow Anonymization in Process Mining", 2023), section 5.2: the F-score and the
-# generalisation (Buijs, van Dongen and van der Aalst, 2014) of the process model that is mined from
-# it, its normalised sequence entropy (Augusto, Mendling, Vidgof and Wurm, "The connection between
-# process complexity of event sequences and models discovered by process mining", 2022), and the
-# share
-# of its traces that an isolation forest (Liu, Ting and Zhou, 2008) trained on the original calls
-# normal.
+# generalisation (Buijs, van Dongen and van der Aalst, 2014) of the process model that is mined
+# from it, its normalised sequence entropy (Augusto, Mendling, Vidgof and Wurm, "The connection
+# between process complexity of event sequences and models discovered by process mining", 2022),
+# and the share of its traces that an isolation forest (Liu, Ting and Zhou, 2008) trained on the
+# original calls normal.
 #
 # All variants are coded by one vocabulary. Every figure is exact about private data: for the
-# operator, not for publication. scikit-learn and pm4py are the extra `mining` and are imported when
-# they are first needed.
+# operator, not for publication. scikit-learn and pm4py are the extra `mining` and are imported
+# when they are first needed.
 
 
 # --- Mined models -----------------------------------------------------------------------------
@@ -522,12 +519,9 @@ class NormalBehaviour:
 # Muñoz-Gama and Carmona, 2010), generalisation by how often transitions fire (Buijs, van Dongen and
 # van der Aalst, 2014), simplicity by the mean degree of places and transitions (Vázquez-Barreiros,
 # Mucientes and Lama, 2015).
-#
 # Token replay passes over activities that a model does not have, as if they had not happened. The
 # mean share of a case that fits (`anonymizers.trees.fitness`) counts them, so it stands beside
 # them.
-#
-# Every figure is exact about private data: for the operator, not for publication.
 
 
 # The four measures of the paper, by the attributes of `TreeQuality`.

@@ -27,12 +27,11 @@ from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- How well the next activity of a case is foretold by who learnt it from a release. ------------
-# A trigram with back-off (Katz, 1987, without discounts) is trained on the release: after the last
-# two activities of a case it foretells what followed them most often there, or ended the case;
-# after
-# two that the release does not have together, what followed the last one most often; else what
-# followed most often at all. It is tested on a fifth of the original's cases ("train on synthetic,
-# test on real": Esteban, Hyland and Rätsch, 2017).
+# A trigram with back-off (Katz, 1987, without discounts) is trained on the release: after the
+# last two activities of a case it foretells what followed them most often there, or ended the
+# case; after two that the release does not have together, what followed the last one most often;
+# else what followed most often at all. It is tested on a fifth of the original's cases ("train on
+# synthetic, test on real": Esteban, Hyland and Rätsch, 2017).
 #
 # Pure functions of arrays; both logs are of one vocabulary. Every figure is exact about private
 # data.
@@ -119,15 +118,10 @@ class _Best:
 
 
 # --- How well a released log or graph keeps what analysts look at: distances of distributions. ----
-# Beside `examination.measure.measures`, whose definitions are those of the papers, these are the
-# plain ones: total variation, relative error, Wasserstein distance.
-#
 # What a user reads off the times of a log is compared as well. How long cases take and on which
 # variant that depends, how long work waits between two activities, and whether the second half of
-# the
-# log is like the first. Each is a number of a user's own analysis, so a release that keeps it can
-# be
-# used for that analysis.
+# the log is like the first. Each is a number of a user's own analysis, so a release that keeps it
+# can be used for that analysis.
 #
 # Pure functions of arrays; the stamps of both logs must be times, and both are of one vocabulary.
 # Every figure is exact about private data: for the operator, not for publication.

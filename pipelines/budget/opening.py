@@ -200,15 +200,13 @@ def _with_cases(ledger: _L, may_lack_it: bool = False) -> _L:
 
 # --- A backup of a ledger, and a ledger that is made of one again. --------------------------------
 # A backup is a file of JSON lines: the entries as `tracecloak ledger export` prints them, and a
-# last
-# line with their number and the hash of the last one. A file that was cut off lacks that line, and
-# what was changed in it breaks the chain of hashes. Sketches of cases are not in it, as they are
-# erased from the ledger and could not be erased from backups.
+# last line with their number and the hash of the last one. A file that was cut off lacks that
+# line, and what was changed in it breaks the chain of hashes. Sketches of cases are not in it, as
+# they are erased from the ledger and could not be erased from backups.
 #
 # Whoever restores a ledger does not know what was paid after the backup. So the restored ledger
-# says
-# of itself that it is one, and no release is paid with it until the key stores that paid with it
-# before have said what they paid since; see `declarations.awaited_stores`.
+# says of itself that it is one, and no release is paid with it until the key stores that paid
+# with it before have said what they paid since; see `declarations.awaited_stores`.
 
 
 _WHAT = "ledger of tracecloak"

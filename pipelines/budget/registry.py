@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 # --- What a release is, by three witnesses, and what the next run of its command does. ------------
 # The witnesses are the ledger, the folder where the release lies, and its key in the key store. A
-# run
-# can be cut off between any two of its steps, disks are restored from backups, and people give
-# releases up, so every combination of them can be met: the table below has a row for each. What a
-# receipt says, of which input and configuration the release was begun, is compared afterwards.
+# run can be cut off between any two of its steps, disks are restored from backups, and people
+# give releases up, so every combination of them can be met: the table below has a row for each.
+# What a receipt says, of which input and configuration the release was begun, is compared
+# afterwards.
 
 
 # What the ledger says of a release under its key. `withdrawn` is so under whatever key, and
@@ -158,7 +158,6 @@ def ledger_state(
 
 
 # --- What ledger, key store and folder are told of one release, from its reservation to its end. --
-# The ledger is told first, whatever happens: what it says is what is spent.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 # --- How help and plans write a parameter, and how the text of a flag and a file are read. --------
 # A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping
-# can
-# also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has only
-# this value.
+# can also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has
+# only this value.
 
 
 # --- Files that a configuration names, as bytes and as YAML. --------------------------------------
@@ -67,9 +66,8 @@ def yaml_of(what: str, path: str) -> Any:
 
 # --- How help and plans write a parameter. --------------------------------------------------------
 # A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping
-# can
-# also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has only
-# this value.
+# can also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has
+# only this value.
 #
 # The text of a flag is read by the same rules.
 

@@ -35,8 +35,8 @@ from tracecloak.transforms.batch.traces import Chunk, only
 from tracecloak.transforms.formats.base import missing_columns
 
 # --- MakeCanonical: rows, dicts and batches of somebody's pipeline to canonical events. -----------
-# What is malformed is counted by its reason in metrics of the runner, for the operator alone: these
-# numbers are exact.
+# What is malformed is counted by its reason in metrics of the runner, for the operator alone:
+# these numbers are exact.
 
 
 METRICS = "tracecloak"

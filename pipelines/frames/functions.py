@@ -188,8 +188,8 @@ class Released(Generic[IntoFrameT]):
 
 
 # --- `tracecloak.release`, `plan` and `vocabulary`: what takes a frame instead of files. ----------
-# Keywords are the keys of a configuration and the parameters of the method, with the values that a
-# configuration file has, or the texts of flags.
+# Keywords are the keys of a configuration and the parameters of the method, with the values that
+# a configuration file has, or the texts of flags.
 #
 # The name of a release of a frame that was given none: that of the same one, or a new one.
 #

@@ -190,11 +190,10 @@ class StoreFolder:
 
 # --- The key store: keys of running releases, and receipts of all that were begun. ----------------
 # A folder that only the operator reads, on a disk that is kept: it holds the key from which all
-# noise
-# of a running release derives. A key is deleted when its release is committed, given up, or ended
-# before it could draw; the receipt of one that was committed stays, and lets a second run under the
-# same id be told from a run on changed input. With a key-encryption key, keys and the store's own
-# secret lie wrapped in it (`kept_secrets`).
+# noise of a running release derives. A key is deleted when its release is committed, given up, or
+# ended before it could draw; the receipt of one that was committed stays, and lets a second run
+# under the same id be told from a run on changed input. With a key-encryption key, keys and the
+# store's own secret lie wrapped in it (`kept_secrets`).
 
 
 # What a stream on this machine knows, in the folder of its operator.

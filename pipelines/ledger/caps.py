@@ -32,9 +32,8 @@ from tracecloak.schemas.published.manifest import Unit
 from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 
 # --- Accounts: how much epsilon and delta the releases of one data set may spend together. --------
-# Caps are declared in the ledger (`pipelines.ledger.caps`), where no pipeline can leave
-# them
-# out. An accounts file holds beside them, and of two caps the lower counts. It belongs to whoever
+# Caps are declared in the ledger (`pipelines.ledger.caps`), where no pipeline can leave them out.
+# An accounts file holds beside them, and of two caps the lower counts. It belongs to whoever
 # answers for the privacy of the data; the pipeline only reads it.
 #
 #     accounts:
@@ -45,8 +44,8 @@ from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 #         max_cases: 100000   # public bound on the number of cases, optional
 #         note: approved on 2026-01-15, file 17   # optional
 #
-# Numbers are read as they are written and never as binary floating point: ten releases of 0.1 fit a
-# cap of 1, and an eleventh does not.
+# Numbers are read as they are written and never as binary floating point: ten releases of 0.1 fit
+# a cap of 1, and an eleventh does not.
 
 
 _REQUIRED = ("epsilon", "delta", "unit")
@@ -199,9 +198,9 @@ class _TextLoader(StrictLoader):
 
 
 # --- What the privacy officer declared in a ledger: caps of accounts, and whose a data set is. ----
-# A declaration is an entry of the ledger's chain, with who made it and why. The last one of a name
-# holds; those before stay, so a cap that was raised is seen to have been raised. What a pipeline is
-# given, or leaves out, changes none of them.
+# A declaration is an entry of the ledger's chain, with who made it and why. The last one of a
+# name holds; those before stay, so a cap that was raised is seen to have been raised. What a
+# pipeline is given, or leaves out, changes none of them.
 
 
 # Stands for whichever key store accepts a restored ledger that knows of none.

@@ -109,12 +109,11 @@ def _across_accounts(releases: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, 
 
 
 # --- What a ledger notes of the cases that releases read, so that a copy of a log is recognised. --
-# Each release that draws noise leaves a sketch of its cases (`contract.input_digest`) in a
-# table of its own beside the ledger. No hash chains its rows, so that they can be erased, and each
-# is
+# Each release that draws noise leaves a sketch of its cases (`contract.input_digest`) in a table
+# of its own beside the ledger. No hash chains its rows, so that they can be erased, and each is
 # erased after its day. Where releases of two accounts read the same cases, no cap sees what both
-# spent on them, so the operator is told. No release is refused for it, as a refusal would say what
-# was in the log.
+# spent on them, so the operator is told. No release is refused for it, as a refusal would say
+# what was in the log.
 
 
 _LOG = logging.getLogger("tracecloak")

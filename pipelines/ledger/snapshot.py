@@ -191,16 +191,16 @@ def _odd_decimal(text: str) -> str:
 
 
 # --- What a ledger said up to an entry, in a form in which one more release reads little of it. ---
-# It is an SQLite database: beside the keys, where it is what the key store saw of the ledger, or in
-# memory, of a ledger that no key store follows. It has all entries, found by the release that they
-# are about, and what follows from them: the sums of each account, which releases are not finished,
-# and what the windows of each schedule claimed. So a release reads and checks the entries that came
-# since, and asks for the rest; however long the ledger is, that takes the same time.
+# It is an SQLite database: beside the keys, where it is what the key store saw of the ledger, or
+# in memory, of a ledger that no key store follows. It has all entries, found by the release that
+# they are about, and what follows from them: the sums of each account, which releases are not
+# finished, and what the windows of each schedule claimed. So a release reads and checks the
+# entries that came since, and asks for the rest; however long the ledger is, that takes the same
+# time.
 #
 # Nobody who writes the ledger alone can change it. An entry of the ledger that is older than the
-# last
-# one here is not read again by releases, so a change of it there changes nothing; `ledger verify`
-# reads all, and tells it.
+# last one here is not read again by releases, so a change of it there changes nothing; `ledger
+# verify` reads all, and tells it.
 #
 # Sums follow from charges that can no longer be given back: each adds to its window, and what a
 # window costs only grows. So the dearest window of a schedule is the dearest so far.

@@ -85,9 +85,8 @@ def _rows(log: LogForm) -> pa.RecordBatchReader:
 #     tracecloak_account_epsilon_remaining{account="ward"} 9.0
 #
 # A file is of one configuration, and in the text format that Prometheus's node exporter collects.
-# By
-# HTTP the same metrics have the OpenMetrics form where the reader asks for it. `METRICS` has all
-# of them, and whom each is for.
+# By HTTP the same metrics have the OpenMetrics form where the reader asks for it. `METRICS` has
+# all of them, and whom each is for.
 #
 # The exit code can depend on the log, as that of every command can.
 #
@@ -96,8 +95,8 @@ def _rows(log: LogForm) -> pa.RecordBatchReader:
 # Who watches a release need not be who may see its data. So every metric says whom it is for.
 # `public` are what configuration, ledger and clock tell, and whether and when something ran.
 # `operator` are numbers of the data: what was counted on it, and the bytes and durations that
-# follow
-# how much of it there is. They are told where `metrics_for` asks for them, and nowhere else.
+# follow how much of it there is. They are told where `metrics_for` asks for them, and nowhere
+# else.
 
 
 _LOG = logging.getLogger("tracecloak")

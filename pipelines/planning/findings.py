@@ -224,11 +224,9 @@ def _time(mapping: ColumnMapping) -> tuple[str, str]:
 
 # --- What the operator is told of the records that were read: counts, first places, mends. --------
 # These lines are for the operator's terminal and folder, which are private, and hold no value of
-# the
-# data. A plan says before a release what the first records mean for it; the release says it on a
-# terminal and in the operator's record. No release is refused because of its records: one with a
-# true
-# epsilon can be refused for public numbers alone.
+# the data. A plan says before a release what the first records mean for it; the release says it
+# on a terminal and in the operator's record. No release is refused because of its records: one
+# with a true epsilon can be refused for public numbers alone.
 
 
 _LOG = logging.getLogger("tracecloak")

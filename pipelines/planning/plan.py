@@ -67,9 +67,9 @@ from tracecloak.transforms.sources import EventSource
 
 # --- The epsilon by which a release is as good as somebody wants it, found on synthetic logs. -----
 # A goal is `graph within 10 %`, `variants of 60 %`, `tree within 5 %`, or `figures` (of which all
-# are of use then; `figures of 80 %` asks for as many). Of a regular and of a variable process (see
-# `worth`), bisection finds the least epsilon of a grid, whose steps are a tenth, from which on the
-# goal is reached: what is released is better by a larger epsilon, but for chance.
+# are of use then; `figures of 80 %` asks for as many). Of a regular and of a variable process
+# (see `worth`), bisection finds the least epsilon of a grid, whose steps are a tenth, from which
+# on the goal is reached: what is released is better by a larger epsilon, but for chance.
 
 
 # From 0.01 to 16, two digits each, 24 in each power of ten.

@@ -96,7 +96,6 @@ def _least_noise(method: Anonymizer, params: Any) -> Fraction:
 # have one of 3 variants; with 1.5, of 15; with 1.15, hardly two cases are alike. A variant is
 # another
 # one with some edits, and the first one follows the names. No input is read.
-#
 # A range reaches from a regular process to a variable one. Between processes whose cases are as
 # much
 # alike, and with the same bounds, errors still differ: by a factor of `WITHIN` or less in 118 of

@@ -67,37 +67,6 @@ from tracecloak.schemas.errors import TracecloakError
 # Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
 # Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
 # synthetic, and the noise is that of the configuration. The answers have these bounds:
-#
-# * A graph, or a log of whose graph the counts are compared, is worth it if the errors of its
-# counts
-#   add up to a third of the counts at most. Then, of two counts of which one is twice the other,
-#   the
-#   larger one stays the larger: 2 (1 - x) > 1 + x as long as x < 1/3.
-# * Variants are worth it, too, if those that come out are the variants of half of the cases: with
-#   less, most of what happened is not in the release.
-# * A tree has no counts to compare. It is made of noisy counts of pairs, and a step that every case
-#   takes is counted once a case. It is worth it if the deviation of the noise is a tenth of the
-#   cases
-#   at most: then a step that three cases in ten take stands out by three deviations. If it is a
-#   third
-#   or more, not even a step that all cases take stands out by more than three.
-# * Of any of them, at least half of the activities must come out by name.
-# * A list of figures is worth it if at least half of them are expected to be good or rough
-#   (`schemas.published.figures`).
-#
-# It is not worth it if nobody could use what is released (`Worth.is_useless`), and hardly worth it
-# if
-# it lies between. Where the best and the worst that is likely have different answers, it depends:
-# on
-# how alike the cases are, if that is not declared.
-#
-# What would help a release most: each change is tried on synthetic logs, with its figure.
-#
-# A change is a larger epsilon, fewer names, more cases, something that is declared instead of
-# bought,
-# or less that is published. It helps if the middle one of several releases is clearly better. Where
-# a
-# release is not sure to be worth it, other methods that publish less are tried as well.
 
 
 Grade = Literal["worth it", "hardly", "no", "depends"]
@@ -470,13 +439,10 @@ def changed_params(params: Any, **values: Any) -> Any | None:
 # before anything is read or paid: the declared cases, the declared activities and epsilon.
 #
 # The rule is that of a plan's verdict: on synthetic logs of those numbers, released with such
-# noise,
-# the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine tenths of
-# what
-# is counted, even where all cases have one of a few variants). Nothing is said where the cases or
-# the
-# activities are not declared, where there are more than 100,000 cases, or where the noise is small
-# beside them.
+# noise, the answer is "no" (`verdict`; for graphs and logs that is an error of more than nine
+# tenths of what is counted, even where all cases have one of a few variants). Nothing is said
+# where the cases or the activities are not declared, where there are more than 100,000 cases, or
+# where the noise is small beside them.
 
 
 def needs_verdict(config: ReleaseConfig) -> bool:

@@ -142,10 +142,9 @@ def origin_of(run: Run) -> Origin:
 # --- A run that finds what earlier runs left of its release: it goes on with it, or begins anew. --
 # What an earlier version of a method, with other defaults, was given for what is asked now.
 #
-# Suppose that version 1 of a method has `min_count` 0 by default and version 2 has 5. A release of
-# version 1 that was given no `min_count` is the one that is asked for if none is given now, or 0;
-# and
-# it is another one if 5 is.
+# Suppose that version 1 of a method has `min_count` 0 by default and version 2 has 5. A release
+# of version 1 that was given no `min_count` is the one that is asked for if none is given now, or
+# 0; and it is another one if 5 is.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -99,9 +99,6 @@ def _is_syntactic(method: str) -> bool:
         return False
 
 
-# --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
-
-
 def claimed(run: Run, standing: ReleaseState) -> Run:
     """Returns a run that is paid and may draw, once its gate is passed.
 
@@ -418,8 +415,7 @@ def _text(value: Fraction | None) -> str | None:
 
 # --- `tracecloak release`: from a configuration to a committed release, or to nothing at all. -----
 # A release is five steps over one value, a `Run`: it is opened, claimed, run, settled and told.
-# What
-# only some releases need hangs on a table beside them, see `concerns`.
+# What only some releases need hangs on a table beside them, see `concerns`.
 
 
 def run_release(

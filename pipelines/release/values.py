@@ -180,11 +180,10 @@ class Concern:
 
 
 # --- What some releases need beside their numbers: windows, sketches, signatures, to be of use. ---
-# A concern is one class in one file and one line of `CONCERNS`. The steps of a release (`run`) call
-# it where it may have something to do, and know nothing else of it: a release that does not ask for
-# it loads none of its code. What a concern writes before the run, in the workplace of the release
-# or
-# in the folder of its operator, is there again for the run that goes on after a kill.
+# A concern is one class in one file and one line of `CONCERNS`. The steps of a release (`run`)
+# call it where it may have something to do, and know nothing else of it: a release that does not
+# ask for it loads none of its code. What a concern writes before the run, in the workplace of the
+# release or in the folder of its operator, is there again for the run that goes on after a kill.
 
 
 @dataclass(frozen=True)
@@ -304,10 +303,9 @@ def reservation_of(
 
 # --- Whether a release is of use: if public numbers say no, it is refused before it is paid. ------
 # Where a person looks at a terminal, the first records count, too: if most of them do not count,
-# the
-# person is asked. Whether there is a release then follows from the data, by decision of its
-# operator;
-# the threat model says so. Nothing is asked of programs, and nothing is decided for them.
+# the person is asked. Whether there is a release then follows from the data, by decision of its
+# operator; the threat model says so. Nothing is asked of programs, and nothing is decided for
+# them.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -154,10 +154,8 @@ class LogParts:
 # Events are grouped into cases in one process, whatever of them fits into its memory.
 #
 # Events are dealt to shards as they are read, and each shard is sorted by itself. A shard that
-# would
-# take more memory than there is for it is dealt out once more, to shards of its own. So which
-# shards
-# there are depends on the size of the log, and what is released does not.
+# would take more memory than there is for it is dealt out once more, to shards of its own. So
+# which shards there are depends on the size of the log, and what is released does not.
 
 
 # Fewer events are one shard: to deal them out would take longer than to sort them.

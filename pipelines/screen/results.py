@@ -110,18 +110,16 @@ def quantity(number: int, one: str, many: str = "") -> str:
 
 
 # --- Progress on long work: one line that a person watches on a terminal, few lines in a log. -----
-# A stage of work reports itself by records of the logger `tracecloak`. A record that knows how far
-# the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to do, in
-# a
-# unit that is done at an even pace, such as bytes or releases; and `done`, how much of it is
-# finished. Where several workers are at it, each has a `part`, and the parts' `done` add up. The
-# time
-# that is left follows from these numbers. Where the pace is not even, the record gives that time
-# itself as `left_s`, in seconds; where it is not known, none is shown.
+# A stage of work reports itself by records of the logger `tracecloak`. A record that knows how
+# far the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to
+# do, in a unit that is done at an even pace, such as bytes or releases; and `done`, how much of
+# it is finished. Where several workers are at it, each has a `part`, and the parts' `done` add
+# up. The time that is left follows from these numbers. Where the pace is not even, the record
+# gives that time itself as `left_s`, in seconds; where it is not known, none is shown.
 #
-# Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the operator
-# on a terminal. Where standard error is no terminal, or `--json` is given, others may read it, such
-# as in the log of a service, so these lines go to the operator's folder alone.
+# Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the
+# operator on a terminal. Where standard error is no terminal, or `--json` is given, others may
+# read it, such as in the log of a service, so these lines go to the operator's folder alone.
 
 
 _OPERATOR = logging.getLogger("tracecloak.operator")

@@ -33,14 +33,14 @@ from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.step_files import KeptSteps
 
 # --- The configuration of an epoch that has begun: a vocabulary that grows, and another horizon. --
-# A public vocabulary may get more names. A case still counts in one step, with a vector of the same
-# clip, over more cells; and noise of the same scale is drawn for each cell, whatever their number.
-# So
-# what one case changes over all steps, and epsilon and delta, are as before. The names count from
-# the first step on that begins after the stream has started with them: a message that was published
-# before that is of `__other__`, or of a closed vocabulary left out, whenever it is read. So which
-# cell an event is in is a function of the event and of public numbers, and never of how far the
-# messages of others were read. The names are a person's choice, and are never taken from the data.
+# A public vocabulary may get more names. A case still counts in one step, with a vector of the
+# same clip, over more cells; and noise of the same scale is drawn for each cell, whatever their
+# number. So what one case changes over all steps, and epsilon and delta, are as before. The names
+# count from the first step on that begins after the stream has started with them: a message that
+# was published before that is of `__other__`, or of a closed vocabulary left out, whenever it is
+# read. So which cell an event is in is a function of the event and of public numbers, and never
+# of how far the messages of others were read. The names are a person's choice, and are never
+# taken from the data.
 #
 # Another horizon is another epoch, since what was published promises this one.
 
@@ -142,10 +142,6 @@ def _costs(begun: StreamConfig, config: StreamConfig) -> str:
 
 
 # --- Notes on the decided steps of a stream, in the ledger and in the key store. ------------------
-# A stream whose state is lost, and whose files a consumer moved away, looks as if it had published
-# nothing. Its steps would be drawn once more, on other counts, for one spend. So a step is noted in
-# the ledger and in the key store before anybody sees a byte of it. A stream that begins with fewer
-# steps than are noted publishes nothing.
 
 
 @dataclass(frozen=True)

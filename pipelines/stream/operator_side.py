@@ -49,9 +49,8 @@ from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # --- Health: whether a stream is alive and ready, and its metrics, of one moment. -----------------
 # Alive is a stream whose loop goes round. Ready is one that reaches its source, its ledger and
-# where
-# its steps go, has loaded its state, and is not behind what is due. The reasons why it is not are
-# sentences of services and clocks; no number of the data is in them.
+# where its steps go, has loaded its state, and is not behind what is due. The reasons why it is
+# not are sentences of services and clocks; no number of the data is in them.
 
 
 # A turn of the loop takes about a second. It takes longer where a step of a whole log is drawn, and

@@ -89,10 +89,6 @@ def _printable(name: str) -> str:
 
 
 # --- Reading a folder that somebody sent: plain files in it alone, as its manifest lists them. ----
-# Every command that reads a release reads it here. No link is followed, and whoever opens a file
-# gets
-# the bytes whose SHA-256 the manifest lists: what changes after that is refused. Folders of this
-# machine are read without Beam.
 
 
 _BLOCK_BYTES = 256 << 10

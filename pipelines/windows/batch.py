@@ -287,8 +287,8 @@ def _day(window: Window, charged: Sequence[Entry], attempt: Attempt | None, now_
 # --- Several windows of a schedule by one command: a back-fill, or what a night left due. ---------
 # Each window is a release of its own, made in any order and on its own. One that fails stops no
 # other, and the same command goes on with what is missing. A window that somebody gave up or
-# withdrew
-# is not missing: it has spent, so it is made again only if the command names it, and it alone.
+# withdrew is not missing: it has spent, so it is made again only if the command names it, and it
+# alone.
 
 
 _LOG = logging.getLogger("tracecloak")

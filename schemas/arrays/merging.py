@@ -190,10 +190,10 @@ def n_at_most(ascending: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 
 # --- What makes a statistic combinable: exact merging of pieces, in any order and any grouping. ---
-# A statistic is a value (frozen, its arrays are never written to after construction) that counts a
-# part of the log exactly in integers. `merge` of the pieces of a partition is the statistic of the
-# whole, so drivers may count batches wherever they lie; `merge(())` is the statistic of an empty
-# log.
+# A statistic is a value (frozen, its arrays are never written to after construction) that counts
+# a part of the log exactly in integers. `merge` of the pieces of a partition is the statistic of
+# the whole, so drivers may count batches wherever they lie; `merge(())` is the statistic of an
+# empty log.
 
 
 class Mergeable(Protocol):

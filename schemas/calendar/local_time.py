@@ -17,10 +17,8 @@ _SECOND_US = 1_000_000
 
 # --- Time on the clock of a place: when its offset from UTC changes, and what it shows. -----------
 # The offsets of a zone are looked up once, in the rules of the IANA time zone database that
-# Python's
-# `zoneinfo` finds, and then used for whole columns. Nothing else of the product reads zone files,
-# so
-# that all of it has the same clock. Holds no data.
+# Python's `zoneinfo` finds, and then used for whole columns. Nothing else of the product reads
+# zone files, so that all of it has the same clock. Holds no data.
 
 
 HOUR_US = 3_600_000_000

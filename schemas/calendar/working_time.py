@@ -21,10 +21,9 @@ from tracecloak.schemas.calendar.local_time import (
 from tracecloak.schemas.errors import UsageError
 
 # --- Working hours: a public calendar, time counted within it, and back to stamps. ----------------
-# A working hour is one that the clock on the wall says is one: where the clock is put back, an hour
-# between `from_hour` and `to_hour` counts twice, and an hour that it leaps over does not count.
-# Night
-# shifts across midnight are not covered.
+# A working hour is one that the clock on the wall says is one: where the clock is put back, an
+# hour between `from_hour` and `to_hour` counts twice, and an hour that it leaps over does not
+# count. Night shifts across midnight are not covered.
 #
 # Holds no data: a calendar and a range of time are public parameters or were paid for.
 

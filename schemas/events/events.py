@@ -144,13 +144,10 @@ def released_schema(attributes: Mapping[str, pa.DataType]) -> pa.Schema:
 
 # --- Activity names and their codes, agreed for a whole run so that counts add without strings. ---
 # A vocabulary is read from the log (published methods only; that its names were seen is then part
-# of
-# the release), or public. A public one has OTHER, which every activity that it does not name
-# becomes:
-# no event is lost, and nothing depends on which other names a log has. Codes are the ranks of the
-# names in the order of their UTF-8 bytes, so the same names have the same codes whatever the order
-# in
-# which the log was read.
+# of the release), or public. A public one has OTHER, which every activity that it does not name
+# becomes: no event is lost, and nothing depends on which other names a log has. Codes are the
+# ranks of the names in the order of their UTF-8 bytes, so the same names have the same codes
+# whatever the order in which the log was read.
 
 
 # The name of all activities that a public vocabulary does not have.

@@ -21,13 +21,12 @@ from tracecloak.schemas.events.source_column import SourceColumn
 
 
 # --- What was found while files were read: which records count, why others do not, what to know. --
-# Small counts that merge in any order, for the operator: how many records, and where the first one
-# is. A tally contains no value of the data; its numbers are private all the same.
+# Small counts that merge in any order, for the operator: how many records, and where the first
+# one is. A tally contains no value of the data; its numbers are private all the same.
 #
 # A record is used, lost, or set aside. It is lost for one of CAUSES, and set aside by a rule that
 # somebody declared or that the XES standard has. The share of a log is that of the used records
-# among
-# those that are used or lost.
+# among those that are used or lost.
 
 
 NO_CASE = "no case id"
@@ -392,14 +391,12 @@ def pairs_of_records(groups: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarr
 
 # --- When the events of records began: a column of times, or records that are starts themselves. --
 # An event needs one time. A record without a start is a completion whose start is not known, and
-# one
-# with nothing but a start an event whose completion is not known, which takes place at its start.
-# One
-# whose start is not a time, or is after its time, is malformed.
+# one with nothing but a start an event whose completion is not known, which takes place at its
+# start. One whose start is not a time, or is after its time, is malformed.
 #
-# Transitions other than starts and completions that the XES standard knows, such as `schedule`, are
-# no events: their records are left out by that rule, and counted. Those of any other transition are
-# lost, as they may be ends of events under a name that was not declared.
+# Transitions other than starts and completions that the XES standard knows, such as `schedule`,
+# are no events: their records are left out by that rule, and counted. Those of any other
+# transition are lost, as they may be ends of events under a name that was not declared.
 
 
 STARTS = ("start", "started", "begin")

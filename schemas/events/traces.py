@@ -34,18 +34,17 @@ from tracecloak.schemas.events.events import (
 )
 
 # --- Whole cases in columns: what the shuffle delivers and every statistic counts. ----------------
-# A batch holds complete cases only, their events in order, in CSR form: the events of case `i` are
-# `offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are here;
-# counting is in the modules of the statistics.
+# A batch holds complete cases only, their events in order, in CSR form: the events of case `i`
+# are `offsets[i]:offsets[i+1]` of the event arrays. Sorting, splitting by shard and recoding are
+# here; counting is in the modules of the statistics.
 #
 # Where the privacy unit is the individual, a batch holds complete individuals, and a case is the
-# pair
-# of an individual and a case id: the events of one case id that name two individuals are one case
-# of
-# each. So whatever a case contributes to a statistic is a function of one individual's own events.
+# pair of an individual and a case id: the events of one case id that name two individuals are one
+# case of each. So whatever a case contributes to a statistic is a function of one individual's
+# own events.
 #
-# Attributes that the events have are carried along. Those of the source are texts in dictionaries,
-# which can hold values that nobody declared: such a batch has no rows to release.
+# Attributes that the events have are carried along. Those of the source are texts in
+# dictionaries, which can hold values that nobody declared: such a batch has no rows to release.
 
 
 INDIVIDUAL_ID = "individual_id"

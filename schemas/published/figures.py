@@ -84,14 +84,14 @@ class ReleasedProduct(Protocol):
 # * derived: computed from measured numbers alone, with an interval that follows from their noise;
 # * modelled: drawn so that all the rest agrees. Nothing says how far off it is: it has no interval.
 #
-# Its grade compares half the width of the interval with the number itself. It is `good` up to 20 %,
-# `rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20, tells
-# nothing. All of this looks at released numbers only and costs no privacy.
+# Its grade compares half the width of the interval with the number itself. It is `good` up to 20
+# %, `rough` up to 50 % if the interval lies above 0, and else `noise`: 12, between 3 and 20,
+# tells nothing. All of this looks at released numbers only and costs no privacy.
 #
-# Near the border of two grades the noise decides for one. Of the numbers that get the better grade
-# there, more are too large than of all numbers, and of the others more are too small. So an
-# interval
-# that is as likely to hold of good and of rough numbers alone reaches further there: `wider_ends`.
+# Near the border of two grades the noise decides for one. Of the numbers that get the better
+# grade there, more are too large than of all numbers, and of the others more are too small. So an
+# interval that is as likely to hold of good and of rough numbers alone reaches further there:
+# `wider_ends`.
 
 
 MEASURED = "measured"
@@ -355,10 +355,10 @@ class ReleasedFigures(ReleasedProduct):
 
 
 # --- Noisy sums as they were measured, from which the intervals of a release's numbers follow. ----
-# A row is a sum over the cases of the original log with noise, such as the number of cases, or how
-# often one activity followed another. It has the standard deviation of its noise, which is public.
-# A
-# row of deviation 0 is a public number that tells how the sums were made, such as a clip.
+# A row is a sum over the cases of the original log with noise, such as the number of cases, or
+# how often one activity followed another. It has the standard deviation of its noise, which is
+# public. A row of deviation 0 is a public number that tells how the sums were made, such as a
+# clip.
 
 
 CASES = "cases"

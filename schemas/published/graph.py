@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 # --- A directly-follows graph as it is published: public names, counts, and their noise. ----------
-# It holds nothing that was not paid for: the activities are those of a public vocabulary or of one
-# bought with budget, the counts are post-processed noisy ones, and the intervals follow from these
-# and the scale of the noise.
+# It holds nothing that was not paid for: the activities are those of a public vocabulary or of
+# one bought with budget, the counts are post-processed noisy ones, and the intervals follow from
+# these and the scale of the noise.
 #
 # Counts of what is released, for what a release says of its size.
 

@@ -351,9 +351,8 @@ def _counted(number: int | None, one: str, many: str = "") -> str:
 
 # --- The manifest: what was released, by which method, with which promise; safe to publish. -------
 # It holds parameters, digests of released files, and versions. Nothing in it is counted on the
-# input:
-# no numbers of cases, no input file names, no digest of the input, and no time but the day on which
-# the release was paid for.
+# input: no numbers of cases, no input file names, no digest of the input, and no time but the day
+# on which the release was paid for.
 
 
 SCHEMA_VERSION = 1

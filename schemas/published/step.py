@@ -314,8 +314,7 @@ class StepLog(Step):
 # --- Which of many noisy counts stand for something, decided for all of them together. ------------
 # If a thousand counts are nothing but noise, twenty-five of them lie above a 95 % interval around
 # zero. A reader who tests each cell by itself would take these for real. Here the mean number of
-# such
-# mistakes is bounded over all cells at once, however the cells depend on each other.
+# such mistakes is bounded over all cells at once, however the cells depend on each other.
 #
 # All of it follows from published counts and from the public scale of their noise, so it costs
 # nothing.

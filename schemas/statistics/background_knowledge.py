@@ -356,13 +356,11 @@ def matching(offsets: np.ndarray, items: np.ndarray, pattern: np.ndarray) -> np.
 #
 # All four kinds come down to one: a case matches a pattern if the pattern is a subsequence of the
 # case's canonical row. The row of sets is the sorted distinct elements, that of multisets the
-# sorted
-# elements, that of sequences and of relative knowledge the elements as they stand. What is kept are
-# the distinct rows with their numbers of cases, never the cases.
+# sorted elements, that of sequences and of relative knowledge the elements as they stand. What is
+# kept are the distinct rows with their numbers of cases, never the cases.
 #
 # For multisets an event's word also says how many equal elements the case has before it, so that
-# the
-# second and later ones can be suppressed and the first one stays.
+# the second and later ones can be suppressed and the first one stays.
 
 
 Kind = Literal["set", "multiset", "sequence", "relative"]

@@ -15,11 +15,11 @@ from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
-# A case is the vector of the numbers of times that it takes each arc, START and END included: once
-# over the whole case, if that is wanted, and once for each of a few public bins of the arc's
+# A case is the vector of the numbers of times that it takes each arc, START and END included:
+# once over the whole case, if that is wanted, and once for each of a few public bins of the arc's
 # position. As in `schemas.statistics.clipped_flows` a vector is scaled down to an L2 norm on a
-# lattice and floored, so the norm of what a case adds is bounded exactly, in integers. A cell more
-# counts the cases: each adds 1 to it, whatever its vector is scaled by.
+# lattice and floored, so the norm of what a case adds is bounded exactly, in integers. A cell
+# more counts the cases: each adds 1 to it, whatever its vector is scaled by.
 
 
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.

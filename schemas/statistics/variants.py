@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 
 
 # --- Variants and how many cases follow each: exact counts of distinct activity sequences. --------
-# Does not look at times or at who the cases are. Other statistics of the control flow (trie, DAFSA,
-# contingency table) are functions of this one.
+# Does not look at times or at who the cases are. Other statistics of the control flow (trie,
+# DAFSA, contingency table) are functions of this one.
 #
 # Two further counts of cases are here: by their number of events, and what cases add to each
-# activity
-# where a case counts for a bounded number of them.
+# activity where a case counts for a bounded number of them.
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,10 +251,10 @@ class DirectlyFollows(OfArrays):
 
 
 # --- The minimal DAFSA of a log's variants, and the contingency table of its transitions. ---------
-# A minimal deterministic acyclic automaton groups prefixes that allow the same continuations (Amun,
-# Definition 3.3; Daciuk et al. 2000). It is unique up to the names of its states, so building the
-# prefix tree and merging equal subtrees from the leaves up gives the automaton of the incremental
-# construction.
+# A minimal deterministic acyclic automaton groups prefixes that allow the same continuations
+# (Amun, Definition 3.3; Daciuk et al. 2000). It is unique up to the names of its states, so
+# building the prefix tree and merging equal subtrees from the leaves up gives the automaton of
+# the incremental construction.
 #
 # The prefix tree of a variant histogram, in columns, built without a loop over variants.
 

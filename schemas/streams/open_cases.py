@@ -17,12 +17,12 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
 # --- Which cases of a stream have closed, so that what still comes of them is dropped. ------------
-# A case must count once, so a closed one is remembered, by default until the horizon ends: 24 bytes
-# a
-# case. There may be many millions, of which each step adds a few. So they are kept in runs, sorted
-# ones that at least halve from one to the next: a run that is there is not touched again before as
-# much as it holds has come, and who keeps runs on a disk writes each key a few times and not once a
-# step (the log-structured merge of O'Neil, Cheng, Gawlick, O'Neil 1996, in memory).
+# A case must count once, so a closed one is remembered, by default until the horizon ends: 24
+# bytes a case. There may be many millions, of which each step adds a few. So they are kept in
+# runs, sorted ones that at least halve from one to the next: a run that is there is not touched
+# again before as much as it holds has come, and who keeps runs on a disk writes each key a few
+# times and not once a step (the log-structured merge of O'Neil, Cheng, Gawlick, O'Neil 1996, in
+# memory).
 #
 # Keys of two words, uint64[n, 2], in the order of both: found by bisection, without any text.
 
@@ -167,35 +167,29 @@ class ClosedKeys:
 
 # --- Open cases of a stream: messages in, whole cases out, each in exactly one step of time. ------
 # A case that is never known to be complete must still be counted once. When it closes, and with
-# which
-# events, is a function of its own messages and of public numbers alone: never of the clock of the
-# worker, of the order of arrival, or of other cases. So adding or removing a case changes one step
-# and nothing else, and the epsilon of a step is that of the whole stream (parallel composition:
-# McSherry, Privacy Integrated Queries, SIGMOD 2009).
+# which events, is a function of its own messages and of public numbers alone: never of the clock
+# of the worker, of the order of arrival, or of other cases. So adding or removing a case changes
+# one step and nothing else, and the epsilon of a step is that of the whole stream (parallel
+# composition: McSherry, Privacy Integrated Queries, SIGMOD 2009).
 #
-# Two times are kept apart. The time of publishing, which the message service stamps, decides when a
-# case closes. The time of the event, which is whatever a sender's clock says, orders the events
+# Two times are kept apart. The time of publishing, which the message service stamps, decides when
+# a case closes. The time of the event, which is whatever a sender's clock says, orders the events
 # within their case; a wrong clock concerns the case that it reports on. Events of one time are in
-# the
-# order of their publishing, and of one publishing in the source's own order, such as a partition's.
-# Brokers stamp milliseconds, senders publish in batches, and clocks run ahead: an event can be said
-# to be after its publishing. Its place among the others is that of its own time; the time that is
-# released is cut to the publishing.
+# the order of their publishing, and of one publishing in the source's own order, such as a
+# partition's. Brokers stamp milliseconds, senders publish in batches, and clocks run ahead: an
+# event can be said to be after its publishing. Its place among the others is that of its own
+# time; the time that is released is cut to the publishing.
 #
-# The messages of a case are a set: of messages with one event id the first published counts, and of
-# all the first `max_trace_length` published. Such sets merge in any order and grouping to the same
-# set, so retries, redelivery and shuffled arrival change nothing, and a case cannot grow.
+# The messages of a case are a set: of messages with one event id the first published counts, and
+# of all the first `max_trace_length` published. Such sets merge in any order and grouping to the
+# same set, so retries, redelivery and shuffled arrival change nothing, and a case cannot grow.
 #
 # A case that has closed is remembered (`schemas.streams.open_cases`), and what still comes of it
-# is
-# dropped and keeps it closed for longer. Where it is remembered for less than the horizon, a
-# message
-# after that begins another case of its name. When that is depends on which messages are known when
-# a
-# case closes: so whoever closes the cases of a step has added all messages that were published
-# before
-# its end, and none of a later one (`CaseEvents.before`). Then it is the same for every division of
-# the messages into batches.
+# is dropped and keeps it closed for longer. Where it is remembered for less than the horizon, a
+# message after that begins another case of its name. When that is depends on which messages are
+# known when a case closes: so whoever closes the cases of a step has added all messages that were
+# published before its end, and none of a later one (`CaseEvents.before`). Then it is the same for
+# every division of the messages into batches.
 #
 # Not here: how messages are read and keyed, what the steps publish, and caps on the cases of an
 # individual.

@@ -31,12 +31,9 @@ from tracecloak.transforms.operator_log import kept_on_worker
 
 # --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------
 # A runner sorts, copies and sends elements one by one, each in memory as a whole and, on some,
-# within
-# a buffer that many stages share: Flink refuses an element that does not fit with "Record too
-# large".
-# So statistics and decisions of a whole log travel as chunks of their wire form, and the worker
-# that
-# needs a value puts its chunks together.
+# within a buffer that many stages share: Flink refuses an element that does not fit with "Record
+# too large". So statistics and decisions of a whole log travel as chunks of their wire form, and
+# the worker that needs a value puts its chunks together.
 
 
 # Name of the value, the chunk's number in it from 0, how many there are, and its bytes.
@@ -105,10 +102,9 @@ def only(chunks: Iterable[Chunk]) -> Any:
 
 # --- GroupIntoTraces: the one shuffle that brings the events of a case or an individual together. -
 # Counting is one exact combiner for all statistics of a round. Beam runs it for the steps of a
-# stream. For a whole log, an accumulator can be as large as the log, and Beam would send it as one
-# element. So the statistics of a log are combined bundle by bundle where they are counted, travel
-# in
-# chunks (`chunks.py`), and are combined again in one place.
+# stream. For a whole log, an accumulator can be as large as the log, and Beam would send it as
+# one element. So the statistics of a log are combined bundle by bundle where they are counted,
+# travel in chunks (`chunks.py`), and are combined again in one place.
 
 
 class MergeStatisticsFn(beam.CombineFn):

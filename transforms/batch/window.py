@@ -20,9 +20,9 @@ from tracecloak.transforms.files import join, names_in, open_raw, write_new
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 # --- A window's part of a log: which cases belong to it, and which of them count. -----------------
-# A release of a window reads its input twice. First it writes down the units of the window's cases,
-# which are then claimed in the book of counted units. Then the release is made of the cases whose
-# units were claimed, as the frozen set has them, and of no others.
+# A release of a window reads its input twice. First it writes down the units of the window's
+# cases, which are then claimed in the book of counted units. Then the release is made of the
+# cases whose units were claimed, as the frozen set has them, and of no others.
 
 
 _ENDING = ".units"

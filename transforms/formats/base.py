@@ -17,9 +17,9 @@ from tracecloak.schemas.events.tally import NO_SCALAR, NO_UTF8
 
 # --- What a file format owes the pipeline: raw record batches in, released rows out. --------------
 # A reader knows bytes and nothing of event logs: it hands over the source's own columns, named as
-# in
-# the source, in the order of the records. `schemas.events.columns.ColumnMapping` makes canonical
-# events of them, so all formats share one rule for case ids, times, filters and malformed records.
+# in the source, in the order of the records. `schemas.events.columns.ColumnMapping` makes
+# canonical events of them, so all formats share one rule for case ids, times, filters and
+# malformed records.
 
 
 # What an error shows of the columns that a file has.
@@ -248,9 +248,9 @@ def _listed(names: Sequence[str]) -> str:
 
 # --- Fields of a record or message: what a path leads to, and what of it is a scalar. -------------
 # Take `payload.after.case_id`. A record that has a field of just that name gives this one; in any
-# other, each dot leads into an object, in which the same holds of the rest. Each record is read by
-# itself, and no other has a say in it. Where a file declares its fields, they decide alike for all
-# of its records. No path leads into a list.
+# other, each dot leads into an object, in which the same holds of the rest. Each record is read
+# by itself, and no other has a say in it. Where a file declares its fields, they decide alike for
+# all of its records. No path leads into a list.
 
 
 Field = Callable[[Mapping[str, Any]], Any]

@@ -96,8 +96,8 @@ def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None)
 
 # --- Parquet: reads the columns of a file by row groups, those within structs by their paths. -----
 # Columns keep their native types; lists and maps can be in the file but cannot be asked for. It
-# does
-# not read encrypted files. Row groups are passed over by the statistics that the file has of them.
+# does not read encrypted files. Row groups are passed over by the statistics that the file has of
+# them.
 
 
 # Column chunks are read in pieces of this size rather than whole, which bounds the memory for files

@@ -37,12 +37,10 @@ from tracecloak.transforms.services.schema_registry import (
 # a type that holds itself takes the stack of the process with one message, and a list of values
 # that
 # take no byte takes its memory. Such a schema is refused, whatever the message says.
-#
 # Times keep their numbers: a logical type of time becomes a `Stamp`, since Python's own times end
-# at
-# the year 9999, and one field that is later must not take its whole message along. A decimal is the
-# number of Python that has the same text, and stays bytes where there is none. A `uuid` is its text
-# as it was sent, and so are values of other logical types what they are without them.
+# at the year 9999, and one field that is later must not take its whole message along. A decimal
+# is the number of Python that has the same text, and stays bytes where there is none. A `uuid` is
+# its text as it was sent, and so are values of other logical types what they are without them.
 
 
 _MAX_NODES = 20_000
@@ -250,12 +248,12 @@ def _decimal(data: bytes, schema: Any, *_: Any) -> int | float | bytes:
 
 
 # --- Messages of a registry's schemas: Confluent's frame, in it a datum of Avro, JSON or Protobuf.
-# Confluent's own deserialisers read Avro and JSON (confluent-kafka, extra `registry`), and Google's
-# library reads Protobuf, by the descriptors that a registry gives of its schemas. The frame is the
-# byte 0 and the number of the schema, or the byte 1 and its GUID. A schema of a number never
-# changes,
-# so a message is read in the same way whenever it is read again: by its own schema alone, and by no
-# later version of it. Rules of a schema are not run, and a schema with rules is refused.
+# Confluent's own deserialisers read Avro and JSON (confluent-kafka, extra `registry`), and
+# Google's library reads Protobuf, by the descriptors that a registry gives of its schemas. The
+# frame is the byte 0 and the number of the schema, or the byte 1 and its GUID. A schema of a
+# number never changes, so a message is read in the same way whenever it is read again: by its own
+# schema alone, and by no later version of it. Rules of a schema are not run, and a schema with
+# rules is refused.
 
 
 _FRAME_BYTES = {0: 5, 1: 17}

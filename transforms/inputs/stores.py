@@ -18,9 +18,10 @@ from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, first_
 
 
 # --- Object stores by their own clients: what is listed there, and the bytes of one version of it.
-# Beam lists no versions, and asks for each file before it opens it. So each store here is one class
-# of a file of its own, which asks with the client, the credentials and the endpoint that Beam takes
-# from the same options. What Beam writes, and file systems that have no versions, are not here.
+# Beam lists no versions, and asks for each file before it opens it. So each store here is one
+# class of a file of its own, which asks with the client, the credentials and the endpoint that
+# Beam takes from the same options. What Beam writes, and file systems that have no versions, are
+# not here.
 #
 # What clients of object stores raise, as errors of ours without their texts.
 
@@ -170,10 +171,10 @@ def _store_of(path: str) -> Store:
 
 
 # --- One version of an object as a file that is open for reading, in few requests. ----------------
-# A small object is got whole, once. Of a large one its begin and its end are got, where formats say
-# what is in it, and then blocks of some MiB. Small objects, begins and ends are remembered by path
-# and version as long as this process lives, up to a bound: all windows of a night read them from
-# there. A version does not change, so what is remembered is never stale.
+# A small object is got whole, once. Of a large one its begin and its end are got, where formats
+# say what is in it, and then blocks of some MiB. Small objects, begins and ends are remembered by
+# path and version as long as this process lives, up to a bound: all windows of a night read them
+# from there. A version does not change, so what is remembered is never stale.
 
 
 _WHOLE_BYTES = 1 << 20  # objects up to this size are got whole

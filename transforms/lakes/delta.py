@@ -34,9 +34,9 @@ except ImportError:
 
 
 # --- Tables of Delta Lake: the files of one version, by the library deltalake. --------------------
-# The library reads the log of the table, and says which files a version has, which of their records
-# are deleted (deletion vectors) and what its columns are called in them (column mapping). The files
-# themselves are read like any other Parquet.
+# The library reads the log of the table, and says which files a version has, which of their
+# records are deleted (deletion vectors) and what its columns are called in them (column mapping).
+# The files themselves are read like any other Parquet.
 
 
 # What a table may ask of its readers. `v2Checkpoint` and `vacuumProtocolCheck` are the library's
@@ -198,9 +198,8 @@ def _columns(table: DeltaTable, partitioned_by: Sequence[str]) -> Iterator[SeenC
 
 # --- Appends a release to a table of Delta, once: one commit with an application transaction. -----
 # The log of a table keeps the last transaction of every application, in its checkpoints, too
-# (Delta's
-# protocol, "Transaction Identifiers"), so a release is found there however old its commit is. A
-# commit of somebody else in between makes ours fail, and the log is looked at again.
+# (Delta's protocol, "Transaction Identifiers"), so a release is found there however old its
+# commit is. A commit of somebody else in between makes ours fail, and the log is looked at again.
 
 
 def append(place: str, release: AppendedRelease) -> bool:

@@ -42,8 +42,7 @@ except ImportError:
 # --- Tables of Iceberg: the files of one snapshot, by the library pyiceberg. ----------------------
 # The library asks the catalogue, and says which files a snapshot has and which files list deleted
 # records for each. Columns are found by the ids of their fields, as the table's columns may be
-# called
-# otherwise in older files. The files themselves are read like any other Parquet.
+# called otherwise in older files. The files themselves are read like any other Parquet.
 
 
 _MEND = (

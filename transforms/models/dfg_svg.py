@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 # --- Names of activities in pictures and on pages: in one line, and without what does harm there. -
 # Names are data. What XML cannot hold, other control characters and what changes the direction of
-# the
-# text after it become U+FFFD or a space, so that no name can hide or turn round the number beside
-# it.
+# the text after it become U+FFFD or a space, so that no name can hide or turn round the number
+# beside it.
 
 
 ELLIPSIS = "…"
@@ -47,18 +46,15 @@ def plain_name(name: str) -> str:
 # --- Draws a released directly-follows graph as one SVG file that needs nothing else. -------------
 # No script, no style sheet, no font, no address: the file shows the same in a closed network, and
 # tells nobody that it was opened. Its bytes depend on the graph and the words only, which is why
-# the
-# layout is our own: a library that lays graphs out changes its coordinates with its version. The
-# page
-# of the release (`transforms.publish.report`) has a map that moves, by such a library.
+# the layout is our own: a library that lays graphs out changes its coordinates with its version.
+# The page of the release (`transforms.publish.report`) has a map that moves, by such a library.
 #
-# A graph of more edges than a picture can hold is drawn in part: the busiest activities, each with
-# its widest way from start to end, then the heaviest edges between them. Below the picture stands
-# how
-# much of the graph is drawn.
+# A graph of more edges than a picture can hold is drawn in part: the busiest activities, each
+# with its widest way from start to end, then the heaviest edges between them. Below the picture
+# stands how much of the graph is drawn.
 #
-# Pictures of trees have the same frame, and texts of the same width. Widths are estimates: the font
-# is the reader's.
+# Pictures of trees have the same frame, and texts of the same width. Widths are estimates: the
+# font is the reader's.
 
 
 LINE = 1.25
@@ -476,8 +472,8 @@ class _Picture:
 # --- The files of a released graph beside Parquet and JSON, by the endings of their names. --------
 # Writes a released directly-follows graph as text in the DOT language of Graphviz.
 #
-# The whole graph is written; nodes have numbers for names, so no activity can break the grammar or
-# meet another. https://graphviz.org/doc/info/lang.html says what the language is.
+# The whole graph is written; nodes have numbers for names, so no activity can break the grammar
+# or meet another. https://graphviz.org/doc/info/lang.html says what the language is.
 
 
 _GRAPH_FORMS_THINNEST, _GRAPH_FORMS_THICKEST = 0.8, 5.0  # points

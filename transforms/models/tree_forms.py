@@ -257,19 +257,17 @@ def _lines(label: str) -> tuple[str, ...]:
 # --- The files of a released tree beside Parquet and JSON, by the endings of their names. ---------
 # Writes a process tree as PTML, as a Petri net in PNML and as BPMN with its drawing.
 #
-# Equal trees are equal bytes: identifiers are numbers, and there is no clock. What XML cannot hold
-# of
-# a name becomes U+FFFD. The formats are those that ProM, pm4py and editors of BPMN read:
+# Equal trees are equal bytes: identifiers are numbers, and there is no clock. What XML cannot
+# hold of a name becomes U+FFFD. The formats are those that ProM, pm4py and editors of BPMN read:
 # PTML is ProM's of process trees; PNML is ISO/IEC 15909-2 with ProM's mark of silent transitions
-# and
-# the final marking of pm4py; BPMN is OMG BPMN 2.0.2 with one private process.
+# and the final marking of pm4py; BPMN is OMG BPMN 2.0.2 with one private process.
 #
 # Draws a process tree as one SVG file that needs nothing else.
 #
 # No script, no style sheet, no font, no address: the file shows the same in a closed network, and
-# tells nobody that it was opened. Its bytes depend on the tree and the words only. It is drawn as a
-# BPMN diagram: rounded boxes are activities, a diamond with a cross is a choice, one with a plus
-# means that all of its ways are gone in any order, and ways back are orange.
+# tells nobody that it was opened. Its bytes depend on the tree and the words only. It is drawn as
+# a BPMN diagram: rounded boxes are activities, a diamond with a cross is a choice, one with a
+# plus means that all of its ways are gone in any order, and ways back are orange.
 
 
 def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:

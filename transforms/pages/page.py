@@ -59,13 +59,10 @@ def from_template(room: str, template: str, **context: Any) -> list[str]:
 #
 # A page asks no server for anything, and its policy lets it ask none: scripts run that have the
 # digests in its head, and no others. A page that carries Graphviz may also begin a worker of a
-# blob,
-# in which it lays maps out: only these scripts can make one, and it is under the policy of its
-# page,
-# so it asks no server either. The libraries are kept as their packages have them
-# (`vendor/libraries.json` says which, with version, licence and digest). A page is a pure function
-# of
-# what it is given, so equal releases have equal pages.
+# blob, in which it lays maps out: only these scripts can make one, and it is under the policy of
+# its page, so it asks no server either. The libraries are kept as their packages have them
+# (`vendor/libraries.json` says which, with version, licence and digest). A page is a pure
+# function of what it is given, so equal releases have equal pages.
 
 
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
@@ -301,9 +298,9 @@ def _plain(token: Token) -> str:
 
 
 # --- Libraries that the pages of many releases share, so that each page need not carry them. ------
-# They lie in the folder `_static` beside the releases, and are named after their own SHA-256: what
-# is there is never written again, and a later version of tracecloak puts its own beside them. They
-# belong to no release, so no release that is withdrawn takes them away.
+# They lie in the folder `_static` beside the releases, and are named after their own SHA-256:
+# what is there is never written again, and a later version of tracecloak puts its own beside
+# them. They belong to no release, so no release that is withdrawn takes them away.
 #
 # A page names them with their digests. Of a server, a browser runs none with other bytes, by the
 # page's policy. Of a disk it compares nothing, as it reads no digest of files; `verify` does.

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 # --- What a page shows of released figures, with intervals and grades, and of a graph or a tree. --
 # The graph of a log is shown as a map, a tree by its nodes, as JSON values.
 #
-# Pure functions of published values. A page is small whatever the log's size: rare paths, variants
-# and the ends of very long ones are left out of it, and it says how many; the files have them all.
+# Pure functions of published values. A page is small whatever the log's size: rare paths,
+# variants and the ends of very long ones are left out of it, and it says how many; the files have
+# them all.
 
 
 MAX_PATHS = 2000

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 # --- The files of a released log: its parts, the whole of it in other formats, and its graph. -----
-# Each function writes one file into the staging folder and returns its digest.
-#
 # The directly-follows graph of a released log, as the JSON values of its file.
 
 
@@ -160,9 +158,6 @@ def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> di
 
 
 # --- The files of a release but those of its log: products, statement and page, without Beam. -----
-# Each function writes one file into the staging folder and returns its digest. The Beam pipeline
-# and
-# the in-memory driver call the same ones, so their releases are the same bytes.
 
 
 def write_products(

@@ -153,13 +153,11 @@ def _has_manifest(folder: str) -> bool:
 # Files are written in a workplace of the run beside the output, `_incomplete-<name of the
 # output>/<id>-<digest of output and key store>/`, which readers of data lakes skip for its
 # underscore, and which on this machine only its owner can read. Its name is never that of a
-# release,
-# nor that of a workplace for another output, or of another key store: what is removed there was
-# made
-# for this release by this key store. Committing moves its folder `release` to
-# `<output>/run_id=<id>/`: on a local disk in one rename with the manifest inside; elsewhere file by
-# file with the manifest last, and what has no manifest is no release. `<output>/latest.json` is
-# pointed at it afterwards.
+# release, nor that of a workplace for another output, or of another key store: what is removed
+# there was made for this release by this key store. Committing moves its folder `release` to
+# `<output>/run_id=<id>/`: on a local disk in one rename with the manifest inside; elsewhere file
+# by file with the manifest last, and what has no manifest is no release. `<output>/latest.json`
+# is pointed at it afterwards.
 
 
 LATEST_NAME = "latest.json"

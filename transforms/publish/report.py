@@ -150,9 +150,6 @@ def openings_of(paths: Sequence[str]) -> list[Opening]:
 
 
 # --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
-# It is made of the manifest and of what is released beside it, so nothing on it was counted on the
-# input. A repetition gives the same bytes.
-#
 # Epsilons of published releases, to judge one by: values as their publishers gave them.
 
 

@@ -29,15 +29,14 @@ from tracecloak.schemas.published.manifest import (
 from tracecloak.schemas.texts import escaped, in_json
 
 # --- Epsilon and delta in numbers that somebody can judge: what an attacker's guess can rise to. --
-# If two inputs are told apart with epsilon and delta, a release is as informative as one that tells
-# the answer with probability delta and else keeps to epsilon (Kairouz, Oh, Viswanath 2015). That is
-# not that e^epsilon is passed with probability delta: noise that is Gaussian passes it some twenty
-# times as often, by little. With t > 0, e^(epsilon + t) is passed with probability at most
-# delta / (1 - e^-t), as what is beyond it counts for that share of itself in delta. Under
+# If two inputs are told apart with epsilon and delta, a release is as informative as one that
+# tells the answer with probability delta and else keeps to epsilon (Kairouz, Oh, Viswanath 2015).
+# That is not that e^epsilon is passed with probability delta: noise that is Gaussian passes it
+# some twenty times as often, by little. With t > 0, e^(epsilon + t) is passed with probability at
+# most delta / (1 - e^-t), as what is beyond it counts for that share of itself in delta. Under
 # epsilon alone a guess of probability p rises to at most p e^epsilon / (p e^epsilon + 1 - p).
-# Whoever
-# is added or removed with (epsilon, delta) is replaced with (2 epsilon, (1 + e^epsilon) delta)
-# (Dwork and Roth 2014). Every bound is rounded up.
+# Whoever is added or removed with (epsilon, delta) is replaced with (2 epsilon, (1 + e^epsilon)
+# delta) (Dwork and Roth 2014). Every bound is rounded up.
 
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))

@@ -81,11 +81,10 @@ def check_clocks(service: str, probes: Sequence[StampedProbe]) -> None:
 
 
 # --- KafkaClock: what time it is by the clocks of Kafka's brokers. --------------------------------
-# Brokers stamp what they append, and tell a producer the stamp. So a message to a topic of our own,
-# which nothing reads, asks a broker for its time. The topic has a partition for each broker that
-# was
-# there when it was made. Steps are decided by that time alone; this machine's clock is only
-# compared.
+# Brokers stamp what they append, and tell a producer the stamp. So a message to a topic of our
+# own, which nothing reads, asks a broker for its time. The topic has a partition for each broker
+# that was there when it was made. Steps are decided by that time alone; this machine's clock is
+# only compared.
 
 
 # Between two questions; what was answered stays true, so steps come later by that at most.

@@ -36,20 +36,19 @@ from tracecloak.transforms.services.kafka_topic import (
 )
 
 # --- PartitionReader: messages of partitions of Kafka, and how far all of them have been read. ----
-# Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a stream
-# needs beside it: positions are the reader's and never the consumer group's, what was deleted
-# before
-# it was read is an error and no gap, a log that is another one is noticed, and it is known up to
-# which moment everything has been read.
+# Kafka's own client does the reading (confluent-kafka, which is librdkafka). Here is what a
+# stream needs beside it: positions are the reader's and never the consumer group's, what was
+# deleted before it was read is an error and no gap, a log that is another one is noticed, and it
+# is known up to which moment everything has been read.
 #
 # That moment is the partition's watermark. Brokers stamp messages as they append them, where the
 # topic is set so; then all that is unread is no older than the last message that was read. Where
-# nothing is unread, it is no older than the time that the brokers told before they were asked. Both
-# are less what the clocks of brokers may differ, since the next message can be another broker's.
+# nothing is unread, it is no older than the time that the brokers told before they were asked.
+# Both are less what the clocks of brokers may differ, since the next message can be another
+# broker's.
 #
 # A message that no broker stamped is evidence of the topic's setting. It stops its partition, and
-# is
-# neither read nor rejected: the one case in which a record decides for others.
+# is neither read nor rejected: the one case in which a record decides for others.
 #
 # Messages of a topic of Kafka: one by itself, and many as columns, as a client fetched them.
 

@@ -58,8 +58,8 @@ def _settings(key: str, path: str, lines: Sequence[str]) -> Iterable[tuple[str, 
 
 # --- The token of Amazon MSK: AWS's own signer signs it with the credentials of this machine. -----
 # They are found as AWS's programs find them: in the environment, a profile, or the role of a
-# machine.
-# The region is in the brokers' addresses, or `sasl.oauthbearer.config` names it as `region=REGION`.
+# machine. The region is in the brokers' addresses, or `sasl.oauthbearer.config` names it as
+# `region=REGION`.
 
 
 _OF_MSK = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
@@ -93,10 +93,10 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
 
 
 # --- TOKENS: where a client of Kafka gets the token by which brokers know it (SASL OAUTHBEARER). --
-# An entry is a function of the brokers' addresses and of what the setting `sasl.oauthbearer.config`
-# says. It returns a token and when that ends, in seconds since 1970 UTC; the client asks for the
-# next
-# one before. It raises a `TracecloakError` whose text is for the operator.
+# An entry is a function of the brokers' addresses and of what the setting
+# `sasl.oauthbearer.config` says. It returns a token and when that ends, in seconds since 1970
+# UTC; the client asks for the next one before. It raises a `TracecloakError` whose text is for
+# the operator.
 
 
 TokenSource = Callable[[str, str], tuple[str, float]]

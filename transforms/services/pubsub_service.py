@@ -132,9 +132,9 @@ def short_retention(found: Any) -> str | None:
 
 
 # --- PubSubClock: what time it is by Pub/Sub. -----------------------------------------------------
-# The service stamps what it is sent, and only who pulls a message sees the stamp. So a message to a
-# topic of our own, which comes back through a subscription of our own, asks it for its time. Steps
-# are decided by that time alone; this machine's clock is only compared.
+# The service stamps what it is sent, and only who pulls a message sees the stamp. So a message to
+# a topic of our own, which comes back through a subscription of our own, asks it for its time.
+# Steps are decided by that time alone; this machine's clock is only compared.
 
 
 # Between two questions; what was answered stays true, so steps come later by that at most.

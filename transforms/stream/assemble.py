@@ -42,9 +42,8 @@ from tracecloak.transforms.stream.stream_status import warn_of_times_ahead
 
 # --- DecodeMessages: a stream of messages to batches of events and of unreadable messages. --------
 # Messages are gathered and decoded together, because all later stages work on batches. No message
-# makes the pipeline fail (`transforms.formats.messages`). Which messages count is not decided here:
-# a
-# message that is delivered twice becomes two events with one id.
+# makes the pipeline fail (`transforms.formats.messages`). Which messages count is not decided
+# here: a message that is delivered twice becomes two events with one id.
 
 
 EVENTS = "events"

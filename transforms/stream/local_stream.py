@@ -51,21 +51,13 @@ from tracecloak.transforms.stream.stream_status import (
 )
 
 # --- LocalState: the state of a stream on one machine, in a file that survives the process. -------
-# The file is an SQLite database in its write-ahead mode, and every commit is on the disk before it
-# returns. One commit has the messages of a batch together with the positions in their source that
-# follow them; or, when cases close or steps are over, the whole state together with the releases of
-# these steps. So the process cannot die and leave one without the other: a message is counted once,
-# and a step's release is known before anybody has seen a byte of it.
+# Messages are appended to a journal, and the journal is folded into the state when that is
+# written anyway or when it has grown as long as half of it, so that the cost of a message does
+# not depend on how many cases are open.
 #
-# Messages are appended to a journal, and the journal is folded into the state when that is written
-# anyway or when it has grown as long as half of it, so that the cost of a message does not depend
-# on
-# how many cases are open.
-#
-# Every record is authenticated with the epoch's key, and the head says which there are. A file with
-# a
-# byte changed, cut or missing is an error, and so is one that is older than what was published:
-# another state could count a case twice.
+# Every record is authenticated with the epoch's key, and the head says which there are. A file
+# with a byte changed, cut or missing is an error, and so is one that is older than what was
+# published: another state could count a case twice.
 
 
 _VERSION = 2
@@ -386,14 +378,11 @@ def _to_write(value: Any) -> Any:
 # Each turn of the loop pulls messages, keeps them with the positions behind them, and lets the
 # service forget them. Then it ends the steps that are over, keeps the state together with their
 # releases, and publishes these. So the process may die at any point: messages that were kept are
-# not
-# asked for again, and a step that was decided is published as it was decided, a second time if it
-# may
-# have been seen already.
+# not asked for again, and a step that was decided is published as it was decided, a second time
+# if it may have been seen already.
 #
 # A service that does not answer is asked again until it does. A step waits for its messages: if
-# these
-# are read more slowly than they come, steps come later, and a warning says so.
+# these are read more slowly than they come, steps come later, and a warning says so.
 
 
 _LOG = logging.getLogger("tracecloak")

@@ -176,15 +176,14 @@ class SeveralSources:
 
 
 # --- KafkaSource: all partitions of a topic for a stream on one machine. --------------------------
-# Positions are kept with the state of the stream, so a message is read again exactly if it was not
-# counted; and so is what tells that the topic is the log that was read (`kafka_identity`). Its
-# watermark is that of the partition that is read least far. A partition that is added to the topic
-# is found before the watermark passes the moment of looking, so its messages are all later. That
-# moment is by the brokers' own clock, which is asked before the partitions are listed.
+# Positions are kept with the state of the stream, so a message is read again exactly if it was
+# not counted; and so is what tells that the topic is the log that was read (`kafka_identity`).
+# Its watermark is that of the partition that is read least far. A partition that is added to the
+# topic is found before the watermark passes the moment of looking, so its messages are all later.
+# That moment is by the brokers' own clock, which is asked before the partitions are listed.
 #
 # The watermark is held, and the reason reported, while the topic is not set as it must be, and
-# while
-# a transaction is open that nobody ends.
+# while a transaction is open that nobody ends.
 
 
 _LOG = logging.getLogger("tracecloak")
@@ -327,20 +326,19 @@ class KafkaSource:
 
 
 # --- PubSubSource: a subscription of Pub/Sub for a stream on one machine. -------------------------
-# A subscription has no offsets, and it cannot be asked how old its oldest unread message is. But it
-# has a deadline: a message that was delivered and never acknowledged, for example because this
-# process was killed, is delivered again once the deadline is over. So all messages published before
-# a
-# moment have been read once pulls followed each other for as long as the deadline, and none of them
-# brought a message from before that moment. While there is a backlog, pulls bring old messages, and
-# the watermark stays behind them. The service usually delivers older messages first, but does not
-# promise it. A message that it holds back for longer than the deadline is late, and still counts
-# within the release delay of its step. For a pull that brings nothing, the service's own clock says
-# up to which moment it counts; this machine's clock only measures how long the pulls went on.
+# A subscription has no offsets, and it cannot be asked how old its oldest unread message is. But
+# it has a deadline: a message that was delivered and never acknowledged, for example because this
+# process was killed, is delivered again once the deadline is over. So all messages published
+# before a moment have been read once pulls followed each other for as long as the deadline, and
+# none of them brought a message from before that moment. While there is a backlog, pulls bring
+# old messages, and the watermark stays behind them. The service usually delivers older messages
+# first, but does not promise it. A message that it holds back for longer than the deadline is
+# late, and still counts within the release delay of its step. For a pull that brings nothing, the
+# service's own clock says up to which moment it counts; this machine's clock only measures how
+# long the pulls went on.
 #
 # A message is acknowledged when it is kept durably. If an acknowledgement is lost, the message
-# comes
-# again, and is recognised by its event's id.
+# comes again, and is recognised by its event's id.
 #
 # A subscription has no id either. So the stream keeps its topic, its filter and a label that the
 # stream sets when it first reads, and compares them once a minute. A seek changes none of them.

@@ -41,11 +41,10 @@ if TYPE_CHECKING:
 
 # --- KeptSteps: the release of each step of an epoch is fixed before anybody can see a byte of it.
 # A stream that is started again, or a bundle that is tried again, may count other cases in a step
-# than were counted before: messages that were not acknowledged come again, and late ones are there
-# now. The noise that was drawn for the step must not be added to these counts. So the release of a
-# step is kept in the operator's folder, with a digest of the cases and exact counts that it was
-# made
-# from. A later run of the step publishes the kept release or nothing.
+# than were counted before: messages that were not acknowledged come again, and late ones are
+# there now. The noise that was drawn for the step must not be added to these counts. So the
+# release of a step is kept in the operator's folder, with a digest of the cases and exact counts
+# that it was made from. A later run of the step publishes the kept release or nothing.
 #
 # The digests form a chain, as that of a step covers all steps before it. So a run that counted
 # something else in one step is never taken for the run that decided the later ones.
@@ -142,12 +141,10 @@ def _sealed(folder: str, kind: str, number: int, key: ReleaseKey) -> tuple[str, 
 
 # --- FileSink: the releases of a stream as files, each written once. ------------------------------
 # A file's name says which release it holds, so a file that is there already is not written again.
-# If
-# it has the same bytes, a runner has tried the same release again. If it has other bytes, the new
-# one
-# would be a second release for one payment, so the stream fails and shows nothing of it. Files are
-# written in a workplace beside the output, which only the operator reads, and moved when they are
-# complete, so the output holds complete files only.
+# If it has the same bytes, a runner has tried the same release again. If it has other bytes, the
+# new one would be a second release for one payment, so the stream fails and shows nothing of it.
+# Files are written in a workplace beside the output, which only the operator reads, and moved
+# when they are complete, so the output holds complete files only.
 
 
 _LOG = logging.getLogger("tracecloak")

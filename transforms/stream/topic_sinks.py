@@ -169,10 +169,9 @@ def _add(folder: str, batches: Mapping[str, Sequence[str]]) -> None:
 
 # --- The releases of a stream as messages of a topic, which may come more than once. --------------
 # Steps are sent at least once, and the message service delivers at least once. Equal releases are
-# equal bytes and have equal attributes, so a consumer keeps the first message of each key and drops
-# what repeats it; `FirstOfEach` does. Two messages with one key and different bytes are two
-# releases
-# for the price of one: that is an error, never a repetition.
+# equal bytes and have equal attributes, so a consumer keeps the first message of each key and
+# drops what repeats it; `FirstOfEach` does. Two messages with one key and different bytes are two
+# releases for the price of one: that is an error, never a repetition.
 
 
 # What a consumer needs to drop a repetition without reading the data; together they are the key.
