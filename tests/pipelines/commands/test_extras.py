@@ -73,6 +73,8 @@ def test_a_missing_library_is_told_before_a_log_is_opened(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
+    for table in ("delta", "iceberg"):  # which import their libraries at once
+        monkeypatch.delitem(sys.modules, f"tracecloak.transforms.lakes.{table}", raising=False)
     assert tracecloak(*typed(line)) == 2
     told = capsys.readouterr().err
     assert f"(the extra {extra})" in told and "Traceback" not in told

@@ -239,8 +239,8 @@ NOTHING = "nothing was released"
 COMPLETE = "is complete, but a step after it failed"
 AFTERWARDS = (
     "tracecloak.pipelines.release.run.log_findings", "ReleaseFolder.point_latest",
-    "Ledger.commit", "KeyStore.commit", "tracecloak.pipelines.release.run.internal_statement",
-    "tracecloak.pipelines.release.run.Yield",
+    "Ledger.commit", "KeyStore.commit", "tracecloak.pipelines.release.run.Yield",
+    "tracecloak.transforms.publish.statement.internal_statement",
 )  # fmt: skip
 # Private files in their order: the secret of the store, that of the deployment, the key, its
 # receipt, the count of its reservations, the gate.

@@ -21,7 +21,7 @@ from tests.support.releasing import fix_key, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms import sources
-from tracecloak.transforms.batch import anonymize, job, read, traces
+from tracecloak.transforms.batch import anonymize, read, traces
 
 # Beside chunks and batches of cases there are batches of read events, and what holds these.
 LARGEST_BYTES = 4 << 20
@@ -94,7 +94,7 @@ def test_no_element_is_larger_than_a_chunk_or_a_batch(
     fix_key(monkeypatch)
     monkeypatch.setattr(traces, "CHUNK_BYTES", traces.CHUNK_BYTES // SMALLER)
     for module in (traces, anonymize):
-        monkeypatch.setattr(module, "BATCH_BYTES", job.BATCH_BYTES // SMALLER)
+        monkeypatch.setattr(module, "BATCH_BYTES", module.BATCH_BYTES // SMALLER)
     monkeypatch.setattr(sources, "_BATCH_ROWS", sources._BATCH_ROWS // SMALLER)
     monkeypatch.setattr(read, "_FULL_ROWS", read._FULL_ROWS // SMALLER)
     n_cases = N_CASES // SMALLER

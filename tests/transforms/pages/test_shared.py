@@ -59,7 +59,7 @@ def test_a_release_that_shares_its_scripts_is_verified(
         ) == 0  # fmt: skip
     release, static = tmp_path / "out" / "run_id=r1", tmp_path / "out" / "_static"
     assert (release / "report.html").stat().st_size < 100_000 and any(static.iterdir())
-    said = {"": "which have the SHA-256 that it names", "gone": "not in _static beside"}
+    said = {"": "shows what the files hold", "gone": "is missing: without it the page"}
     for what, text in said.items():
         if what:
             shutil.rmtree(static)
@@ -69,7 +69,7 @@ def test_a_release_that_shares_its_scripts_is_verified(
     static.mkdir()
     (static / shared_files((release / "report.html").read_bytes())[0]).write_text("alert(1)")
     assert tracecloak("verify", release) != 0
-    assert "so it is not tracecloak's: remove it" in capsys.readouterr().out
+    assert "is not what its name says: remove it" in capsys.readouterr().out
     changed = (release / "report.html").read_bytes().replace(b"integrity", b"Integrity")
     (release / "report.html").write_bytes(changed)
     assert tracecloak("verify", release) != 0
