@@ -52,8 +52,9 @@ def test_a_synthetic_log_has_about_as_many_variants_as_are_declared(
     assert log.individuals is not None and len(set(log.individuals.to_pylist())) == n_cases
     variants = VariantHistogram.from_traces(log)
     assert variants.n_variants <= len(counts)
-    if n_names > 5 and max_length > 5:  # there is room for others
-        assert variants.n_variants == len(counts)
+    # Where there is room for others, few are still known after all their edits.
+    if n_names > 5 and max_length > 5:
+        assert variants.n_variants >= 0.95 * len(counts) - 1
 
 
 def test_the_error_of_a_graph_is_in_the_range() -> None:
