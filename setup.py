@@ -132,6 +132,7 @@ setup(
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
         "tracecloak.pipelines.planning": ["*.j2"],
+        "tracecloak.pipelines.runners": ["*.txt"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],
         "tracecloak.examination": ["*/*.json", "*/*.toml", "*/*.j2", "*/papers/*"],
     },

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import functools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tracecloak.schemas.errors import UsageError
 
@@ -38,35 +38,15 @@ def is_local(runner: str) -> bool:
 # --- Beam's flags by name, so that an unknown flag is refused before anything is done. ------------
 
 
-# Those that Beam's Python learns from the job server for Flink, when it runs (Beam's documentation,
-# "Pipeline options for the Flink runner").
-_OF_JOB_SERVER = """
-    allow_non_restored_state auto_balance_write_files_sharding_enabled auto_watermark_interval
-    checkpoint_timeout_millis checkpointing_interval checkpointing_mode disable_metrics
-    execution_mode_for_batch execution_retry_delay externalized_checkpoints_enabled
-    fail_on_checkpointing_errors faster_copy finish_bundle_before_checkpointing flink_conf_dir
-    latency_tracking_interval max_bundle_size max_bundle_time_mills
-    min_pause_between_checkpoints num_concurrent_checkpoints number_of_execution_retries
-    object_reuse operator_chaining re_iterable_group_by_key_result report_checkpoint_duration
-    retain_externalized_checkpoints_on_cancellation savepoint_path
-    shutdown_sources_after_idle_ms state_backend state_backend_factory
-    state_backend_storage_path
-"""
 # A slip of the fingers leaves more than this in common; --epsilon and --version have less.
 _ALIKE = 0.8
 
 
 @functools.cache
 def beam_flags() -> frozenset[str]:
-    """Returns the flags of Beam's own option classes, and of its job server for Flink."""
-    from apache_beam.options import pipeline_options  # loaded on use
-
-    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
-    for options in pipeline_options.PipelineOptions.__subclasses__():
-        if options.__module__ == pipeline_options.__name__:
-            options._add_argparse_args(parser)  # Beam lists its flags nowhere else
-    known = (flag for action in parser._actions for flag in action.option_strings)
-    return frozenset((*known, *(f"--{name}" for name in _OF_JOB_SERVER.split())))
+    """Returns the flags of Beam, from a list next to this file: Beam takes a second to load."""
+    lines = Path(__file__).with_name("beam_flags.txt").read_text().splitlines()
+    return frozenset(f"--{name}" for name in lines if not name.startswith("#"))
 
 
 def refuse_unknown(arguments: Sequence[str], ours: Iterable[str], hint: str = "") -> None:

@@ -59,8 +59,9 @@ def test_flags_of_a_release_load_the_keys_of_its_configuration_only(tmp_path: Pa
         ["release", str(wrong)],
         ["release", str(tmp_path / "none.yaml")],
         ["release", "--method", "wrong"],
+        ["release", "--wrong"],
     ]
-    assert loaded_by(*lines) == [(code, ["pydantic"]) for code in (0, 2, 2, 2)]
+    assert loaded_by(*lines) == [(code, ["pydantic"]) for code in (0, 2, 2, 2, 2)]
 
 
 def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no_beam(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import re
@@ -33,7 +34,7 @@ from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.values import manifest_of
-from tracecloak.pipelines.runners.flags import IN_MEMORY, is_local, refuse_unknown
+from tracecloak.pipelines.runners.flags import IN_MEMORY, beam_flags, is_local, refuse_unknown
 from tracecloak.pipelines.runners.on_beam import (
     build_release,
     build_units,
@@ -107,6 +108,15 @@ def test_threads_are_refused_for_every_kind_of_run() -> None:
 )
 def test_the_flags_of_the_job_server_for_flink_are_known(arguments: Sequence[str]) -> None:
     refuse_unknown(arguments, ())
+
+
+def test_the_list_of_flags_has_those_of_the_option_classes_of_beam() -> None:
+    parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
+    for options in PipelineOptions.__subclasses__():
+        if options.__module__ == PipelineOptions.__module__:
+            options._add_argparse_args(parser)  # Beam lists its flags nowhere else
+    found = {flag for action in parser._actions for flag in action.option_strings}
+    assert found <= beam_flags(), f"beam_flags.txt lacks {sorted(found - beam_flags())}"
 
 
 def test_flink_without_a_job_server_is_refused_and_told_where_to_read_how_to_get_one() -> None:
