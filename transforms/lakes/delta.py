@@ -219,17 +219,19 @@ def append(place: str, release: AppendedRelease) -> bool:
             table = DeltaTable(place)
         except TableNotFoundError:
             table = None
-        if table is not None:
-            if (table.transaction_version(release.key) or 0) >= release.number:
-                return False
-            if not _fits(table, release):
-                raise SchemaMismatchError
-        write_deltalake(
-            place if table is None else table,
-            release.rows(),
-            mode="append",
-            commit_properties=commit,
-        )
+        if table is None:
+            try:
+                write_deltalake(place, release.rows(), mode="error", commit_properties=commit)
+            except DeltaError:
+                if DeltaTable.is_deltatable(place):  # somebody else made it meanwhile
+                    raise CommitFailedError from None
+                raise
+            return True
+        if (table.transaction_version(release.key) or 0) >= release.number:
+            return False
+        if not _fits(table, release):
+            raise SchemaMismatchError
+        write_deltalake(table, release.rows(), mode="append", commit_properties=commit)
         return True
 
     return appended(f"delta:{place}", attempt, (CommitFailedError,), (SchemaMismatchError,))
