@@ -36,7 +36,7 @@ from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm
 from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
-from tracecloak.anonymizers.rigorous.parts_method import Part as Part_of_parts_method
+from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees.cuts import (
     PAIR_UNITS,
     EndsOfParts,
@@ -388,7 +388,7 @@ _WEIGHT_OF_NOISE = 1.5
 _COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_IN_DOMAIN}
 
 
-def parts_of_tree(params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]:
+def parts_of_tree(params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
     """Returns the parts, each of the need of its name."""
     by_need = {
         "vocabulary": _vocabulary,
@@ -401,13 +401,13 @@ def parts_of_tree(params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]
     return tuple(by_need[need.name](params) for need in params.needs)
 
 
-def _vocabulary(params: ProcessTreeParams) -> Part_of_parts_method:
+def _vocabulary(params: ProcessTreeParams) -> BudgetPart:
     of_unit = params.max_activities, params.max_units
     other = "; all others count as __other__"
     return vocabulary_part(*of_unit, other, most_names=_MOST_NAMES)
 
 
-def _clip(params: ProcessTreeParams) -> Part_of_parts_method:
+def _clip(params: ProcessTreeParams) -> BudgetPart:
     sentence = (
         "chooses how many distinct pairs of a case count fully, so that counting fewer takes about "
         "as much from the counts as their noise adds"
@@ -418,12 +418,10 @@ def _clip(params: ProcessTreeParams) -> Part_of_parts_method:
         return chosen_pairs(variants, len(_names(given, params)), params, given.randomness)
 
     needs, chosen = params.needs_of("clip"), "number of pairs"
-    return Part_of_parts_method(
-        "clip", needs, lambda means: sentence, decide, _COUNTERS, TREE, chosen=chosen
-    )
+    return BudgetPart("clip", needs, lambda means: sentence, decide, _COUNTERS, TREE, chosen=chosen)
 
 
-def _pairs(params: ProcessTreeParams) -> Part_of_parts_method:
+def _pairs(params: ProcessTreeParams) -> BudgetPart:
     known = params.public_pairs
     noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
     deviation = params.pairs_deviation(known or 1)
@@ -445,12 +443,10 @@ def _pairs(params: ProcessTreeParams) -> Part_of_parts_method:
         return noisy_relation(variants, n_names, max_pairs, params, given.randomness)
 
     needs = params.needs_of("pairs")
-    return Part_of_parts_method(
-        "pairs", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
-    )
+    return BudgetPart("pairs", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
 
 
-def _ends(params: ProcessTreeParams) -> Part_of_parts_method:
+def _ends(params: ProcessTreeParams) -> BudgetPart:
     sentence = "counts what begins and ends the parts of parallel and loop cuts"
     reality = (
         "What begins and ends the parts of parallel and loop cuts is counted with noise from one "
@@ -462,12 +458,10 @@ def _ends(params: ProcessTreeParams) -> Part_of_parts_method:
         return EndsEstimator(variants, epsilon, params.max_units, given.randomness)
 
     needs = params.needs_of("ends")
-    return Part_of_parts_method(
-        "ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
-    )
+    return BudgetPart("ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
 
 
-def _selection(params: ProcessTreeParams) -> Part_of_parts_method:
+def _selection(params: ProcessTreeParams) -> BudgetPart:
     sentence = (
         f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
         f"fitness to the power of {FITNESS_POWER}"
@@ -496,12 +490,10 @@ def _selection(params: ProcessTreeParams) -> Part_of_parts_method:
         return trees[chosen]
 
     needs = params.needs_of("selection")
-    return Part_of_parts_method(
-        "selection", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality
-    )
+    return BudgetPart("selection", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
 
 
-def _fitness(params: ProcessTreeParams) -> Part_of_parts_method:
+def _fitness(params: ProcessTreeParams) -> BudgetPart:
     sentence = (
         "says the mean share of a case that fits, out of sums with noise of "
         f"{params.fitness_noise.width / UNITS:.1f} cases"
@@ -513,7 +505,7 @@ def _fitness(params: ProcessTreeParams) -> Part_of_parts_method:
         return noisy_fitness(tree, names, variants, params, given.randomness)
 
     needs = params.needs_of("fitness")
-    return Part_of_parts_method("fitness", needs, lambda means: sentence, decide, _COUNTERS, TREE)
+    return BudgetPart("fitness", needs, lambda means: sentence, decide, _COUNTERS, TREE)
 
 
 def _names(given: Given, params: ProcessTreeParams) -> list[str]:
@@ -634,7 +626,7 @@ class ProcessTreeMiner(PartsMethod):
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
 
-    def parts(self, params: ProcessTreeParams) -> tuple[Part_of_parts_method, ...]:
+    def parts(self, params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
         """Returns the vocabulary where it is bought, and the parts of the tree, in one round."""
         return parts_of_tree(params)
 

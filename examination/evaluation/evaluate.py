@@ -203,7 +203,7 @@ def evaluation_of(
 
     Returns:
         JSON values: `manifest_sha256`, the digest of the manifest that is judged, a `verdict`
-        (`examination.evaluation.verdict`), sizes, the measures of
+        (`verdict_of`), sizes, the measures of
         `examination.measure.registry` by their names, under `bootstrap` and `of_the_log` what a
         bootstrap of the log and the log itself get, and a `legend`. Of a release without a log,
         those of its graph or its tree. Of released indicators theirs, and under `indicators` each

@@ -192,8 +192,6 @@ def _with_cases(ledger: _L, may_lack_it: bool = False) -> _L:
         may_lack_it: Whether one that is not new gets it as well where it lacks it.
     """
     if ledger.is_new or may_lack_it:
-        from tracecloak.pipelines.ledger.noted_cases import NotedCases
-
         NotedCases(ledger.url).make()
     return ledger
 

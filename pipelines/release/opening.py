@@ -80,10 +80,9 @@ def _opened(
     # Once the input is there: a wrong path is told before the ledger's database is loaded.
     from tracecloak.pipelines.budget.draw_guard import Unchanged
     from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-    from tracecloak.pipelines.budget.registry import ReleaseRegistry
     from tracecloak.pipelines.keys.receipts import snapshot_of
     from tracecloak.transforms.batch.job import DeadLetter
-    from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
+    from tracecloak.transforms.publish.release_folder import check_places
 
     require_file_system("output", config.output)
     store = open_store(config)

@@ -454,8 +454,6 @@ def redact_foreign_errors() -> Iterator[None]:
     except TracecloakError:
         raise
     except Exception as error:  # before anything ran: a later failure has a class of its own
-        from tracecloak.pipelines.runners.failures import unwrap_error
-
         raise unwrap_error(error) from error
 
 

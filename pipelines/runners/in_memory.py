@@ -483,8 +483,6 @@ def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch], workers: Work
 def _foretell(method: Anonymizer, spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:
     if not method.foretells(spec.params):
         return
-    from tracecloak.schemas.statistics.variants import VariantHistogram
-
     variants = Pieces(VariantHistogram)
     for batch in traces:
         variants.add(VariantHistogram.from_traces(batch))

@@ -289,7 +289,7 @@ def _caution(release: Received) -> str:
 
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
     from tracecloak.pipelines.verification import promise
-    from tracecloak.pipelines.verification.data import Contents, check_steps
+    from tracecloak.pipelines.verification.data import check_steps
 
     of_promise: dict[str, Callable[[], str]] = {
         "statement": partial(promise.check_statement, release),

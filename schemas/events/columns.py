@@ -416,11 +416,9 @@ class ResolvedColumns:
         hours = np.zeros(n, np.int8)
         time, times = _time_of(stamps, n, self.mapping, None if tally is None else hours), None
         if self.mapping.has_starts:
-            from tracecloak.schemas.events import tally as starts  # loaded on use
-
             begun = read.get(self.names.get(START_TIMESTAMP, ""))
             written = _time_of(begun, n, self.mapping)
-            times = starts.TimesOfRecords.of(stamps, time, begun, written)
+            times = reasons.TimesOfRecords.of(stamps, time, begun, written)
             time = times.time
         keep = np.ones(n, bool)
         for row_filter in self.mapping.filters:
@@ -443,8 +441,8 @@ class ResolvedColumns:
             kinds = None
             if self.mapping.has_records_of_ends:
                 declared = self.mapping.start_transitions, self.mapping.complete_transitions
-                kinds = starts.kinds_of_transitions(text["lifecycle"], *declared)
-                for kind, what in starts.LEFT_OUT.items():
+                kinds = reasons.kinds_of_transitions(text["lifecycle"], *declared)
+                for kind, what in reasons.LEFT_OUT.items():
                     counted.add(what, of[keep & (kinds == kind)])
                     keep &= kinds != kind
             marked = times.marked_starts(kinds, reason)
