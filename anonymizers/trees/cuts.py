@@ -166,36 +166,13 @@ def sequence_cut(follows: np.ndarray) -> list[Part] | None:
     Args:
         follows: bool[m, m], whether the second activity comes right after the first.
     """
-    number, ways_on, ways_back = _reachable(follows)
-    n_strong = len(ways_on)
-    if n_strong == 1:
-        return None
+    reached = _reachable(follows)
     # Two of them belong together if each can reach the other, and also if neither can.
-    left, groups = (1 << n_strong) - 1, []
-    while left:
-        group = growing = left & -left
-        left ^= group
-        while growing:
-            one = growing.bit_length() - 1
-            growing ^= 1 << one
-            apart = left & ~(ways_on[one] | ways_back[one])
-            left ^= apart
-            group |= apart
-            growing |= apart
-        groups.append(group)
-    if len(groups) < 2:
+    parts = _components(reached == reached.T)
+    if len(parts) == 1:
         return None
-    group_of = np.empty(n_strong, np.int64)
-    for i, group in enumerate(groups):
-        group_of[_bits(group)] = i
-    groups_of = group_of[number]
-    sizes = np.bincount(number, minlength=n_strong)
-    parts = [tuple(np.flatnonzero(groups_of == i).tolist()) for i in range(len(groups))]
-
-    def n_before(part: Part) -> int:
-        return int(sizes[_bits(ways_back[number[part[0]]])].sum())
-
-    return sorted(parts, key=lambda part: (n_before(part), part))
+    n_before = reached.sum(axis=0)
+    return sorted(parts, key=lambda part: (n_before[part[0]], part))
 
 
 def exclusive_cut(follows: np.ndarray) -> list[Part] | None:
@@ -283,53 +260,12 @@ def _components(linked: np.ndarray) -> list[Part]:
     return parts
 
 
-def _reachable(follows: np.ndarray) -> tuple[np.ndarray, list[int], list[int]]:
-    """Returns which lie on common circles, and which of these sets can be reached from which.
-
-    Returns:
-        int64[m], the set of each activity; and for each set, as bits of an integer, those that it
-        reaches and those that reach it, itself among them.
-    """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    sources, targets = np.nonzero(follows)
-    graph = coo_array((np.ones(len(sources), np.int8), (sources, targets)), follows.shape)
-    n_strong, components = connected_components(graph.tocsr(), directed=True, connection="strong")
-    number = components.astype(np.int64)
-    pairs = np.unique(number[sources] * n_strong + number[targets])
-    before, after = np.divmod(pairs, n_strong)
-    differs = before != after
-    ways = list(zip(before[differs].tolist(), after[differs].tolist(), strict=True))
-    further: list[list[int]] = [[] for _ in range(n_strong)]
-    n_open = [0] * n_strong
-    for one, other in ways:
-        further[one].append(other)
-        n_open[other] += 1
-    order = [one for one in range(n_strong) if not n_open[one]]
-    for one in order:  # which grows
-        for other in further[one]:
-            n_open[other] -= 1
-            if not n_open[other]:
-                order.append(other)
-    ways_on, ways_back = ([1 << one for one in range(n_strong)] for _ in range(2))
-    for one in reversed(order):
-        for other in further[one]:
-            ways_on[one] |= ways_on[other]
-    for one in order:
-        for other in further[one]:
-            ways_back[other] |= ways_back[one]
-    return number, ways_on, ways_back
-
-
-def _bits(number: int) -> list[int]:
-    """Returns the places of the ones of an integer."""
-    positions = []
-    while number:
-        low = number & -number
-        positions.append(low.bit_length() - 1)
-        number ^= low
-    return positions
+def _reachable(follows: np.ndarray) -> np.ndarray:
+    """Returns bool[m, m], whether the second can be reached from the first, or is it (Warshall)."""
+    reached = follows | np.eye(len(follows), dtype=bool)
+    for way in range(len(follows)):
+        reached[reached[:, way]] |= reached[way]
+    return reached
 
 
 # --- From a directly-follows relation to a process tree, by cuts, without a look at the log. ------

@@ -4,17 +4,17 @@ Each case has a fitness from 0 to 1 that depends on no other case, so replacing 
 the sum over all by at most 1. Token replay, whose fitness weighs a case by its tokens, has no such
 bound; `token_fitness` is for the paper that has it.
 
-A state is what may still follow (Brzozowski's derivative of the tree). As every activity stands
-in one leaf only, the state of a parallel node is one of each child, of a sequence one of the child
-that is at work, and only a loop of which body and way back can both be nothing keeps alternatives.
+A state is what may still follow (Brzozowski's derivative of the tree), of which equal ones are one.
 States are made when a case first comes to them and kept, and all prefixes of the variants, each
 looked at once, move by one event at a time as arrays.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -238,26 +238,121 @@ def _wide_levels(levels: PrefixLevels) -> list[tuple[int, int]]:
     return list(pairwise(levels.offsets[: last + 2]))
 
 
-# What may still follow at a node: _NEW where none of its events came yet. Then for a leaf, and for
-# a sequence and an exclusive that are through, _DONE; for these before that (number of the child
-# at work, its state); for a parallel the children's states; for a loop a frozenset of (0 for the
-# body, 1 for the way back; its state). So a choice of many activities has one state after each.
-_State = Any
-_NEW: _State = None
-_DONE: _State = ()
+@dataclass(frozen=True, eq=False)
+class _Rest:
+    """What may still follow in a state, and whether that may be nothing.
+
+    Attributes:
+        kind: leaf, sequence, exclusive, parallel, or again: any number of times.
+        parts: Of a leaf its code, else what it consists of.
+        may_end: Whether nothing more need follow.
+        first: The activities that may come next, as the bits of an integer.
+    """
+
+    kind: str
+    parts: Collection[Any]
+    may_end: bool
+    first: int
+
+    def allows(self, code: int) -> bool:
+        """Whether an activity may come next."""
+        return bool(self.first >> code & 1)
+
+
+class _Rests:
+    """All that may follow in the states of one tree; equal ones are one object."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, Collection[Any]], _Rest] = {}
+
+    def of_tree(self, tree: ProcessTree, code_of: dict[str, int]) -> _Rest:
+        """Returns all of a tree; of a silent one an empty sequence."""
+        if tree.label is not None:
+            code = code_of[tree.label]
+            return self._one("leaf", (code,), False, 1 << code)
+        parts = [self.of_tree(child, code_of) for child in tree.children]
+        if tree.operator == "loop":
+            body, back = parts
+            further = self.sequence([back, body])
+            again = self._one("again", (further,), True, further.first)
+            return self.sequence([body, again])
+        if tree.operator == "exclusive":
+            return self.exclusive(parts)
+        return self.parallel(parts) if tree.operator == "parallel" else self.sequence(parts)
+
+    def after(self, rest: _Rest, code: int) -> _Rest:
+        """Returns what may follow after an activity that it allows."""
+        if rest.kind == "leaf":
+            return self.sequence([])
+        if rest.kind == "parallel":
+            # The parts have no activity in common.
+            return self.parallel(
+                [self.after(part, code) if part.allows(code) else part for part in rest.parts]
+            )
+        if rest.kind == "exclusive":
+            return self.exclusive([self.after(p, code) for p in rest.parts if p.allows(code)])
+        if rest.kind == "again":
+            [part] = rest.parts
+            return self.sequence([self.after(part, code), rest])
+        ways, left = [], tuple(rest.parts)
+        for place, part in enumerate(left, 1):
+            if part.allows(code):
+                ways.append(self.sequence([self.after(part, code), *left[place:]]))
+            if not part.may_end:
+                break
+        return self.exclusive(ways)
+
+    def sequence(self, parts: Iterable[_Rest]) -> _Rest:
+        """Returns one part after the other."""
+        flat = _flat("sequence", parts)
+        first = 0
+        for part in flat:
+            first |= part.first
+            if not part.may_end:
+                break
+        return self._of_several("sequence", flat, all(part.may_end for part in flat), first)
+
+    def exclusive(self, parts: Iterable[_Rest]) -> _Rest:
+        """Returns one of the parts, equal ones once."""
+        flat = frozenset(_flat("exclusive", parts))
+        may_end = any(part.may_end for part in flat)
+        return self._of_several("exclusive", flat, may_end, _any_of(flat))
+
+    def parallel(self, parts: Iterable[_Rest]) -> _Rest:
+        """Returns all parts beside each other, but those that are through."""
+        left = tuple(part for part in parts if part.first)
+        may_end = all(part.may_end for part in left)
+        return self._of_several("parallel", left, may_end, _any_of(left))
+
+    def _of_several(self, kind: str, parts: Collection[_Rest], may_end: bool, first: int) -> _Rest:
+        if len(parts) == 1:
+            return next(iter(parts))
+        return self._one(kind if parts else "sequence", parts, may_end, first)
+
+    def _one(self, kind: str, parts: Collection[Any], may_end: bool, first: int) -> _Rest:
+        return self._known.setdefault((kind, parts), _Rest(kind, parts, may_end, first))
+
+
+def _flat(kind: str, parts: Iterable[_Rest]) -> tuple[_Rest, ...]:
+    """Returns the parts, and those of what is of the kind itself in its place."""
+    return tuple(
+        inner for part in parts for inner in (part.parts if part.kind == kind else (part,))
+    )
+
+
+def _any_of(parts: Collection[_Rest]) -> int:
+    return functools.reduce(operator.or_, (part.first for part in parts), 0)
 
 
 class _Automaton:
     """States by number, made as they are asked for; 0 is the first."""
 
     def __init__(self, tree: ProcessTree, code_of: dict[str, int], n_codes: int) -> None:
-        self._root = _compiled(tree, code_of)
-        self._states: list[_State] = []
-        self._number: dict[_State, int] = {_NEW: 0}
-        self._may_end: list[bool] = []
-        self._n_allowed: list[int] = []
+        self._rests = _Rests()
+        self._states: list[_Rest] = []
+        self._number: dict[_Rest, int] = {}
         self._next = np.full((64, n_codes), _NOWHERE, np.int32)
-        self._add(_NEW)
+        self._number_of(self._rests.of_tree(tree, code_of))
 
     def after(self, states: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Returns int32[n], the state after each state and activity, or _NOWHERE."""
@@ -273,217 +368,30 @@ class _Automaton:
     def after_one(self, state: int, code: int) -> int:
         """Returns the state after a state and an activity, or _NOWHERE."""
         further = self._next.item(state, code)
-        if further == _UNKNOWN:
-            self._make(state, code)
-            further = self._next.item(state, code)
-        return further
+        return self._make(state, code) if further == _UNKNOWN else further
 
     def may_end(self, states: np.ndarray) -> np.ndarray:
         """Returns bool[n], whether the tree may end in each state."""
-        return np.array(self._may_end)[states]
+        return np.array([state.may_end for state in self._states])[states]
 
     def n_allowed(self, states: np.ndarray) -> np.ndarray:
         """Returns int32[n], how many activities may come next in each state."""
-        return np.array(self._n_allowed, np.int32)[states]
+        return np.array([state.first.bit_count() for state in self._states], np.int32)[states]
 
-    def _add(self, state: _State) -> None:
-        """Notes a state with what may come next; nothing else leads on from it."""
-        number = len(self._states)
-        allowed = self._root.following(state)
-        self._states.append(state)
-        self._may_end.append(self._root.ends(state))
-        self._n_allowed.append(allowed.bit_count())
-        if number == len(self._next):
-            self._next = np.concatenate([self._next, np.full_like(self._next, _NOWHERE)])
-        width = self._next.shape[1]
-        bits = np.frombuffer(allowed.to_bytes(width // 8 + 1, "little"), np.uint8)
-        is_allowed = np.unpackbits(bits, bitorder="little")[:width].view(bool)
-        self._next[number, is_allowed] = _UNKNOWN
-
-    def _make(self, number: int, code: int) -> None:
-        state = self._root.after(self._states[number], code)
-        known = self._number.setdefault(state, len(self._states))
-        if known == len(self._states):
-            self._add(state)
+    def _make(self, number: int, code: int) -> int:
+        known = self._number_of(self._rests.after(self._states[number], code))
         self._next[number, code] = known
+        return known
 
-
-class _Node:
-    """A node. No state after an activity is new, so `after` gives _NEW where it may not come.
-
-    A node of which nothing can follow any more is _DONE, whatever it was.
-    """
-
-    def __init__(self, codes: frozenset[int], children: tuple[_Node, ...]) -> None:
-        self.codes = codes
-        self.children = children
-        self.child_of = {
-            code: number for number, child in enumerate(children) for code in child.codes
-        }
-        self.may_be_nothing = self.may_end(_NEW)
-        self.first = self.allowed(_NEW)
-
-    def after(self, state: _State, code: int) -> _State:
-        """Returns the state after an activity of the node."""
-        raise NotImplementedError
-
-    def ends(self, state: _State) -> bool:
-        """Whether nothing more need follow."""
-        return self.may_be_nothing if state is _NEW else self.may_end(state)
-
-    def may_end(self, state: _State) -> bool:
-        """Works out what `ends` returns."""
-        raise NotImplementedError
-
-    def following(self, state: _State) -> int:
-        """Returns the activities that may come next, as the bits of an integer."""
-        return self.first if state is _NEW else self.allowed(state)
-
-    def allowed(self, state: _State) -> int:
-        """Works out what `following` returns."""
-        raise NotImplementedError
-
-
-class _Leaf(_Node):
-    def after(self, state: _State, code: int) -> _State:
-        return _DONE if state is _NEW else _NEW
-
-    def may_end(self, state: _State) -> bool:
-        return state is not _NEW or not self.codes
-
-    def allowed(self, state: _State) -> int:
-        return sum(1 << code for code in self.codes) if state is _NEW else 0
-
-
-class _Exclusive(_Node):
-    def after(self, state: _State, code: int) -> _State:
-        number = self.child_of[code]
-        if state is not _NEW and (state is _DONE or state[0] != number):
-            return _NEW
-        further = self.children[number].after(_NEW if state is _NEW else state[1], code)
-        return further if further is _NEW or further is _DONE else (number, further)
-
-    def may_end(self, state: _State) -> bool:
-        if state is _NEW:
-            return any(child.may_be_nothing for child in self.children)
-        return state is _DONE or self.children[state[0]].ends(state[1])
-
-    def allowed(self, state: _State) -> int:
-        if state is _NEW:
-            return sum(child.first for child in self.children)
-        return 0 if state is _DONE else self.children[state[0]].following(state[1])
-
-
-class _Sequence(_Node):
-    def after(self, state: _State, code: int) -> _State:
-        if state is _DONE:
-            return _NEW
-        number = self.child_of[code]
-        at, inner = (0, _NEW) if state is _NEW else state
-        if number < at:
-            return _NEW
-        if number > at:
-            if not self._ends(at, inner, number):
-                return _NEW
-            inner = _NEW
-        further = self.children[number].after(inner, code)
-        if further is _NEW:
-            return _NEW
-        is_last = number == len(self.children) - 1
-        return _DONE if is_last and further is _DONE else (number, further)
-
-    def _ends(self, at: int, inner: _State, until: int) -> bool:
-        return self.children[at].ends(inner) and all(
-            child.may_be_nothing for child in self.children[at + 1 : until]
-        )
-
-    def may_end(self, state: _State) -> bool:
-        if state is _DONE:
-            return True
-        at, inner = (0, _NEW) if state is _NEW else state
-        return self._ends(at, inner, len(self.children))
-
-    def allowed(self, state: _State) -> int:
-        if state is _DONE:
-            return 0
-        at, inner = (0, _NEW) if state is _NEW else state
-        codes = self.children[at].following(inner)
-        if self.children[at].ends(inner):
-            for child in self.children[at + 1 :]:
-                codes |= child.first
-                if not child.may_be_nothing:
-                    break
-        return codes
-
-
-class _Parallel(_Node):
-    def after(self, state: _State, code: int) -> _State:
-        number = self.child_of[code]
-        states = self._states(state)
-        further = self.children[number].after(states[number], code)
-        if further is _NEW:
-            return _NEW
-        return (*states[:number], further, *states[number + 1 :])
-
-    def _states(self, state: _State) -> tuple[_State, ...]:
-        return (_NEW,) * len(self.children) if state is _NEW else state
-
-    def may_end(self, state: _State) -> bool:
-        both = zip(self.children, self._states(state), strict=True)
-        return all(child.ends(inner) for child, inner in both)
-
-    def allowed(self, state: _State) -> int:
-        both = zip(self.children, self._states(state), strict=True)
-        return sum(child.following(inner) for child, inner in both)
-
-
-class _Loop(_Node):
-    """Body, then way back and body any number of times."""
-
-    def after(self, state: _State, code: int) -> _State:
-        wanted = self.child_of[code]
-        child = self.children[wanted]
-        states = set()
-        for at, inner in ((0, _NEW),) if state is _NEW else state:
-            if at == wanted:
-                states.add(child.after(inner, code))
-            if self._begins(wanted, at, inner):
-                states.add(child.after(_NEW, code))
-        states.discard(_NEW)
-        return frozenset((wanted, inner) for inner in states) or _NEW
-
-    def _begins(self, wanted: int, at: int, inner: _State) -> bool:
-        """Whether a part may begin: it is the other one's turn or that may be nothing."""
-        is_over = self.children[at].ends(inner)
-        return is_over and (at != wanted or self.children[1 - at].may_be_nothing)
-
-    def may_end(self, state: _State) -> bool:
-        body = self.children[0]
-        return any(
-            self.children[at].ends(inner) and (at == 0 or body.may_be_nothing)
-            for at, inner in (((0, _NEW),) if state is _NEW else state)
-        )
-
-    def allowed(self, state: _State) -> int:
-        codes = 0
-        for at, inner in ((0, _NEW),) if state is _NEW else state:
-            codes |= self.children[at].following(inner)
-            for wanted, child in enumerate(self.children):
-                if self._begins(wanted, at, inner):
-                    codes |= child.first
-        return codes
-
-
-_KINDS: dict[str | None, type[_Node]] = {
-    None: _Leaf,
-    "sequence": _Sequence,
-    "exclusive": _Exclusive,
-    "parallel": _Parallel,
-    "loop": _Loop,
-}
-
-
-def _compiled(tree: ProcessTree, code_of: dict[str, int]) -> _Node:
-    children = tuple(_compiled(child, code_of) for child in tree.children)
-    labels = [code_of[tree.label]] if tree.label is not None else []
-    return _KINDS[tree.operator](frozenset(labels).union(*(c.codes for c in children)), children)
+    def _number_of(self, state: _Rest) -> int:
+        """Returns the number of a state; of a new one, notes what may come next in it."""
+        number = self._number.setdefault(state, len(self._states))
+        if number == len(self._states):
+            self._states.append(state)
+            if number == len(self._next):
+                self._next = np.concatenate([self._next, np.full_like(self._next, _NOWHERE)])
+            width = self._next.shape[1]
+            bits = np.frombuffer(state.first.to_bytes(width // 8 + 1, "little"), np.uint8)
+            is_allowed = np.unpackbits(bits, bitorder="little")[:width].view(bool)
+            self._next[number, is_allowed] = _UNKNOWN
+        return number
