@@ -13,6 +13,7 @@ whose need others have met by their turn.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,17 +29,9 @@ from tracecloak.anonymizers.noise.randomness import (
     uniform,
 )
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import offsets_of, ranges, stable_order
+from tracecloak.schemas.arrays.merging import distinct_counts, ranges, stable_order
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import Dafsa
-
-# ---
-# Algorithm 1 of Amun, lines 8 to 25: the noise of counts, and which variants gain and lose cases.
-# Each DAFSA transition needs a noisy number of cases more or fewer. While some transition's need is
-# not met, one of those is picked with its frequency as weight, as many variants through it as it
-# needs are picked with their numbers of cases as weights, and every pick counts for all transitions
-# of its variant. Gains and losses are two such passes; in each, what has been added only grows.
-
 
 # Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
 _MAX_MOVES = 100_000_000
@@ -77,9 +70,8 @@ def draw_gains_and_losses(
     else:
         more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
     of_authors = params.choices.moves == "authors"
-    draw = draw_moves_of_the_authors if of_authors else draw_moves
-    gains = draw(dafsa, counts, more, randomness, "amun/gain")
-    losses = draw(dafsa, counts, fewer, randomness, "amun/loss")
+    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain", of_authors)
+    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss", of_authors)
     if of_authors and params.mode != "oversampling":
         more_often = np.where((gains > 0) & (losses > 0), gains - losses, 0)
         gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
@@ -99,7 +91,12 @@ def _noise_of_counts(words: np.ndarray, params: AmunParams) -> np.ndarray:
 
 
 def draw_moves(
-    dafsa: Dafsa, counts: np.ndarray, needs: np.ndarray, randomness: Randomness, purpose: str
+    dafsa: Dafsa,
+    counts: np.ndarray,
+    needs: np.ndarray,
+    randomness: Randomness,
+    purpose: str,
+    of_authors: bool = False,
 ) -> np.ndarray:
     """Runs one pass.
 
@@ -109,142 +106,66 @@ def draw_moves(
         needs: int64[n_transitions], not negative; 0 where no case takes the transition.
         randomness: The release's randomness.
         purpose: What the draws are for.
+        of_authors: Whether those are picked first that were given the least, as in the authors'
+            code. It takes time in the square of the number of transitions.
 
     Returns:
         int64[n_variants], how often each variant was picked. Afterwards every transition has been
         credited at least its need.
     """
     needy = np.flatnonzero(needs)
-    words = randomness.words(f"{purpose}/order", cell_numbers(needy.astype(np.uint64)))
-    # Each of them gets an exponential clock whose rate is its frequency. The clock that rings first
-    # belongs to each with a probability in proportion to its frequency, so sorting the clocks draws
-    # an order by weight.
+    wanted = needs[needy]
     frequency = dafsa.contingency_table_of(counts)
-    clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
-    order = needy[np.argsort(clocks, kind="stable")]
-    takers = _takers(dafsa)
-    _, only = takers
-    order = order[~_is_met_before(only[order], needs[order])]
-    wanted = needs[order]
-    is_shared = only[order] < 0
-    shared = order[is_shared], wanted[is_shared]
-    variants = _picked(dafsa, takers, counts, *shared, randomness, purpose)
-    n = len(counts)
-    counter, starts, others = _counters(dafsa, takers, order, wanted, variants)
-
-    # Lists, because most steps read or raise a few numbers, which numpy is slow at.
-    turns = zip(counter.tolist(), wanted.tolist(), strict=True)
-    picked, begins, ends = variants.tolist(), starts[:-1].tolist(), starts[1:].tolist()
-    raised = others.tolist()
-    added = [0] * (n + len(order))
-    first = 0
-    for number, want in turns:
-        is_needy = added[number] < want
-        if number < n:  # its one variant takes all picks at once
-            if is_needy:
-                added[number] += want
-                for other in raised[begins[number] : ends[number]]:
-                    added[other] += want
-            continue
-        if is_needy:
-            for variant in picked[first : first + want]:
-                added[variant] += 1
-                for other in raised[begins[variant] : ends[variant]]:
-                    added[other] += 1
-        first += want
-    return np.array(added[:n], np.int64)
+    numbers = np.arange(len(needy)) if of_authors else needy
+    words = randomness.words(f"{purpose}/order", cell_numbers(numbers.astype(np.uint64)))
+    chances = uniform(words[:, 0])
+    variants = _picked(dafsa, counts, frequency, needy, wanted, randomness, purpose)
+    # Of each turn the variants that are picked, and how often.
+    keys, times = distinct_counts(np.repeat(np.arange(len(needy)), wanted) * len(counts) + variants)
+    begins = np.searchsorted(keys, np.arange(len(needy) + 1) * len(counts)).tolist()
+    picked = (keys % max(len(counts), 1)).tolist()
+    starts, path = dafsa.variants.offsets.tolist(), dafsa.path
+    added, picks = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
+    if of_authors:
+        turns = _least_given_first(needy, wanted, chances, added)
+    else:
+        turns = _by_frequency(needy, wanted, chances, frequency[needy], added)
+    for turn in turns:
+        for i in range(begins[turn], begins[turn + 1]):
+            variant = picked[i]
+            picks[variant] += times[i]
+            # An automaton without cycles: a variant takes a transition once.
+            added[path[starts[variant] : starts[variant + 1]]] += times[i]
+    return picks
 
 
-def _is_met_before(only: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """bool[n], which turns pick nothing, whatever is picked in the others.
-
-    Where one variant alone takes a transition, every pick of it counts there. So if another such
-    transition of it has an earlier turn and asks for as much, that turn leaves no need to this one.
-
-    Args:
-        only: int64[n], of the transition of each turn the one variant that takes it, or -1.
-        wanted: int64[n], how many picks each asks for, positive.
-    """
-    turns = np.flatnonzero(only >= 0)
-    turns = turns[stable_order(only[turns])]
-    # Those of one variant lie above those of the one before, whatever they ask for.
-    asked = only[turns] * (wanted.max(initial=0) + 1) + wanted[turns]
-    is_met = np.zeros(len(only), bool)
-    is_met[turns[1:]] = asked[1:] <= np.maximum.accumulate(asked)[:-1]
-    return is_met
-
-
-def _counters(
-    dafsa: Dafsa,
-    takers: tuple[np.ndarray, np.ndarray],
-    order: np.ndarray,
+def _by_frequency(
+    needy: np.ndarray,
     wanted: np.ndarray,
-    variants: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which counters say what was added, so that a pick raises few.
+    chances: np.ndarray,
+    frequency: np.ndarray,
+    added: np.ndarray,
+) -> Iterator[int]:
+    """Yields the turns of those that are still needy, in an order by weight.
 
-    Counter v is of the picks of variant v, and counter n_variants + k of the transition of turn k.
-    Most transitions have one variant, so its counter is theirs. No counter is looked at after its
-    transition's turn, and frequent transitions have early ones: a variant that is picked later need
-    not raise them.
-
-    Args:
-        dafsa: The automaton.
-        takers: Of `_takers`.
-        order: int64[n], the transitions by their turns.
-        wanted: int64[n], how many picks each asks for.
-        variants: int64[n], the picks of those turns whose transitions several variants take.
-
-    Returns:
-        (counter int64[n] of each turn; starts int64[n_variants + 1] and int64[starts[-1]], CSR rows
-        of the counters that a pick of each variant raises beside its own).
+    Each transition gets an exponential clock whose rate is its frequency. The clock that rings
+    first belongs to each with a probability in proportion to its frequency, so sorting the clocks
+    draws an order by weight.
     """
-    n_variants, n = len(dafsa.variants.offsets) - 1, len(order)
-    variant_of, only = takers
-    turn_of = np.full(dafsa.n_transitions, -1)
-    turn_of[order] = np.arange(n)
-    is_shared = only[order] < 0
-    earliest = np.full(n_variants, n)
-    np.minimum.at(earliest, only[order[~is_shared]], np.flatnonzero(~is_shared))
-    np.minimum.at(earliest, variants, np.repeat(np.flatnonzero(is_shared), wanted[is_shared]))
-    turns = turn_of[dafsa.path]
-    is_raised = (turns > earliest[variant_of]) & (only[dafsa.path] < 0)
-    lengths = np.bincount(variant_of[is_raised], minlength=n_variants)
-    counter = np.where(only[order] < 0, n_variants + np.arange(n), only[order])
-    return counter, offsets_of(lengths), n_variants + turns[is_raised]
+    clocks = -elementary.log(chances) / frequency
+    for turn in np.argsort(clocks, kind="stable").tolist():
+        if added[needy[turn]] < wanted[turn]:
+            yield turn
 
 
-def _takers(dafsa: Dafsa) -> tuple[np.ndarray, np.ndarray]:
-    """int64[n_positions], the variant of each position, and int64[n_transitions].
-
-    The latter is the one variant that takes a transition, or -1 where several do.
-    """
-    variant_of = np.repeat(np.arange(dafsa.variants.n_variants), np.diff(dafsa.variants.offsets))
-    only = np.empty(dafsa.n_transitions, np.int64)
-    only[dafsa.path] = variant_of
-    # An automaton without cycles: a variant takes a transition once.
-    only[np.bincount(dafsa.path, minlength=dafsa.n_transitions) > 1] = -1
-    return variant_of, only
-
-
-def draw_moves_of_the_authors(
-    dafsa: Dafsa, counts: np.ndarray, needs: np.ndarray, randomness: Randomness, purpose: str
-) -> np.ndarray:
-    """Runs one pass as the authors' code does, which picks those first that were given the least.
+def _least_given_first(
+    needy: np.ndarray, wanted: np.ndarray, chances: np.ndarray, added: np.ndarray
+) -> Iterator[int]:
+    """Yields turns as the authors' code takes them.
 
     Among the transitions whose needs are not met, the weight of each is how much less it was given
-    than the one that was given the most; equal weights where all were given the same. Arguments and
-    result are those of `draw_moves`. It takes time in the square of the number of transitions.
+    than the one that was given the most; equal weights where all were given the same.
     """
-    needy = np.flatnonzero(needs)
-    wanted = needs[needy]
-    variants = _picked(dafsa, _takers(dafsa), counts, needy, wanted, randomness, purpose)
-    first = offsets_of(wanted)
-    words = randomness.words(f"{purpose}/order", cell_numbers(np.arange(len(needy), dtype="u8")))
-    chances = uniform(words[:, 0])
-
-    starts, added = dafsa.variants.offsets, np.zeros(dafsa.n_transitions, np.int64)
-    picks = np.zeros(len(counts), np.int64)
     left = np.arange(len(needy))
     for chance in chances:
         if not len(left):
@@ -254,45 +175,33 @@ def draw_moves_of_the_authors(
         if not upto[-1]:
             upto = np.arange(1, len(left) + 1)
         # The random number is above 0, so a variant of weight 0 is never picked.
-        turn = left[np.searchsorted(upto, chance * upto[-1])]
-        for variant in variants[first[turn] : first[turn + 1]]:
-            picks[variant] += 1
-            # An automaton without cycles: a variant takes a transition once.
-            added[dafsa.path[starts[variant] : starts[variant + 1]]] += 1
+        yield int(left[np.searchsorted(upto, chance * upto[-1])])
         left = left[added[needy[left]] < wanted[left]]
-    return picks
 
 
 def _picked(
     dafsa: Dafsa,
-    takers: tuple[np.ndarray, np.ndarray],
     counts: np.ndarray,
+    frequency: np.ndarray,
     transitions: np.ndarray,
     wanted: np.ndarray,
     randomness: Randomness,
     purpose: str,
 ) -> np.ndarray:
     """int64[sum of wanted], variants through each transition with their numbers as weights."""
-    variant_of, only = takers
     asked = np.repeat(transitions, wanted)
-    picked = only[asked]
-    drawn = np.flatnonzero(picked < 0)  # nothing is to be drawn where there is no choice
-    of_draw = asked[drawn]
     # Positions by transition, with running numbers of cases: a variant through a transition is
     # found by its case number.
-    is_drawn = np.zeros(dafsa.n_transitions, bool)
-    is_drawn[of_draw] = True
-    positions = np.flatnonzero(is_drawn[dafsa.path])
-    variants = variant_of[positions[stable_order(dafsa.path[positions])]]
+    order = stable_order(dafsa.path)
+    row = np.repeat(np.arange(dafsa.variants.n_variants), np.diff(dafsa.variants.offsets))
+    variants = row[order]
     cases_upto = np.cumsum(counts[variants])
-    frequency = dafsa.contingency_table_of(counts)
-    cases_before = np.cumsum(frequency * is_drawn) - frequency
+    cases_before = np.cumsum(frequency) - frequency
 
-    number = ranges(np.zeros(len(transitions), np.int64), wanted)[drawn]
-    words = randomness.words(f"{purpose}/pick", cell_numbers(of_draw.astype(np.uint64)), number)
-    tickets = cases_before[of_draw] + below(words[:, 0], frequency[of_draw])
-    picked[drawn] = variants[np.searchsorted(cases_upto, tickets, side="right")]
-    return picked
+    number = ranges(np.zeros(len(transitions), np.int64), wanted)
+    words = randomness.words(f"{purpose}/pick", cell_numbers(asked.astype(np.uint64)), number)
+    tickets = cases_before[asked] + below(words[:, 0], frequency[asked])
+    return variants[np.searchsorted(cases_upto, tickets, side="right")]
 
 
 # --- What a release by Amun costs in cases and times, from its parameters alone. ------------------

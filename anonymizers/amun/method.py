@@ -332,25 +332,11 @@ def _decide_selection(
     number = ranges(np.zeros(len(variants), np.int64), n_instances)
     words = randomness.words("amun/delete", np.repeat(variant_cells, n_instances, axis=0), number)
     row = np.repeat(np.arange(len(variants)), n_instances)
-    order = _order_by_words(row, words)
+    order = np.lexsort((words[:, 1], words[:, 0], row))
     survives = number >= losses[row]  # in the order of the keyed ranks, the first ones go
     copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
     changed = copies != 1
     return SelectionDecision(ranks.cases.filter(pa.array(changed)), copies[changed])
-
-
-def _order_by_words(rows: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """int64[n], the order by row, then words: uint64[n, 2].
-
-    By as much of the first words as fits one key beside the row, unless two of them are equal.
-    """
-    bits = 63 - int(rows.max(initial=0)).bit_length()
-    keys = rows << bits | (words[:, 0] >> np.uint64(64 - bits)).astype(np.int64)
-    order = np.argsort(keys)
-    ordered = keys[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        return np.lexsort((words[:, 1], words[:, 0], rows))
-    return order
 
 
 # --- Priors and scales of noise ---------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pydantic
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import rounds
@@ -24,7 +24,7 @@ from tracecloak.anonymizers.amun.case_moves import (
     draw_moves,
     moves_per_transition,
 )
-from tracecloak.anonymizers.amun.method import Amun, AmunParams, _order_by_words
+from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.amun.params import Released, equation_4
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
@@ -328,24 +328,6 @@ def test_an_advantage_that_would_move_more_cases_than_memory_holds_is_refused(
         AmunParams(guessing_advantage=1e-7)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 3),
-            st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3).map(lambda n: n << 20)),
-            st.integers(0, 2),
-        ),
-        max_size=20,
-    )
-)
-def test_cases_are_ordered_by_all_of_their_words(rows: list[tuple[int, int, int]]) -> None:
-    """Also where first words are equal, or differ in their last digits alone."""
-    row = np.array([number for number, _, _ in rows], np.int64)
-    words = np.array([pair for _, *pair in rows], np.uint64).reshape(-1, 2)
-    expected = sorted(range(len(rows)), key=rows.__getitem__)
-    assert _order_by_words(row, words).tolist() == expected
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_no_two_draws_share_a_cell(mode: str) -> None:
     """Times and ids of one release: every (case, replica, event) has words of its own."""
@@ -445,14 +427,6 @@ def paths_of(dafsa: Dafsa) -> list[list[int]]:
     return [dafsa.path[a:b].tolist() for a, b in bounds]
 
 
-def moves(
-    dafsa: Dafsa, needs: Sequence[int], purpose: str = "moves", number: int = 0
-) -> tuple[int, ...]:
-    counts = dafsa.variants.counts
-    drawn = draw_moves(dafsa, counts, np.array(needs), randomness(number), purpose)
-    return tuple(drawn.tolist())
-
-
 @st.composite
 def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
     """An automaton, numbers of cases (0 for some variants), and needs where cases pass."""
@@ -500,12 +474,3 @@ def test_picks_are_those_of_a_pass_that_raises_every_transition(
             picks[variant] += 1
             added[paths[variant]] += 1
     assert draw_moves(dafsa, counts, needs, keyed, "moves").tolist() == picks.tolist()
-
-
-@settings(max_examples=20)
-@given(st.integers(1, 40), st.integers(0, 1000))
-def test_one_variant_alone_takes_its_largest_need_in_the_order_of_the_picks(
-    need: int, number: int
-) -> None:
-    dafsa = dafsa_of(["A"], [5])
-    assert moves(dafsa, [need], number=number) == (need,)
