@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,13 @@ settings.load_profile("tests")
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    n_cases = Counter[str]()
     for item in items:
+        # Of a test that is marked `by_day(n)` the cases after the first n are for the night.
+        name = item.nodeid.partition("[")[0]
+        n_cases[name] += 1
+        if (day := item.get_closest_marker("by_day")) and n_cases[name] > day.args[0]:
+            item.add_marker("slow")
         if item.get_closest_marker("slow") and is_in_ci(item.nodeid):
             item.add_marker("ci")
 

@@ -99,6 +99,7 @@ def events_of(found: EventSource) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize("ending", WRITERS)
 @pytest.mark.parametrize("own_ward", [False, True], ids=["", "file has it too"])
 @pytest.mark.parametrize("goes_on", [False, True], ids=["", "goes on"])
@@ -254,6 +255,7 @@ TYPED = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("kind", [*TYPED, pa.int64(), pa.string(), pa.large_string()], ids=str)
 @pytest.mark.parametrize(("zone", "at"), [("UTC", ""), ("Europe/Berlin", ""), ("UTC", "e.i")])
 def test_row_groups_outside_the_span_are_not_read(kind: pa.DataType, zone: str, at: str) -> None:

@@ -75,6 +75,7 @@ PATTERNS = (
 )  # fmt: skip
 
 
+@pytest.mark.by_day(15)
 @kinds
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_table_is_refused_however_its_files_are_named(

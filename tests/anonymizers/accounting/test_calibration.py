@@ -127,6 +127,7 @@ def tail(sigma: Fraction, least: int) -> tuple[Fraction, Fraction]:
     return Fraction(low, ONE), Fraction(high + law.rest, ONE)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("passing", ["0.5", "0.1", "0.001", "3e-7", "1e-12", "1e-60"])
 @pytest.mark.parametrize("scale", [(21, 10), (5, 1), (1234, 100)])
 @pytest.mark.parametrize("value", [0, 4])

@@ -128,6 +128,7 @@ PARTS = {
 }
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("delta", ["0.05", "0.001"])
 def test_composed_epsilons_hold_for_the_exact_laws(name: str, delta: str) -> None:

@@ -141,6 +141,7 @@ HISTOGRAMS = [
 ]
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("epsilon", "delta"), HISTOGRAMS)
 @pytest.mark.parametrize("max_units", [1, 2, 3])
 @pytest.mark.parametrize("n_keys", [1, 2])
@@ -183,6 +184,7 @@ def test_a_histogram_with_wrong_noise_is_caught(name: str) -> None:
     assert worst(WRONG_NOISE[name](epsilon), threshold, epsilon, pairs)[0] > delta
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "0.01"), ("4", "0.01"), ("1", "0.00001")])
 @pytest.mark.parametrize("max_units", [1, 2, 3])
 @pytest.mark.parametrize("n_keys", [1, 2])

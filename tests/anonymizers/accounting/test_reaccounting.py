@@ -72,6 +72,7 @@ def threshold_for_all_cases_alone(epsilon: Fraction, delta: Fraction, m: int) ->
 BUDGETS = [("0.1", "0.001"), ("1", "0.01"), ("1", "1e-6"), ("4", "1e-5"), ("9", "1e-5")]
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("m", [2, 3, 7])
 def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
@@ -103,6 +104,7 @@ def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None
     assert passing(m / e, wrong, 1) > delta / m
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("m", [2, 3, 7])
 def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m: int) -> None:
@@ -294,6 +296,7 @@ def with_cases(m: int) -> Iterator[tuple[str, int]]:
                     yield name, place
 
 
+@pytest.mark.by_day(17)
 @pytest.mark.parametrize(
     ("m", "name", "place"),
     [

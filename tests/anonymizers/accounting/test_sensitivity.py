@@ -289,6 +289,7 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
     assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(
     ("kernel", "stated"),
     [
@@ -348,6 +349,7 @@ def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, l
         assert by_cases(kernel, ContributionBounds(), every, 2) == found
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("most", [1, 2])
 @pytest.mark.parametrize(
     ("kernel", "letters", "length", "of"),

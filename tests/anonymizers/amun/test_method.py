@@ -188,6 +188,7 @@ EDGE_ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 @pytest.mark.parametrize("profile", ["paper", "reference"])
@@ -228,6 +229,7 @@ def both(compression: str, number: int, **params: Any) -> tuple[dict, dict, list
     return steps_of(plain), steps_of(packed), traces
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.usefixtures("same_noise_whatever_was_decided")
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("compression", ["noise", "shifts"])

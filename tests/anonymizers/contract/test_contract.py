@@ -97,7 +97,7 @@ def modes(method: Anonymizer) -> Iterator[Params]:
 
 
 every_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-# The first example of each by day, all at night: for what does not hang on the parameters.
+# The first example of each by day, all at night.
 first_mode = pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -105,11 +105,6 @@ first_mode = pytest.mark.parametrize(
         for method in METHODS.values()
         for i, params in enumerate(modes(method))
     ],
-)
-every_mode = pytest.mark.parametrize(
-    ("method", "params"),
-    [(method, params) for method in METHODS.values() for params in modes(method)],
-    ids=lambda value: value.name if hasattr(value, "name") else None,
 )
 
 WIRE_LOG = [
@@ -181,7 +176,7 @@ def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
         assert all(sentence.endswith(".") for sentence in said.not_covered)
 
 
-@every_mode
+@first_mode
 def test_every_round_requires_something_that_pickles(method: Anonymizer, params: Params) -> None:
     for name in method.rounds(params):
         required = method.requires(name, params)
@@ -193,7 +188,7 @@ def test_every_round_requires_something_that_pickles(method: Anonymizer, params:
             assert again.kind is counter.kind
 
 
-@every_mode
+@first_mode
 def test_statistics_of_parts_merge_to_those_of_the_whole(
     method: Anonymizer, params: Params
 ) -> None:
@@ -216,7 +211,7 @@ def test_statistics_of_parts_merge_to_those_of_the_whole(
             assert left.weight >= 0
 
 
-@every_mode
+@first_mode
 def test_a_decision_is_a_function_of_its_arguments(method: Anonymizer, params: Params) -> None:
     traces = traces_of(WIRE_LOG)
     rounds = run_rounds(traces, method, params, release_key())
@@ -265,7 +260,7 @@ def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: P
     assert rows_of([same(batch) for batch in released]) == rows_of(released)
 
 
-@every_mode
+@first_mode
 def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None:
     [traces] = traces_of(WIRE_LOG)
     before = encode(traces)

@@ -254,6 +254,7 @@ def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
     assert moved == {0, 8, 16, 24}
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("is_laplace", "law"), LAWS)
 @pytest.mark.parametrize("count", [0.0, 5.0, 24.0, 25.0, 40.0, 1000.0])
 def test_of_what_is_shown_each_limit_fails_with_a_fortieth_at_most(

@@ -307,6 +307,7 @@ def force(patch: pytest.MonkeyPatch, vote: int) -> None:
     patch.setattr(graph_kinds, "votes", lambda *given_: np.full(given_[-1], vote))
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", NOISY)
 @pytest.mark.parametrize("vote", [-(10**6), 10**6])
 def test_the_noise_drawn_has_the_scale_of_the_edges_share(

@@ -70,6 +70,7 @@ LOGS: dict[str, dict[Variant, int]] = {
 }
 
 
+@pytest.mark.by_day(6)
 @BOTH
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1), Fraction(100)])
 @pytest.mark.parametrize("log", LOGS)

@@ -104,6 +104,7 @@ def held(
 KINDS = ["uniform", "long tail", "two humps", "short times", "steep"]
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(9, 10)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_interval_of_a_quantile_holds_it_as_often_as_it_says(
@@ -140,6 +141,7 @@ def running(
     return numbers
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize("n", [50, 3000])
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_of_running_sums_hold_the_quantiles_as_often_as_they_say(
@@ -167,6 +169,7 @@ WIDTHS = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("widths", WIDTHS)
 @pytest.mark.parametrize("is_laplace", [True, False])
 def test_the_tail_is_that_of_the_sum_of_noises(widths: tuple[float, ...], is_laplace: bool) -> None:
@@ -212,6 +215,7 @@ def covered(
     return holds / n, wide
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("is_laplace", [True, False])
 @pytest.mark.parametrize(
     ("n_cases", "mean"),

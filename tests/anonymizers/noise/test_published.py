@@ -130,6 +130,7 @@ def test_noise_is_the_inverse_distribution_function_rounded_to_the_nearest_integ
     )
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("scale", [1e18, 1e30, 1e300, math.inf])
 @pytest.mark.parametrize("size", [0, 1, 2**63, TOP - 2**12])
 def test_huge_scales_stay_where_two_of_them_add_up(size: int, scale: float) -> None:

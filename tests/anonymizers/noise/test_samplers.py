@@ -102,6 +102,7 @@ def test_float_exp_is_well_within_the_guard() -> None:
             assert max(errors) < Decimal(2) ** -51
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize("exponent", [1, 3, 20])
 @pytest.mark.parametrize("equal_words", [0, 1, 3])
 @pytest.mark.parametrize("side", [-1, 0, 1])
@@ -246,6 +247,7 @@ def test_a_number_below_a_bound_voids_the_odd_words_only(bound: int, word: int) 
     assert (2**64 - odd) % bound == 0  # so each number has equally many words
 
 
+@pytest.mark.by_day(5)
 @pytest.mark.parametrize(
     ("num", "den"), [(1, 1), (10, 3), (1, 7), (10**12 + 39, 7), (2**62, 2**22)]
 )
@@ -292,6 +294,7 @@ def test_a_value_does_not_depend_on_the_other_rows(
     assert len(np.unique(whole)) > 2
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(
     ("num", "den", "message"),
     [

@@ -70,6 +70,7 @@ def test_what_is_no_budget_is_refused(epsilon: Any, said: str) -> None:
         assert raised.value.errors()[0]["loc"] == ("epsilon",)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 @pytest.mark.parametrize(
     ("max_cases", "delta", "is_refused"),

@@ -203,6 +203,7 @@ CASES = [
 ]
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(("name", "m", "place"), CASES)
 def test_some_of_an_individuals_cases_move_no_more_than_their_share(
     name: str, m: int, place: int

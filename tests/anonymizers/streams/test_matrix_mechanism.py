@@ -168,6 +168,7 @@ def patterns(horizon: int, cases: int, window: int, per_step: bool) -> np.ndarra
     return found[np.all(within, axis=0)]
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize(("cases", "window"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 9)])
 def test_no_behaviour_of_a_unit_exceeds_its_norm(per_step: bool, cases: int, window: int) -> None:
@@ -206,6 +207,7 @@ def largest_of_gapped(strategy: Strategy, gap: int, n_times: int) -> int:
     return largest
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("units", [1, COLUMN_UNITS])
 @pytest.mark.parametrize("length", [2, 3, 5, 8])
 @pytest.mark.parametrize("gap", [2, 3, 4, 7, 12])

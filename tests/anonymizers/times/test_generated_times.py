@@ -139,6 +139,7 @@ lengths_of_cases = st.lists(st.integers(1, 9), max_size=12)
 some_bins = st.lists(st.integers(0, 11), min_size=1, max_size=4)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("name", GRIDS)
 @given(lengths_of_cases, some_bins, some_bins)
 def test_stamps_are_in_order_in_the_range_on_the_grid_and_in_working_hours(

@@ -93,6 +93,7 @@ demands = st.tuples(
 )
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("kind", "perspective"), TWELVE)
 @given(log=logs, demand=demands, length=st.integers(1, 3))
 @settings(max_examples=20, deadline=None)
@@ -112,6 +113,7 @@ def test_minimal_violations_are_those_of_the_definition(
     assert found.n == len(expected)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("kind", "perspective"), TWELVE)
 @given(
     log=logs,

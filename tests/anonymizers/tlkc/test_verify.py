@@ -38,6 +38,7 @@ from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("kind", "perspective"), TWELVE)
 @given(
     log=small_logs(), length=st.integers(1, 3), k=st.integers(1, 4),

@@ -85,6 +85,7 @@ def read(variants: ReleasedVariants) -> dict[Variant, int]:
     return found
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("junk", [Fraction(1, 20), Fraction(7, 3)])
 @pytest.mark.parametrize("scale", [(1, 1), (10, 1), (1, 7), (3, 1)])
 @pytest.mark.parametrize(("n_activities", "max_length"), [(1, 3), (2, 2), (28, 25), (1000, 300)])

@@ -162,6 +162,7 @@ def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
         return mpmath.fsum(powers[least:]) / everything
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "0.01", "0.3"])
 @pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "7"])
 def test_what_one_unit_alone_has_is_released_with_at_most_delta(epsilon: str, delta: str) -> None:

@@ -236,6 +236,7 @@ def test_an_attack_that_does_not_reach_what_is_counted_says_so() -> None:
 # --- releases made fast are releases --------------------------------------------------------------
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.parametrize(
     ("name", "k", "n_pairs", "n"),
     [(name, 0, 1, 2) for name, k in EXAMPLES if not k]
@@ -460,6 +461,7 @@ def test_canaries_are_variants_of_their_own_within_the_bounds() -> None:
 PAPER = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12, tuple("RHSSD"): 1}
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     "text",
     [

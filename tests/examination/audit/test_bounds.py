@@ -209,6 +209,7 @@ def test_the_bound_is_where_luck_has_the_chance_that_is_left(
     assert chance_of_luck(m, r, v, epsilon, delta) == pytest.approx(0.05, rel=1e-9)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("epsilon", [0.0, 0.4, 1.0, 3.0])
 @pytest.mark.parametrize("n_guesses", [1, 40, 300])
 def test_randomised_response_exceeds_its_epsilon_in_at_most_5_percent(

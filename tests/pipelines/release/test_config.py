@@ -170,6 +170,7 @@ def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
         }
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)

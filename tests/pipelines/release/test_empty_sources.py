@@ -35,6 +35,7 @@ def check_released(folder: Path) -> None:
     assert said["outputs"] and all((made / o["path"]).is_file() for o in said["outputs"])
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize(("method", "number"), RIGOROUS)
 def test_a_source_without_cases_is_released(tmp_path: Path, method: str, number: int) -> None:
     """Catches a method that counts on a case: its failure would tell that there is none."""

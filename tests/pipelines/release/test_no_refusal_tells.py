@@ -172,6 +172,7 @@ RELEASED = [
 ]  # fmt: skip
 
 
+@pytest.mark.by_day(10)
 @pytest.mark.parametrize(
     ("method", "number", "log", "runner"),
     [
@@ -196,6 +197,7 @@ def test_a_release_comes_of_every_log_and_says_no_number_of_it(
     check_words(told.out + told.err)
 
 
+@pytest.mark.by_day(8)
 @pytest.mark.parametrize(
     ("method", "number", "n_keys"),
     [

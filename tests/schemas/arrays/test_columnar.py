@@ -61,6 +61,7 @@ def there_and_back(value: Any) -> Any:
 # --- round trips ----------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("traces", [TRACES, EMPTY, TRACES.take(np.array([2]))])
 @pytest.mark.parametrize("name", values_of(TRACES))
 def test_every_class_comes_back_as_it_was(name, traces):

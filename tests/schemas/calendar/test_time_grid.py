@@ -72,6 +72,7 @@ def shown(zone: str, time_us: int) -> int:
     return int(time_us) + offset // datetime.timedelta(microseconds=1)
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("calendar", CALENDARS)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("granularity", ["minute", "hour", "day"])

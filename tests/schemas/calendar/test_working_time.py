@@ -66,6 +66,7 @@ def is_open(calendar: WorkingCalendar, time_us: int) -> bool:
 # --- working time ---------------------------------------------------------------------------------
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("zone", "date"), PLACES)
 @settings(max_examples=12)
 @given(calendars)
@@ -118,6 +119,7 @@ def test_there_and_back(place, given_, shifts):
     assert (np.diff(steps[np.argsort(shifts)]) >= 0).all()
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize(("zone", "date"), PLACES)
 @settings(max_examples=8)
 @given(calendars)

@@ -93,6 +93,7 @@ def test_no_case_exceeds_the_clip(log, clip, units, edges):
     assert sum(value**2 for value in flows.values.tolist()) <= clip**2
 
 
+@pytest.mark.by_day(6)
 @pytest.mark.parametrize("clip", [2, 3, 5, 100, 3072, 10**6, 2**30 + 7, 2**31 + 1, 2**40 + 1])
 @pytest.mark.parametrize("units", [64, 1000, MAX_UNITS])
 def test_no_long_case_exceeds_the_clip_and_none_overflows(clip, units):

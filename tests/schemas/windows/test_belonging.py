@@ -138,6 +138,7 @@ def longest_silences(traces: TraceBatch) -> np.ndarray:
     return np.maximum.reduceat(traces.durations, traces.offsets[:-1])
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize("rule", SPLITS, ids=lambda rule: rule.digest[:8])
 def test_a_case_is_in_one_window_whether_the_lake_is_read_or_the_span(rule: Schedule):
     """Every case ends within the horizon, so each is in exactly one window of the lake.

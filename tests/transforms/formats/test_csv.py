@@ -68,6 +68,7 @@ def test_malformed_records_come_with_those_before_which_they_stand(batch_rows: i
 TEXT = "case_id,activity\nJosé,é\nKøb,ø\n"
 
 
+@pytest.mark.by_day(12)
 @pytest.mark.parametrize(
     ("encoding", "option"),
     [

@@ -188,6 +188,7 @@ LONG = {
 }
 
 
+@pytest.mark.by_day(9)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("long", LONG.values(), ids=LONG.keys())
