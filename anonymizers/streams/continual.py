@@ -23,8 +23,8 @@ exact counts of all steps so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -223,68 +223,36 @@ class ContinualNoise:
         They hold for a unit that counts as often as it may over all of it, and are not rounded
         down; without a window they are those of the promise.
         """
-        participation = self.participation
-        n_windows = participation.n_windows(self.strategy.horizon)
-        epsilon, delta = self.epsilon, self.delta
-        if n_windows > 1 and self.is_laplace:
-            # Stretches of `window` steps are disjoint parts of what is measured: they add up.
-            epsilon, delta = n_windows * epsilon, min(n_windows * delta, Fraction(1))
-        elif n_windows > 1:
-            norm = self.strategy.norm_over_all(participation) * self.case_norm
-            epsilon = self._epsilon_at(norm, delta)
-        return epsilon, delta
+        part = self.participation
+        n_windows = part.n_windows(self.strategy.horizon)
+        return self.budget_at(n_windows, lambda strategy: strategy.norm_over_all(part))
 
-    def repeated_epsilon(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
-        """Returns (epsilon, delta) for a unit each of whose cases counts again and again.
+    def budget_at(
+        self, n_times: int, norm: Callable[[Strategy], Fraction]
+    ) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) for a unit that changes more than what is promised covers.
 
         With Gaussian noise, delta is that of the promise. With Laplace noise, both are `n_times`
-        those of the promise: the unit is in `n_times` as many counts, but in each of them with no
-        more than its cases, so the threshold protects each count as before (see
-        `anonymizers.accounting.calibration.stability_threshold`). Gaussian noise with a threshold
-        shares its budget with other noise, so only the parameters can answer there.
+        those of the promise: the unit is in `n_times` as many counts, which are disjoint parts of
+        what is measured, but in each of them with no more than its cases, so the threshold protects
+        each count as before (see `anonymizers.accounting.calibration.stability_threshold`).
+        Gaussian noise with a threshold shares its budget with other noise, so only the parameters
+        can answer there.
 
         Args:
-            n_times: How often each of the unit's protected cases counts, at most.
-            gap: Steps from one time to the next, at least; at least 1.
-
-        Raises:
-            UsageError: An argument is below 1.
+            n_times: How many times as many counts it has; with 1 the promise holds.
+            norm: Of what it changes of what a strategy measures, in L2 and units of a case.
         """
-        norm = self.strategy.repeated_norm(n_times, gap)
-        n_times = min(n_times, self.strategy.n_times_within(gap))
+        from tracecloak.anonymizers.accounting.composed import composed_epsilon
+
         if n_times == 1:
             return self.epsilon, self.delta
         if self.is_laplace:
             return n_times * self.epsilon, min(n_times * self.delta, Fraction(1))
         assert self.threshold is None
-        changed = norm * self.participation.protected_cases * self.case_norm
-        return self._epsilon_at(changed, self.delta), self.delta
-
-    def epsilon_over(self, horizon: int) -> Fraction:
-        """Returns the epsilon, at the same delta, for which this noise is enough over a horizon.
-
-        With a window it is for a unit that counts as often as it may over all of it.
-
-        Args:
-            horizon: Steps, in place of those of this noise.
-
-        Raises:
-            UsageError: They are too many.
-        """
-        over = replace(self, strategy=replace(self.strategy, horizon=horizon))
-        if self.participation.window is not None:
-            return over.over_horizon()[0]
-        norm = over.strategy.norm(self.participation) * self.case_norm
-        if self.is_laplace or norm == self.sensitivity:
-            return self.epsilon
-        return self._epsilon_at(norm, self.delta)
-
-    def _epsilon_at(self, norm: Fraction, delta: Fraction) -> Fraction:
-        """Returns the epsilon at a delta of the same noise on what changes by so much in L2."""
-        from tracecloak.anonymizers.accounting.composed import composed_epsilon
-
-        part = Spend("", "discrete_gaussian", ANY_EPSILON, delta, self.scale, norm)
-        return Fraction(composed_epsilon([part], delta))
+        changed = norm(self.strategy) * self.case_norm
+        part = Spend("", "discrete_gaussian", ANY_EPSILON, self.delta, self.scale, changed)
+        return Fraction(composed_epsilon([part], self.delta)), self.delta
 
 
 def continual_noise(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -19,7 +19,12 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import RigorousParams, guarantee_of
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
-from tracecloak.anonymizers.streams.matrix_mechanism import MAX_HORIZON, MAX_WINDOWS, Participation
+from tracecloak.anonymizers.streams.matrix_mechanism import (
+    MAX_HORIZON,
+    MAX_WINDOWS,
+    Participation,
+    Strategy,
+)
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -154,8 +159,9 @@ class StreamParams(RigorousParams, ABC):
         Beyond `budget` only with w_event, whose promise is on fewer steps. Epsilon is rounded up to
         a decimal.
         """
-        parts = [noise.over_horizon() for noise in self.noises.values()]
-        epsilon, delta = (sum(of, Fraction(0)) for of in zip(*parts, strict=True))
+        part = self.participation
+        n_windows = part.n_windows(self.horizon)
+        epsilon, delta = self.budget_at(n_windows, lambda of: of.norm_over_all(part))
         if self.guarantee == "w_event":
             epsilon = Fraction(math.ceil(epsilon * 10**6), 10**6)
         return epsilon, delta
@@ -166,15 +172,18 @@ class StreamParams(RigorousParams, ABC):
         Args:
             n_times: How often each of the unit's protected cases counts, at most.
             gap: Steps from one time to the next, at least; at least 1.
-
-        Raises:
-            UsageError: An argument is below 1.
         """
-        parts = [noise.repeated_epsilon(n_times, gap) for noise in self.noises.values()]
-        return (
-            sum((epsilon for epsilon, _ in parts), Fraction(0)),
-            sum((delta for _, delta in parts), Fraction(0)),
-        )
+        n_times = min(n_times, 1 + (self.horizon - 1) // gap)
+        most = self.participation.protected_cases
+        return self.budget_at(n_times, lambda of: of.repeated_norm(n_times, gap) * most)
+
+    def budget_at(
+        self, n_times: int, norm: Callable[[Strategy], Fraction]
+    ) -> tuple[Fraction, Fraction]:
+        """Returns (epsilon, delta) where a unit changes more; see `ContinualNoise.budget_at`."""
+        parts = [noise.budget_at(n_times, norm) for noise in self.noises.values()]
+        epsilon, delta = (sum(of, Fraction(0)) for of in zip(*parts, strict=True))
+        return epsilon, delta
 
 
 # --- What the products of a stream that are counts have in common. --------------------------------
@@ -246,24 +255,6 @@ class CountSteps:
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
         """See `StepProduct`."""
         return self.params.repeated_budget(n_times, gap)
-
-    def costs_of(self, other: CountSteps) -> tuple[Fraction, float] | None:
-        """Returns what the horizon of another product of the same parameters costs.
-
-        Args:
-            other: The other product.
-
-        Returns:
-            (the epsilon for which the noise of this one is enough over that horizon, the largest
-            standard deviation of the other as a multiple of that of this one); None where several
-            noises share the budget, whose epsilons are not known one by one.
-        """
-        before, after = (list(one.params.noises.values()) for one in (self, other))
-        if any(noise.threshold is not None and not noise.is_laplace for noise in before):
-            return None
-        epsilon = sum((noise.epsilon_over(other.horizon) for noise in before), Fraction(0))
-        errors, of_other = (one[0].errors(self.params.length).max() for one in (before, after))
-        return epsilon, float(of_other / errors)
 
     def common(self, step: int, name: StreamName) -> StepFacts:
         """Returns what the release of a step says beside its counts."""

@@ -118,38 +118,18 @@ class VariantParams(StreamParams):
         """What they may spend."""
         return budget_of(*self.budget, self.needs)
 
-    @cached_property
-    def horizon_budget(self) -> tuple[Fraction, Fraction]:
-        """See `StreamParams`."""
-        part = self.participation
-        n_windows = part.n_windows(self.horizon)
-        if self.view == "window":
-            return super().horizon_budget
-        if n_windows == 1:
-            return self.budget
-        epsilon, delta = self._budget_of_norms(n_windows, lambda of: of.norm_over_all(part))
-        return Fraction(math.ceil(epsilon * 10**6), 10**6), delta
-
-    def repeated_budget(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
-        """See `StreamParams`; delta is at most `n_times` that of the promise."""
-        if self.view == "window":
-            return super().repeated_budget(n_times, gap)
-        most = self.participation.protected_cases
-        n_times = min(n_times, self._strategies[0].n_times_within(gap))
-        if n_times == 1:
-            return self.budget
-        return self._budget_of_norms(n_times, lambda of: of.repeated_norm(n_times, gap) * most)
-
-    def _budget_of_norms(
+    def budget_at(
         self, n_times: int, norm: Callable[[Strategy], Fraction]
     ) -> tuple[Fraction, Fraction]:
-        """(epsilon, delta) where a unit changes more than what is promised covers.
+        """See `StreamParams`; delta is at most `n_times` that of the promise.
 
-        Args:
-            n_times: How many times as many counts it has. In each it has no more cases, so each
-                passes the threshold with the probability that is promised.
-            norm: Of what it changes of what a strategy measures, in units of a case.
+        A unit has no more cases in each count, so each passes the threshold with the probability
+        that is promised.
         """
+        if self.view == "window":
+            return super().budget_at(n_times, norm)
+        if n_times == 1:
+            return self.budget
         [spend] = self.spending.spends()
         delta = min(n_times * spend.delta, Fraction(1))
         blocks = (
@@ -220,21 +200,24 @@ class VariantSteps(CountSteps):
         noisy = self._chosen.add(step, values, cells, randomness, "stream variants chosen")[0]
         assert self._chosen.threshold is not None
         passed = np.flatnonzero(noisy >= self._chosen.threshold)
+        length, kept_variants = self.params.length, None
         if self._sums is None:
-            errors = np.full(len(passed), self._chosen.errors(1)[step])
-            chosen = variants.sequences.take(pa.array(passed))
-            release = self._released(chosen, noisy[passed], errors, step, name)
-            return window_with_limits(release, self._chosen), None
-        kept_variants, sequences, measured = self._measured(
-            step, variants, passed, past, randomness, self._sums
-        )
-        sums = self._sums.estimate(measured, self.params.length, step)[0]
-        errors = np.full(len(sequences), self._sums.errors(self.params.length)[step])
-        rounded = np.rint(sums).astype(np.int64)
-        release = self._released(sequences, rounded, errors, step, name)
-        n_steps = min(step + 1, self.params.length or step + 1)
-        is_full = len(sequences) == MAX_VARIANTS
-        return sums_with_limits(release, self._chosen, n_steps, is_full=is_full), kept_variants
+            sequences, counts = variants.sequences.take(pa.array(passed)), noisy[passed]
+            error = self._chosen.errors(1)[step]
+        else:
+            kept_variants, sequences, measured = self._measured(
+                step, variants, passed, past, randomness, self._sums
+            )
+            counts = np.rint(self._sums.estimate(measured, length, step)[0]).astype(np.int64)
+            error = self._sums.errors(length)[step]
+        offsets, codes = decode_sequences(sequences)
+        labels = self.params.words.labels
+        cells = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
+        errors = np.full(len(cells), error)
+        release = StepRelease.of(cells, counts, errors, **self.common(step, name))
+        n_steps = min(step + 1, length or step + 1)
+        is_full = self._sums is not None and len(cells) == MAX_VARIANTS
+        return with_limits(release, self._chosen, n_steps, is_full=is_full), kept_variants
 
     def _measured(
         self,
@@ -266,19 +249,6 @@ class VariantSteps(CountSteps):
             n += len(part.fresh)
         return kept_variants, pa.concat_arrays([old, fresh]), table
 
-    def _released(
-        self,
-        sequences: pa.LargeBinaryArray,
-        counts: np.ndarray,
-        errors: np.ndarray,
-        step: int,
-        name: StreamName,
-    ) -> StepRelease:
-        offsets, codes = decode_sequences(sequences)
-        labels = self.params.words.labels
-        cells = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
-        return StepRelease.of(cells, counts, errors, **self.common(step, name))
-
     def spends(self) -> tuple[Spend, ...]:
         """See `StepProduct`."""
         if self._sums is None or self.params.guarantee != "case":
@@ -308,40 +278,27 @@ def _counts_of(histogram: VariantHistogram, sequences: pa.LargeBinaryArray) -> n
     return counts
 
 
-def window_with_limits(release: StepRelease, chosen: ContinualNoise) -> StepRelease:
-    """Returns the variants of a window with 95 % intervals, and the limit of all others.
-
-    Args:
-        release: The variants that reach the threshold.
-        chosen: Their noise, which is Laplace, on whole counts.
-    """
-    assert chosen.threshold is not None
-    half_width = laplace_interval(Fraction(*chosen.scale))
-    lows, highs = np.maximum(release.counts - half_width, 0), release.counts + half_width
-    reach = reach_of_noise(max(len(release.counts), 1), is_laplace=True)
-    limit = math.ceil(chosen.threshold + chosen.scale[0] / chosen.scale[1] * reach)
-    return replace(release, lows=lows, highs=highs, figures=_of_others(limit))
-
-
-def sums_with_limits(
+def with_limits(
     release: StepRelease, chosen: ContinualNoise, n_steps: int, *, is_full: bool
 ) -> StepRelease:
-    """Returns the variants of a sum over steps with 95 % intervals, and the limit of all others.
+    """Returns the variants of a step with 95 % intervals, and the limit of all others.
 
     Args:
-        release: The variants that were chosen so far.
-        chosen: The noise of the counts that chose them, which is Gaussian.
+        release: The variants that were chosen so far; of a window those that reach the threshold.
+        chosen: The noise of the counts that chose them: Laplace of a window, on whole counts, and
+            Gaussian of sums over steps.
         n_steps: Steps that are summed up.
         is_full: Whether there is no place for another variant: nothing is known of the others then.
     """
     assert chosen.threshold is not None
-    lows, highs = intervals_of_all(release.counts, release.standard_errors)
-    reach = reach_of_noise(max(len(release.counts), 1), is_laplace=False)
-    noise = chosen.deviation * math.sqrt(n_steps) * reach
+    reach = reach_of_noise(max(len(release.counts), 1), is_laplace=chosen.is_laplace)
+    if chosen.is_laplace:
+        half_width = laplace_interval(Fraction(*chosen.scale))
+        lows, highs = np.maximum(release.counts - half_width, 0), release.counts + half_width
+        noise = chosen.scale[0] / chosen.scale[1] * reach
+    else:
+        lows, highs = intervals_of_all(release.counts, release.standard_errors)
+        noise = chosen.deviation * math.sqrt(n_steps) * reach
     limit = math.ceil((n_steps * chosen.threshold + noise) / chosen.units)
-    figures = ReleasedFigures.of([]) if is_full else _of_others(limit)
-    return replace(release, lows=lows, highs=highs, figures=figures)
-
-
-def _of_others(limit: int) -> ReleasedFigures:
-    return ReleasedFigures.of([Figure("variant_not_shown", (), 0, 0, limit, DERIVED)])
+    others = [] if is_full else [Figure("variant_not_shown", (), 0, 0, limit, DERIVED)]
+    return replace(release, lows=lows, highs=highs, figures=ReleasedFigures.of(others))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.anonymizers.streams.count_steps import CountSteps
 from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.claims_and_steps import note_step
@@ -86,7 +84,12 @@ def resumed_config(
         )
 
     if begun.horizon != config.horizon:
-        raise refused(_costs(begun, config), f"Set horizon to {begun.horizon} again")
+        charged, _ = total(begun.made_product().spends())
+        raise refused(
+            f"it is charged epsilon {decimal_text(charged)} for {begun.horizon:,} steps, and each "
+            "step promises that",
+            f"Set horizon to {begun.horizon} again",
+        )
     known, names = {*begun.vocabulary, *since}, set(config.vocabulary)
     if lost := sorted(known - names):
         raise refused(
@@ -119,26 +122,6 @@ def _published(path: str) -> dict[str, Any]:
         raise TracecloakError(
             f"{path} is damaged, by which the stream knows how its epoch was begun; restore it"
         ) from None
-
-
-def _costs(begun: StreamConfig, config: StreamConfig) -> str:
-    """Returns what is charged for the horizon of an epoch, and what another one would cost."""
-    product, other = begun.made_product(), config.made_product()
-    charged, anew = (
-        "epsilon {} with delta {}".format(*map(decimal_text, total(one.spends())))
-        for one in (product, other)
-    )
-    same = wider = ""
-    if isinstance(product, CountSteps) and isinstance(other, CountSteps):
-        if (costs := product.costs_of(other)) is not None:
-            epsilon = math.ceil(costs[0] * 10**4) / 10**4
-            same = f"; with its noise {config.horizon:,} steps would cost epsilon {epsilon:g}"
-            wider = f" and has {costs[1]:.2f} times its noise"
-    return (
-        f"it is charged {charged} for {begun.horizon:,} steps, and each step promises that{same}. "
-        f"Another epoch of {config.horizon:,} steps is charged {anew}{wider}; a case in both is "
-        "protected with the sum"
-    )
 
 
 # --- Notes on the decided steps of a stream, in the ledger and in the key store. ------------------

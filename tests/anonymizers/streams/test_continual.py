@@ -380,30 +380,18 @@ def test_a_unit_whose_cases_count_again_pays_for_its_norm(length: int | None) ->
     noise = continual_noise(
         ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=Participation(2)
     )
-    assert noise.repeated_epsilon(1, 3) == (ONE, MILLIONTH)
-    assert noise.repeated_epsilon(5, 20) == (ONE, MILLIONTH)  # no room for a second time
+    assert noise.budget_at(1, lambda strategy: strategy.repeated_norm(1, 3) * 2) == (ONE, MILLIONTH)
     found = []
-    for n_times in (2, 3, 7, 100):
-        epsilon, delta = noise.repeated_epsilon(n_times, 3)
+    for n_times in (2, 3, 7):
+        norm = noise.strategy.repeated_norm(n_times, 3) * 2
+        epsilon, delta = noise.budget_at(n_times, lambda _, norm=norm: norm)  # type: ignore[misc]
         assert delta == MILLIONTH
-        norm = float(noise.strategy.repeated_norm(n_times, 3)) * 2 * 1000
-        assert delta_at(float(epsilon), norm / noise.deviation) == pytest.approx(1e-6, rel=1e-3)
+        ratio = float(norm) * 1000 / noise.deviation
+        assert delta_at(float(epsilon), ratio) == pytest.approx(1e-6, rel=1e-3)
         found.append(epsilon)
-    assert 1 < found[0] < found[1] < found[2] == found[3]  # seven times in 20 steps
+    assert 1 < found[0] < found[1] < found[2]
     if length == 1:  # as much as that many cases in other steps
-        assert float(noise.sensitivity) * math.sqrt(7) == pytest.approx(norm)
-
-
-def test_laplace_noise_pays_for_each_time() -> None:
-    pure = pure_windows(10, Participation(3))
-    assert pure.repeated_epsilon(2, 4) == (2, 0)
-    assert pure.repeated_epsilon(50, 4) == (3, 0)  # steps 1, 5 and 9
-    variants = variant_noise(ONE, MILLIONTH, 10, Participation(2))
-    assert variants.repeated_epsilon(3, 1) == (3, 3 * MILLIONTH)
-    assert variants.repeated_epsilon(1, 1) == (1, MILLIONTH)
-    for refused in (pure, variants):
-        with pytest.raises(UsageError, match="gap must be at least 1, got 0"):
-            refused.repeated_epsilon(2, 0)
+        assert float(noise.sensitivity) * math.sqrt(7) == pytest.approx(float(norm) * 1000)
 
 
 @pytest.mark.parametrize(

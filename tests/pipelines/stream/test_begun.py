@@ -175,34 +175,15 @@ def test_no_other_product_takes_more_names(tmp_path: Path) -> None:
         run_script(more(tmp_path, product="variants"), script(), clock=lambda: 20.0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "12 steps would cost epsilon 1. .* with delta 0.000001 and has 1.00 times its noise"),
-        ({"view": "total"}, r"12 steps would cost epsilon 1.\d+. .* has 1.\d+ times its noise"),
-        ({"product": "log", "view": "window"}, "of 12 steps is charged epsilon 1 with delta"),
-    ],
-)
-def test_another_horizon_says_what_it_costs(
-    changes: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    """In a run, and to `doctor`. The epsilon is one for which the same noise is enough."""
-    config = stream_config(tmp_path, **changes)
+def test_another_horizon_is_refused_in_a_run_and_to_doctor(tmp_path: Path) -> None:
+    config = stream_config(tmp_path)
     begin(config)
     longer = config.model_copy(update={"horizon": 12})
-    with pytest.raises(UsageError, match=said) as refused:
+    with pytest.raises(UsageError, match="charged epsilon 1 for 6 steps"):
         run_script(longer, script())
-    assert "charged epsilon 1 with delta 0.000001 for 6 steps" in str(refused.value)
     store = open_store(config)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match="Set horizon to 6 again"):
         check_goes_on(longer, store, open_ledger(config, store))
-    if changes.get("view") != "total":
-        return
-    noise, other = (c.params.noises["pairs"] for c in (config, longer))  # type: ignore[attr-defined]
-    epsilon = noise.epsilon_over(12)
-    priced = stream_config(tmp_path, **changes, horizon=12, epsilon=f"{float(epsilon):.9f}")
-    width = priced.params.noises["pairs"].deviation  # type: ignore[attr-defined]
-    assert width == pytest.approx(noise.deviation, rel=1e-6) and width < other.deviation
 
 
 @pytest.mark.parametrize("product", ["dfg", "variants", "log"])
