@@ -291,6 +291,32 @@ def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey
     return hmac.digest(key.derive(b"stream counts"), text.encode(), hashlib.sha256)
 
 
+def drawn_step(
+    product: StepProduct,
+    step: int,
+    counted: Statistics,
+    past: Sequence[Any],
+    digest: bytes,
+    name: StreamName,
+    key: ReleaseKey,
+) -> tuple[DecidedStep, Any]:
+    """Returns a step with the noise of its counts, and what the product keeps of it.
+
+    Args:
+        product: Of the stream.
+        step: Which one.
+        counted: Of `counted_of`, for all cases of the step.
+        past: What was kept of the steps before.
+        digest: Of `counts_digest`, up to this step.
+        name: Of the stream, without a digest of counts.
+        key: The noise key of the epoch.
+    """
+    of_product = Statistics({kind: counted.by_name[kind] for kind in product.kinds})
+    name = replace(name, counts_digest=digest.hex())
+    released, to_keep = product.publish(step, of_product, past, name, key)
+    return DecidedStep(step, digest, released), to_keep
+
+
 _NEVER = np.iinfo(np.int64).max
 # Pending messages are merged once there are so many, or half as many as the open cases have.
 _MERGE_EVENTS = 1 << 17
@@ -386,10 +412,6 @@ class RunningStream:
     def horizon(self) -> int:
         """Number of steps."""
         return self.product.horizon
-
-    def release_us(self, step: int) -> int:
-        """Returns when a step is released, if all its messages are there by then."""
-        return self.rule.release_time(step)
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""
@@ -521,12 +543,12 @@ class RunningStream:
         waiting = dict(state.waiting)
         counted = waiting.pop(step) if step in waiting else self._sum(())
         digest = counts_digest(state.digest, step, counted, self.key)
-        of_product = Statistics({name: counted.by_name[name] for name in self.product.kinds})
-        name = replace(self.name, counts_digest=digest.hex())
-        released, new_past = self.product.publish(step, of_product, state.past, name, self.key)
+        decided, new_past = drawn_step(
+            self.product, step, counted, state.past, digest, self.name, self.key
+        )
         past = state.past if new_past is None else (*state.past, new_past)
         after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
-        return after, DecidedStep(step, digest, released)
+        return after, decided
 
 
 # --- The table of products of a stream: the name of each, and the class that says all of it. ------

@@ -212,11 +212,11 @@ class VariantSteps(CountSteps):
             error = self._sums.errors(length)[step]
         offsets, codes = decode_sequences(sequences)
         labels = self.params.words.labels
-        cells = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
-        errors = np.full(len(cells), error)
-        release = StepRelease.of(cells, counts, errors, **self.common(step, name))
+        named = [tuple(labels[code] for code in codes[a:b]) for a, b in pairwise(offsets.tolist())]
+        errors = np.full(len(named), error)
+        release = StepRelease.of(named, counts, errors, **self.common(step, name))
         n_steps = min(step + 1, length or step + 1)
-        is_full = self._sums is not None and len(cells) == MAX_VARIANTS
+        is_full = self._sums is not None and len(named) == MAX_VARIANTS
         return with_limits(release, self._chosen, n_steps, is_full=is_full), kept_variants
 
     def _measured(

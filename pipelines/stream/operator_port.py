@@ -26,7 +26,6 @@ from tracecloak.schemas.errors import UsageError
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from tracecloak.pipelines.stream.operator_side import HealthReport
 
 MAX_SECONDS = 10.0
 """How long a connection may take from its beginning to its end, however little it sends at once."""
@@ -167,7 +166,7 @@ class Port(socketserver.ThreadingTCPServer):
 def serving(
     address: str,
     port: int,
-    told: Callable[[], HealthReport],
+    told: Callable[[], dict[str, Any]],
     registry: CollectorRegistry,
     names: Iterable[str] = (),
 ) -> Port:
@@ -192,9 +191,9 @@ def serving(
                 MetricsHandler.do_GET(self)
                 return
             now = told()
-            are_well = {"/healthz": now.is_alive, "/readyz": not now.reasons}
+            are_well = {"/healthz": now["alive"], "/readyz": now["ready"]}
             status = HTTPStatus({None: 404, True: 200, False: 503}[are_well.get(path)])
-            body = now.to_json() if path in are_well else {"paths": [*are_well, "/metrics"]}
+            body = now if path in are_well else {"paths": [*are_well, "/metrics"]}
             self.answer(status, "application/json", json.dumps(body).encode() + b"\n")
 
     Handler.registry = registry

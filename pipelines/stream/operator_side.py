@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
@@ -64,36 +65,6 @@ LEDGER_SECONDS = 60.0
 _US = 1_000_000
 
 
-@dataclass(frozen=True)
-class HealthReport:
-    """What is told of a stream at one moment; none of it is a number of the data.
-
-    Attributes:
-        is_alive: Whether its loop goes round.
-        reasons: Why it is not ready; none: it is.
-        step: The first step that is not published; None: the state is not loaded yet.
-        n_due: Steps whose time of release is over and that are not published; None: likewise.
-        at: ISO 8601, UTC, to the second.
-    """
-
-    is_alive: bool
-    reasons: tuple[str, ...]
-    step: int | None
-    n_due: int | None
-    at: str
-
-    def to_json(self) -> dict[str, object]:
-        """Returns it as probes read it."""
-        return {
-            "alive": self.is_alive,
-            "ready": not self.reasons,
-            "reasons": list(self.reasons),
-            "step": self.step,
-            "steps_due": self.n_due,
-            "at": self.at,
-        }
-
-
 @dataclass
 class Health:
     """What the loop says of itself, beside what is due.
@@ -126,22 +97,37 @@ class Health:
         """Keeps what is computed once."""
         self._rule = self.config.rule
 
-    def told(self) -> HealthReport:
-        """Returns how the stream stands now."""
+    def told(self) -> dict[str, Any]:
+        """Returns how the stream stands now, as probes read it; none of it is a number of the data.
+
+        It is `alive` if its loop goes round, and `ready` if there are no `reasons` why it is not.
+        `step` is the first one that is not published, and `steps_due` how many are not whose time
+        of release is over; None: the state is not loaded yet. `at` is ISO 8601, UTC, to the second.
+        """
         now, step = self.now(), self.standing.step
         is_alive = self.ended is None and (
             self.monotonic() - self.standing.turned_seconds <= ALIVE_SECONDS
         )
-        at = datetime.datetime.fromtimestamp(int(now), datetime.UTC).isoformat()
-        n_due = None if step is None else self._n_due(step, now)
-        return HealthReport(is_alive, tuple(self._reasons(is_alive, step, now)), step, n_due, at)
+        n_due = None
+        if step is not None:
+            since_us = int(now * _US) - self._rule.release_time(0)
+            n_due = max(0, min(since_us // self.config.period + 1, self.config.horizon) - step)
+        reasons = self._reasons(is_alive, step, now)
+        return {
+            "alive": is_alive,
+            "ready": not reasons,
+            "reasons": reasons,
+            "step": step,
+            "steps_due": n_due,
+            "at": datetime.datetime.fromtimestamp(int(now), datetime.UTC).isoformat(),
+        }
 
     def readings(self) -> Readings:
         """Returns the metrics of now; `outcomes.metric_table` says whom each is for."""
         told, standing, horizon = self.told(), self.standing, self.config.horizon
         values: dict[str, Value] = {
-            "stream_alive": told.is_alive,
-            "stream_ready": not told.reasons,
+            "stream_alive": told["alive"],
+            "stream_ready": told["ready"],
             "stream_messages_total": standing.n_messages,
             "stream_rejects_total": dict(standing.n_rejects),
             **self.account,
@@ -153,9 +139,9 @@ class Health:
             values["stream_lag_seconds"] = max(0.0, self.now() - standing.complete_us / _US)
         if standing.newest_us is not None:
             values["stream_newest_message_timestamp_seconds"] = standing.newest_us / _US
-        if (step := told.step) is not None:
+        if (step := told["step"]) is not None:
             values["steps_released"] = step
-            values["steps_due"] = told.n_due
+            values["steps_due"] = told["steps_due"]
             values["steps_remaining"] = horizon - step
             values["stream_open_cases"] = standing.n_open_cases
             values["stream_state_bytes"] = self._state_bytes()
@@ -163,10 +149,6 @@ class Health:
                 values["steps_next_timestamp_seconds"] = self._rule.release_time(step) / _US
         config = self.config
         return Readings(config.name.both, config.dataset or "", config.account, values)
-
-    def _n_due(self, step: int, now: float) -> int:
-        since_us = int(now * _US) - self._rule.release_time(0)
-        return max(0, min(since_us // self.config.period + 1, self.config.horizon) - step)
 
     def _reasons(self, is_alive: bool, step: int | None, now: float) -> list[str]:
         if self.ended is not None:
@@ -370,7 +352,7 @@ def _write_health(health: Health) -> None:
     path = health.config.health_file
     if path is None:
         return
-    text = json.dumps(health.told().to_json()) + "\n"
+    text = json.dumps(health.told()) + "\n"
     try:
         write_in_place(Path(path), text.encode(), 0o644)
         health.file_away = None

@@ -31,7 +31,6 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.figures import Figure
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.services.pubsub_service import pubsub
-from tracecloak.transforms.stream.topic_sinks import FirstOfEach
 
 EMULATOR = "PUBSUB_EMULATOR_HOST"
 RELEASE_ID, EPOCH = "stream-demo", "1"
@@ -212,7 +211,7 @@ def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None])
         open_things.callback(stop.set)
         summary.began = time.time()
         feeding.start()
-        consumer = FirstOfEach()
+        consumer: set[bytes] = set()
         began = time.monotonic()
         while feeding.is_alive():
             stream.check()
@@ -253,16 +252,17 @@ class _Topics:
         )
         return topic, subscription
 
-    def take_steps(self, consumer: FirstOfEach, summary: Summary) -> None:
+    def take_steps(self, consumer: set[bytes], summary: Summary) -> None:
         """Takes what has been published, as somebody with a dashboard would."""
         answer = self._subscriber.pull(
             subscription=self._step_subscription, max_messages=_PULL_MESSAGES, timeout=30
         )
         for received in answer.received_messages:
-            data, attributes = received.message.data, dict(received.message.attributes)
-            if not consumer.take(data, attributes):
+            data = received.message.data
+            if data in consumer:
                 summary.repeated += 1
                 continue
+            consumer.add(data)
             release = StepRelease.from_json(data)
             summary.steps.append(release.step)
             if release.step == max(summary.steps):

@@ -194,7 +194,7 @@ class StreamOnFlink:
             events, rejects = layout.decode(messages, [m.published_us for m in messages])
             assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
-        _, decided = stream.advance(state, stream.release_us(stream.horizon))
+        _, decided = stream.advance(state, stream.rule.release_time(stream.horizon))
         return {made.step: made.released.to_json() for made in decided}
 
 

@@ -554,7 +554,7 @@ class LocalStream:
 
     def _say_behind(self, now_us: int, complete_us: int) -> None:
         step = self._state.next_step
-        since_us = now_us - self.stream.release_us(step)
+        since_us = now_us - self.stream.rule.release_time(step)
         if step >= self.stream.horizon or since_us < self._behind_us or not self._behind.is_due():
             return
         if complete_us < 0:

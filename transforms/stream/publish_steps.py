@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -43,11 +43,11 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.streams.steps import (
-    DecidedStep,
     StepProduct,
     StreamName,
     counted_of,
     counts_digest,
+    drawn_step,
     kinds_of,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -239,8 +239,17 @@ class _Release(beam.DoFn):
             self._require_going_on(step, counts)
             self._wait_until_over(step)
         if decided is None or decided.counts_digest == so_far:
-            kept_before = [decode(state) for _, state in sorted(past.read())]
-            decided, to_keep = self._decided(step, counted, kept_before, so_far, decided)
+            before = [decode(state) for _, state in sorted(past.read())]
+            drawn, to_keep = drawn_step(
+                self.product, step, counted, before, so_far, self.name, self._resolved
+            )
+            decided = decided or self.steps.keep(drawn, self._resolved)
+            if decided.counts_digest == so_far and not _is_same(decided.released, drawn.released):
+                raise GuaranteeError(
+                    f"step {step} differs from what was decided on the same cases, as with another "
+                    "version of tracecloak or of a library. Restore that version, or begin another "
+                    "epoch, which is another spend"
+                )
             if to_keep is not None:
                 past.add((step, encode(to_keep)))
         if self.note is not None:
@@ -266,30 +275,6 @@ class _Release(beam.DoFn):
             past.clear()
             _LOG.warning("%s", self.name.spent_words(step))
         yield decided.released
-
-    def _decided(
-        self,
-        step: int,
-        counted: Statistics,
-        kept_before: Sequence[Any],
-        so_far: bytes,
-        decided: DecidedStep | None,
-    ) -> tuple[DecidedStep, Any]:
-        """Returns the step as it is kept, and the state that the product needs later."""
-        name = replace(self.name, counts_digest=so_far.hex())
-        of_product = Statistics({n: counted.by_name[n] for n in self.product.kinds})
-        released, to_keep = self.product.publish(
-            step, of_product, kept_before, name, self._resolved
-        )
-        if decided is None:
-            decided = self.steps.keep(DecidedStep(step, so_far, released), self._resolved)
-        if decided.counts_digest == so_far and not _is_same(decided.released, released):
-            raise GuaranteeError(
-                f"step {step} differs from what was decided on the same cases, as with another "
-                "version of tracecloak or of a library. Restore that version, or begin another "
-                "epoch, which is another spend"
-            )
-        return decided, to_keep
 
     def _goes_on(self, step: int, counts: Any) -> bool:
         """Whether all earlier steps have the same cases as when they were decided."""

@@ -20,7 +20,7 @@ from apache_beam.coders import VarIntCoder
 from apache_beam.metrics import Metrics
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
 from tracecloak.schemas.events.events import PUBLISH_TIME
 from tracecloak.schemas.events.tally import OTHER_OPERATION, TOMBSTONE
 from tracecloak.schemas.published.step import Step
@@ -163,42 +163,15 @@ def _add(folder: str, batches: Mapping[str, Sequence[str]]) -> None:
     write_anew(path, "".join(f"{line}\n" for line in [json.dumps(text), *last]).encode())
 
 
-# --- Topics of Pub/Sub and Kafka, and tables of a lake, that get the steps of a stream. -----------
-# Consumers may get a message of a step more than once; `FirstOfEach` drops the repetitions.
-
-
 # --- The releases of a stream as messages of a topic, which may come more than once. --------------
 # Steps are sent at least once, and the message service delivers at least once. Equal releases are
 # equal bytes and have equal attributes, so a consumer keeps the first message of each key and
-# drops what repeats it; `FirstOfEach` does. Two messages with one key and different bytes are two
-# releases for the price of one: that is an error, never a repetition.
+# drops what repeats it. Two messages with one key and different bytes are two releases for the
+# price of one: that is an error, never a repetition.
 
 
 # What a consumer needs to drop a repetition without reading the data; together they are the key.
 KEY_ATTRIBUTES = ("release_id", "epoch", "product", "view", "step")
-
-Key = tuple[str, str, str, str, int]
-
-
-def attributes_of(release: Step) -> dict[str, str]:
-    """Returns KEY_ATTRIBUTES of a release as texts."""
-    return {n: str(part) for n, part in zip(KEY_ATTRIBUTES, release.key, strict=True)}
-
-
-def key_of(attributes: Mapping[str, str]) -> Key:
-    """Returns the key of the release that a message with these attributes holds.
-
-    Raises:
-        UsageError: An attribute is missing, or the step is no number.
-    """
-    try:
-        release_id, epoch, product, view, step = (attributes[name] for name in KEY_ATTRIBUTES)
-        return release_id, epoch, product, view, int(step)
-    except (KeyError, ValueError):
-        raise UsageError(
-            f"a message of a stream's topic has the attributes {', '.join(KEY_ATTRIBUTES)}; "
-            "this topic or subscription has others"
-        ) from None
 
 
 class SendSteps(beam.DoFn):
@@ -212,53 +185,6 @@ class SendSteps(beam.DoFn):
         """Sends a release; one that is tried again is sent again, with the same bytes."""
         self._sink.send(release)
         yield release
-
-
-class FirstOfEach:
-    """A consumer's memory: which releases it has, each under its key.
-
-    It remembers a digest a key and never forgets, which is a hundred bytes a release.
-    """
-
-    def __init__(self) -> None:
-        self._digests: dict[Key, bytes] = {}
-
-    def take(self, data: bytes, attributes: Mapping[str, str]) -> bool:
-        """Returns whether a message is the first with its key; otherwise it is to be dropped.
-
-        Args:
-            data: Of the message.
-            attributes: Of the message.
-
-        Raises:
-            UsageError: It is no message of a stream.
-            TracecloakError: It contradicts its attributes, or an earlier message with its key.
-        """
-        key = key_of(attributes)
-        if _named_in(data) != key:
-            raise TracecloakError("a message of the stream's topic is not what its attributes say")
-        digest = hashlib.sha256(data).digest()
-        known = self._digests.setdefault(key, digest)
-        if known is digest:
-            return True
-        if known != digest:
-            raise TracecloakError(
-                f"step {key[4]} of release {key[0]} was published twice with different counts; "
-                "use neither, and have the stream's budget charged again"
-            )
-        return False
-
-
-def _named_in(data: bytes) -> Key | None:
-    try:
-        body = json.loads(data)
-        release_id, epoch, product, view, step = (body[name] for name in KEY_ATTRIBUTES)
-    except (ValueError, KeyError, TypeError):
-        return None
-    return release_id, epoch, product, view, step
-
-
-# --- Topics of Pub/Sub and Kafka, and tables of a lake, that get the steps of a stream. -----------
 
 
 _ASK_SECONDS = 20.0
@@ -298,7 +224,8 @@ class StepSink(_ToTopic):
 
     def send(self, released: Step) -> None:
         """See `local_stream.Sink`."""
-        attributes = attributes_of(released)
+        key_parts = zip(KEY_ATTRIBUTES, released.key, strict=True)
+        attributes = {name: str(part) for name, part in key_parts}
         key = "/".join(attributes.values()).encode()
         self._writer.send([(key, released.to_json())], attributes)
 

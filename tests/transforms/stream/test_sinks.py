@@ -8,7 +8,6 @@ import json
 import pickle
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -22,7 +21,7 @@ import pytest
 from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.schemas.errors import GuaranteeError, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
 from tracecloak.schemas.events.tally import OTHER_OPERATION
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
@@ -31,12 +30,9 @@ from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import step_files, topic_sinks
 from tracecloak.transforms.stream.step_files import files_of, step_path, write_once
 from tracecloak.transforms.stream.topic_sinks import (
-    KEY_ATTRIBUTES,
-    FirstOfEach,
     RejectSink,
     SendSteps,
     StepSink,
-    attributes_of,
 )
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
@@ -178,22 +174,6 @@ FIRST = StepRelease.of(
     epsilon="0.5",
     delta="0",
 )
-ATTRIBUTES = {
-    "release_id": "hospital",
-    "epoch": "2026",
-    "product": "dfg",
-    "view": "total",
-    "step": "3",
-}
-
-
-@pytest.mark.parametrize(
-    "change", [*({name: None} for name in KEY_ATTRIBUTES), {"step": "third"}, {"step": ""}]
-)
-def test_a_message_of_another_kind_is_told(change: dict[str, str | None]) -> None:
-    others = {name: value for name, value in {**ATTRIBUTES, **change}.items() if value is not None}
-    with pytest.raises(UsageError, match="has the attributes release_id, epoch"):
-        FirstOfEach().take(FIRST.to_json(), others)
 
 
 def test_a_release_too_large_for_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,37 +190,6 @@ def test_a_release_too_large_for_a_message_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
     with pytest.raises(UsageError, match="publish it to files"):
         StepSink("projects/p/topics/t").send(large)
-
-
-def test_a_consumer_takes_the_first_message_of_a_key_and_drops_its_repetitions() -> None:
-    first_of_each = FirstOfEach()
-    others = [
-        replace(FIRST, **{name: value})
-        for name, value in (
-            ("release_id", "ward"),
-            ("epoch", "2027"),
-            ("product", "variants"),
-            ("view", "window"),
-            ("step", 4),
-        )
-    ]
-    messages = [(one.to_json(), attributes_of(one)) for one in (FIRST, *others)]
-    assert all(first_of_each.take(*message) for message in messages)
-    assert not any(first_of_each.take(*message) for message in messages)
-
-
-def test_two_releases_with_one_key_are_an_error() -> None:
-    first_of_each = FirstOfEach()
-    first_of_each.take(FIRST.to_json(), ATTRIBUTES)
-    other = replace(FIRST, counts=np.array([0, 7], np.int64))
-    with pytest.raises(TracecloakError, match="step 3 of release hospital was published twice"):
-        first_of_each.take(other.to_json(), ATTRIBUTES)
-
-
-@pytest.mark.parametrize("data", [replace(FIRST, step=4).to_json(), b"", b"[]", b"{}"])
-def test_data_that_contradict_their_attributes_are_an_error(data: bytes) -> None:
-    with pytest.raises(TracecloakError, match="not what its attributes say"):
-        FirstOfEach().take(data, ATTRIBUTES)
 
 
 HOUR = 3_600_000_000
