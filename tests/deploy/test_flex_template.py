@@ -24,7 +24,6 @@ from tests.support.postgres import server as server
 from tests.support.releasing import Commands, tracecloak
 from tests.support.s3_double import S3Double, s3_double
 from tests.support.stream_runs import stream_config
-from tests.support.tiers import at_night
 from tracecloak import AnonymizeEventLog
 from tracecloak.pipelines.budget.database_store import DatabaseKeyStore, _copy_of, require_lasting
 from tracecloak.pipelines.ledger.balance import charges
@@ -102,10 +101,11 @@ def rows(url: str) -> dict[str, bytes]:
 # --- What a worker runs -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at",
-    ["before ledger 1", *map(at_night, ("before charge 1", "after charge 1", "before commit 1",
-                                        "after commit 1", "before key's end 1"))],
+    ["before ledger 1", "before charge 1", "after charge 1", "before commit 1", "after commit 1",
+     "before key's end 1"],
 )  # fmt: skip
 def test_a_release_is_finished_by_the_next_start_and_charged_once(
     commands: Commands, bucket: S3Double, body: dict[str, Any], tmp_path: Path, at: str

@@ -73,7 +73,6 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
     places = ["--log", str(tmp_path / "*.csv"), "--output", str(tmp_path / "out")]
     ours = ["--key_store", str(tmp_path / "keys")]
     amun = ["--method", "amun", "--guessing_advantage"]
-    private = ["--method", "private-log", "--epsilon", "1", "--vocabulary", str(names)]
     lines = [
         ["ledger", "begin", *ours],
         ["ledger", "show", *ours],
@@ -86,14 +85,13 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
         ["release", *places, *amun, "2"],
         ["release", *places, *amun, "0.2", "--shards", "0"],
         ["plan", *places, *amun, "0.2"],
-        ["plan", *places, *private],
         ["plan", *places, "--method", "private-dfg", "--epsilon", "1", "--vocabulary", str(names)],
     ]
     found = loaded_by(*lines)
-    assert [code for code, _ in found] == [0] * (7 + len(METHODS)) + [2] * 2 + [0] * 3
-    # The two last plans run their methods on made-up logs, with scipy's distributions and all.
+    assert [code for code, _ in found] == [0] * (7 + len(METHODS)) + [2] * 2 + [0] * 2
+    # The last plan runs its method on synthetic logs, with scipy's distributions and all.
     assert "apache_beam" not in {name for _, names in found for name in names}
-    assert "scipy" not in {name for _, names in found[:-2] for name in names}
+    assert "scipy" not in {name for _, names in found[:-1] for name in names}
     assert "pandas" not in {name for _, names in found for name in names}
     assert "pyarrow" in found[-1][1]  # what is loaded is noticed
     assert log.exists() and not (tmp_path / "out").exists()

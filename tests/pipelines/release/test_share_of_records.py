@@ -51,7 +51,7 @@ def planned(
     capsys: pytest.CaptureFixture[str], given: Sequence[object]
 ) -> tuple[list[str], list[str]]:
     """The lines of a plan, and the verdicts of its JSON; it ends with 0."""
-    assert tracecloak("plan", *given, "--expected_cases", "1000", "--json") == 0
+    assert tracecloak("plan", *given, "--expected_cases", "300", "--json") == 0
     body = json.loads(capsys.readouterr().out)
     return body["plan"], [verdict["verdict"] for verdict in body["verdicts"]]
 
