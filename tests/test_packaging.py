@@ -206,3 +206,15 @@ def test_every_method_is_documented_with_its_guarantee() -> None:
     for name, method in METHODS.items():
         kinds = {method.guarantee(method.Params(**example)).kind for example in examples_of(method)}
         assert {kind for kind in get_args(Kind) if kind in rows[name]} == kinds, name
+
+
+def test_what_others_make_is_pinned() -> None:
+    """Actions of CI by their commit, base images by their digest, Beam by its minor version."""
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    actions = re.findall(r"uses: (\S+)", workflow)
+    assert actions and all(re.search(r"@[0-9a-f]{40}$", action) for action in actions)
+    for path in (ROOT / "deploy").rglob("*Dockerfile*"):
+        bases = re.findall(r"^FROM (\S+)", path.read_text(), re.MULTILINE)
+        assert bases and all(re.search(r"@(sha256:|\$)", base) for base in bases), path
+    beam = [need for need in SETUP.install_requires if need.startswith("apache-beam")]
+    assert beam and all("<" in need for need in beam)

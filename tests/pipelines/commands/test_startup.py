@@ -100,15 +100,17 @@ def test_methods_parameters_and_ledgers_load_neither_beam_nor_scipy_and_plans_no
 def test_a_log_that_is_not_there_is_told_before_what_pays_and_writes_is_loaded(
     tmp_path: Path,
 ) -> None:
-    """And a release of one that is there loads neither Beam nor pandas."""
+    """And a release of one that is there loads neither Beam nor pandas, nor does `verify`."""
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     release = (
         "release", "--new_ledger", "--method", "amun", "--guessing_advantage", "0.2",
-        "--output", str(tmp_path / "out"), "--key_store", str(tmp_path / "keys"), "--log",
+        "--release_id", "r", "--output", str(tmp_path / "out"), "--key_store",
+        str(tmp_path / "keys"), "--log",
     )  # fmt: skip
-    found = loaded_by([*release, str(tmp_path / "none.csv")], [*release, str(log)])
+    verify = ["verify", str(tmp_path / "out" / "run_id=r")]
+    found = loaded_by([*release, str(tmp_path / "none.csv")], [*release, str(log)], verify)
     arithmetic = ["numpy", "pyarrow", "pydantic"]
-    assert found == [(3, arithmetic), (0, [*arithmetic, "sqlalchemy", "jinja2"])]
+    assert found == [(3, arithmetic)] + [(0, [*arithmetic, "sqlalchemy", "jinja2"])] * 2
 
 
 def test_pandas_is_had_by_whoever_imports_it() -> None:
