@@ -79,7 +79,6 @@ from tracecloak.anonymizers.accounting.composition import (
     Spend,
     Way,
     continuous_deviation,
-    discrete_gaussian_delta,
     gaussian_delta,
     total,
 )
@@ -107,18 +106,29 @@ def divides_by_case(parts: Iterable[Spend]) -> bool:
 
 
 def _divides(part: Spend) -> bool:
-    squared = Fraction(0)
+    deviation = _deviation(part)
+    if deviation is None:  # pure but for thresholds, which are made for it
+        return part.mechanism != "discrete_gaussian"
+    left = part.epsilon - COORDINATES_LOSS - sum((e for _, e in part.choices), Fraction(0))
+    return left >= 1 / (2 * deviation**2)
+
+
+def _deviation(part: Spend) -> Fraction | None:
+    """Deviation at sensitivity 1 of the continuous Gaussian that a part is, rounded down.
+
+    None where it is none: the noise is another, unknown, or too narrow for the proof in
+    `gaussian_scale`.
+    """
     if part.mechanism == "joint":
         squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
-    elif part.mechanism == "discrete_gaussian" and part.scale and part.sensitivity:
-        sigma = Fraction(*part.scale)
-        if sigma <= ROUNDING_DEVIATION:
-            return False
-        squared = (Fraction(part.sensitivity) / continuous_deviation(sigma)) ** 2
-    if not squared:  # pure but for thresholds, which are made for it
-        return True
-    left = part.epsilon - COORDINATES_LOSS - sum((e for _, e in part.choices), Fraction(0))
-    return left >= squared / 2
+        unit = 10**12
+        return Fraction(math.isqrt(math.floor(unit**2 / squared)), unit)
+    if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
+        return None
+    sigma = Fraction(*part.scale)
+    if sigma <= ROUNDING_DEVIATION:
+        return None
+    return continuous_deviation(sigma) / Fraction(part.sensitivity)
 
 
 # The part of delta by which a recomputed delta may be off: sensitivities are rounded up where they
@@ -177,19 +187,20 @@ def is_accounted_for(part: Spend) -> bool | None:
     """
     if part.mechanism == "discrete_laplace":
         return True
-    if part.mechanism == "discrete_gaussian" and part.scale and part.sensitivity:
-        sigma, sensitivity = Fraction(*part.scale), Fraction(part.sensitivity)
-        if sigma > ROUNDING_DEVIATION:
-            deviation = continuous_deviation(sigma) / sensitivity
-            needed_delta = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
-            if needed_delta.is_at_most(_with_slack(part.delta)):
-                return True
-        if sensitivity != 1:
-            return False
-        return discrete_gaussian_delta(part.scale, 1, part.epsilon) <= _with_slack(part.delta)
     if part.mechanism == "joint":
         return _is_joint_enough(part)
-    return None
+    if part.mechanism != "discrete_gaussian":
+        return None
+    most, deviation = _with_slack(part.delta), _deviation(part)
+    if deviation is not None:
+        needed = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
+        if needed.is_at_most(most):
+            return True
+    if part.sensitivity != 1 or not _FEWEST_SIGMA <= Fraction(*part.scale or (0, 1)) <= _MOST_SIGMA:
+        return False
+    interval = max(float(part.epsilon) * _FINE, _span(part) / _MAX_INTERVALS)
+    of_one_count = _losses(part, interval)
+    return bool(of_one_count.get_delta_for_epsilon(float(part.epsilon)) <= most)
 
 
 def _is_joint_enough(part: Spend) -> bool | None:
@@ -201,10 +212,9 @@ def _is_joint_enough(part: Spend) -> bool | None:
         if block.delta
     ]
     choices = tuple(epsilon for _, epsilon in part.choices)
-    if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES:
+    deviation = _deviation(part)
+    if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES or deviation is None:
         return None
-    unit = 10**12
-    deviation = Fraction(unit, _root_above(whole * unit**2))
     most = _with_slack(part.delta)
     epsilon = Interval.of(part.epsilon - COORDINATES_LOSS)
     instead = max((way.delta for way in part.instead), default=Fraction(0))
@@ -213,10 +223,6 @@ def _is_joint_enough(part: Spend) -> bool | None:
         is True
         for s in situations(unseen)
     )
-
-
-def _root_above(value: Fraction) -> int:
-    return math.isqrt(math.ceil(value)) + 1
 
 
 def _with_slack(delta: Fraction) -> Fraction:
@@ -236,6 +242,10 @@ def _named(parts: Any) -> tuple[tuple[str, Fraction], ...]:
 # that the smallest epsilon of a part is a thousand of it, unless all losses together would then
 # have more than the second number of intervals.
 _LARGEST_INTERVAL = 1e-4
+# Deviations of the noise of one count whose losses are listed, so that no other takes any time.
+_FEWEST_SIGMA, _MOST_SIGMA = Fraction(1, 10), 1000
+# Where one count is looked at by itself, an interval is this share of its epsilon.
+_FINE = 1e-6
 _MAX_INTERVALS = 2_000_000
 # The losses of a Gaussian are cut off this many deviations from its mean; the mass beyond is below
 # 1e-30.
@@ -301,8 +311,8 @@ def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
 
 def _of_one(part: Spend, delta: Fraction) -> float:
     """The closed form for one part."""
-    deviation = _continuous(part)
-    if deviation is not None:
+    deviation = _deviation(part)
+    if part.mechanism == "discrete_gaussian" and deviation is not None:
         return _of_gaussian(deviation, delta)
     if _is_joint(part) and delta > 0:
         return _of_losses([part], delta)
@@ -337,16 +347,6 @@ def _of_gaussian(deviation: Fraction, delta: Fraction) -> float:
     return Interval.of(high + COORDINATES_LOSS).float_above()
 
 
-def _continuous(part: Spend) -> Fraction | None:
-    """Deviation per sensitivity of the continuous Gaussian behind a part, rounded down."""
-    if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
-        return None
-    sigma = Fraction(*part.scale)
-    if sigma <= ROUNDING_DEVIATION:
-        return None
-    return continuous_deviation(sigma) / Fraction(part.sensitivity)
-
-
 def _is_joint(part: Spend) -> bool:
     """Whether its losses can be listed: not where something else may be done in place of it."""
     return part.mechanism == "joint" and not part.instead
@@ -354,14 +354,14 @@ def _is_joint(part: Spend) -> bool:
 
 def _span(part: Spend) -> float:
     """How far the losses of a part reach, roughly: it sizes the arrays and is no bound."""
-    if _is_joint(part):
-        change = math.sqrt(sum(block.squared_loss for block in part.blocks))
-        chosen = float(sum(epsilon for _, epsilon in part.choices))
-        return 2 * chosen + change**2 + _GAUSSIAN_REACH * change
-    if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
+    deviation = _deviation(part)
+    if deviation is None or part.instead:
         return 2 * float(part.epsilon)
-    change = float(part.sensitivity / Fraction(*part.scale))
-    return max(2 * float(part.epsilon), change**2 + _GAUSSIAN_REACH * change)
+    change = 1 / float(deviation)
+    of_noise = change**2 + _GAUSSIAN_REACH * change
+    if part.mechanism == "joint":
+        return 2 * float(sum(epsilon for _, epsilon in part.choices)) + of_noise
+    return max(2 * float(part.epsilon), of_noise)
 
 
 def _of_losses(parts: list[Spend], delta: Fraction) -> float:
@@ -400,18 +400,18 @@ def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
             value_discretization_interval=interval,
         )
 
-    if _is_joint(part):
-        squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
-        unit = 10**12
-        of_all = Fraction(math.isqrt(math.floor(unit**2 / squared)), unit)
-        gaussian = privacy_loss_distribution.from_gaussian_mechanism(
-            Interval.of(of_all).float_below(), value_discretization_interval=interval
+    def gaussian(deviation: Fraction) -> PrivacyLossDistribution:
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            Interval.of(deviation).float_below(), value_discretization_interval=interval
         )
+
+    deviation = _deviation(part)
+    if _is_joint(part) and deviation is not None:
         passing = sum((block.delta for block in part.blocks), Fraction(0))
         others = [generic(epsilon, Fraction(0)) for _, epsilon in part.choices]
         if passing:
             others.append(generic(0, passing))
-        return reduce(lambda left, right: left.compose(right), others, gaussian)
+        return reduce(lambda left, right: left.compose(right), others, gaussian(deviation))
     listed = part.sensitivity is not None and part.sensitivity <= _MAX_LISTED_SENSITIVITY
     if part.mechanism == "discrete_laplace" and listed and part.scale and part.sensitivity:
         noise = privacy_loss_distribution.from_discrete_laplace_mechanism(
@@ -427,9 +427,6 @@ def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
                 sensitivity=1,
                 value_discretization_interval=interval,
             )
-        deviation = _continuous(part)
         if deviation is not None:
-            return privacy_loss_distribution.from_gaussian_mechanism(
-                Interval.of(deviation).float_below(), value_discretization_interval=interval
-            )
+            return gaussian(deviation)
     return generic(part.epsilon, part.delta)

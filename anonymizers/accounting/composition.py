@@ -29,8 +29,6 @@ from tracecloak.schemas.errors import UsageError
 # loses 2 d eta just as all of it does (`anonymizers.accounting.composed`).
 ROUNDING_DEVIATION = 2
 COORDINATES_LOSS = Fraction(1, 10**21)
-# Beyond this deviation the hockey-stick sum has too many terms and the continuous bound is used.
-_MAX_SUMMED_DEVIATION = 1000
 # Beyond this exponent, e^epsilon is no float.
 _LARGEST_EXPONENT = 700
 
@@ -70,52 +68,6 @@ def continuous_deviation(sigma: Fraction) -> Fraction:
     variance = sigma**2 - ROUNDING_DEVIATION**2
     unit = 10**12
     return Fraction(math.isqrt(math.floor(variance * unit**2)), unit)
-
-
-def discrete_gaussian_interval(deviation: Fraction, k: int, epsilon: Fraction) -> Interval:
-    """Encloses a bound of the delta of one integer that changes by k, with discrete Gaussian noise.
-
-    P(Y >= t) - e^epsilon P(Y >= t + k), with t the smallest integer above epsilon sigma^2 / k -
-    k / 2 (Canonne, Kamath, Steinke 2020, Theorem 7), summed in enclosures that leave less than
-    1e-40 open. For sigma above 1000 it is the continuous bound of `gaussian_scale` instead, which
-    at sensitivity 1 and a delta of 1e-6 is larger by less than 0.01 %.
-
-    Args:
-        deviation: sigma, above 0.
-        k: At least 1.
-        epsilon: Above 0.
-    """
-    if deviation > _MAX_SUMMED_DEVIATION:
-        bound = gaussian_delta(continuous_deviation(deviation) / k, epsilon - COORDINATES_LOSS)
-        return bound * Interval.of(1 + COORDINATES_LOSS)
-    start = math.floor(epsilon * deviation**2 / k - Fraction(k, 2)) + 1
-    total, lower, upper = _gaussian_tails(deviation, (start, start + k))
-    return (lower - Interval.of(epsilon).exp() * upper) / total
-
-
-def _gaussian_tails(deviation: Fraction, starts: tuple[int, int]) -> list[Interval]:
-    """The sums of exp(-x^2 / (2 sigma^2)) over all integers, and over those from each start on."""
-    # Behind the reach terms are below exp(-115) < 1e-49 and bounded by a geometric series.
-    reach = math.isqrt(math.ceil(230 * deviation**2)) + 1
-    # The sum from t <= 0 on is all but the one from 1 - t on, by symmetry.
-    mirrored = [start if start > 0 else 1 - start for start in starts]
-    zero = Interval.of(0)
-    positive, tails = zero, [zero for _ in starts]
-    term = (-Interval.of(1 / (2 * deviation**2))).exp()
-    square = term * term
-    step = term * square  # from x to x + 1 the term falls by the power 2 x + 1 of the first one
-    for x in range(1, reach + 1):
-        positive = positive + term
-        for i, start in enumerate(mirrored):
-            if x >= start:
-                tails[i] = tails[i] + term
-        term, step = term * step, step * square
-    rest = Interval(zero.low, (term / (1 - step)).high, zero.digits)
-    total = (positive + rest) * 2 + 1
-    tails = [tail + rest for tail in tails]
-    return [total] + [
-        tail if start > 0 else total - tail for start, tail in zip(starts, tails, strict=True)
-    ]
 
 
 @lru_cache(maxsize=256)
@@ -160,8 +112,8 @@ def gaussian_scale(
 
     Returns:
         (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
-        1.00001 times s from s = 500 on, but a third more than one count needs by
-        `discrete_gaussian_delta` at sensitivity 1 and epsilon 2.
+        1.00001 times s from s = 500 on, but a third more than one count needs at sensitivity 1 and
+        epsilon 2.
 
     Raises:
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
@@ -177,34 +129,6 @@ def gaussian_scale(
             f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
             "use a coarser lattice or raise epsilon"
         ) from None
-
-
-def discrete_gaussian_delta(
-    sigma: tuple[int, int], sensitivity: int, epsilon: Fraction | int
-) -> float:
-    """Returns an upper bound of the delta of one integer with discrete Gaussian noise.
-
-    See `anonymizers.accounting.composition.discrete_gaussian_interval`.
-
-    Args:
-        sigma: (numerator, denominator) of the parameter, both positive.
-        sensitivity: At least 1: the most that one unit changes the integer by.
-        epsilon: Above 0.
-
-    Returns:
-        A float in [0, 1], not below the exact hockey-stick sum.
-
-    Raises:
-        UsageError: A parameter is out of range.
-    """
-    epsilon, k = (
-        calibration.check_epsilon(epsilon),
-        calibration.check_whole("sensitivity", sensitivity),
-    )
-    if min(sigma) < 1:
-        raise UsageError(f"sigma must be positive, got {sigma[0]}/{sigma[1]}")
-    bound = discrete_gaussian_interval(Fraction(*sigma), k, epsilon).float_above()
-    return min(max(bound, 0.0), 1.0)
 
 
 # --- The series by which sums over steps are measured with little noise. --------------------------

@@ -27,7 +27,8 @@ from tracecloak.anonymizers.accounting.calibration import (
     stability_threshold,
     truncated_noise_bound,
 )
-from tracecloak.anonymizers.accounting.composition import discrete_gaussian_delta, gaussian_scale
+from tracecloak.anonymizers.accounting.composed import is_accounted_for
+from tracecloak.anonymizers.accounting.composition import Spend, gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Unseen,
@@ -210,8 +211,8 @@ def gaussian_noise(sigma: tuple[int, int]) -> Noise:
 )
 def test_one_count_needs_just_this_gaussian_noise(epsilon: str, thousandths: int) -> None:
     e, d = exact(epsilon), exact("0.000001")
-    assert discrete_gaussian_delta((thousandths, 1000), 1, e) <= d
-    assert discrete_gaussian_delta((thousandths - 1, 1000), 1, e) > d
+    for scale, is_enough in (((thousandths, 1000), True), ((thousandths - 1, 1000), False)):
+        assert is_accounted_for(Spend("n", "discrete_gaussian", e, d, scale, 1)) is is_enough
     enough, short = gaussian_noise((thousandths, 1000)), gaussian_noise((thousandths - 1, 1000))
     assert delta_between(enough(0), enough(1), e)[1] <= d
     assert delta_between(short(0), short(1), e)[0] > d
