@@ -224,7 +224,6 @@ def geometric(stream: CellStream, rows: np.ndarray, heads: np.ndarray) -> np.nda
 
 __all__ = [
     "CellStream",
-    "bernoulli_exp",
     "discrete_gaussian",
     "discrete_laplace",
     "permute_and_flip",
@@ -355,33 +354,6 @@ def discrete_gaussian(stream: CellStream, numerators: Whole, denominators: Whole
     values = np.zeros(len(stream), np.int64)
     _fill(values, np.arange(len(stream)), attempt)
     return values
-
-
-def bernoulli_exp(
-    stream: CellStream, rows: np.ndarray, numerators: Whole, denominators: Whole
-) -> np.ndarray:
-    """Returns bool[m], true with probability exp(-numerator / denominator), which may exceed 1.
-
-    Args:
-        stream: Whose words are used.
-        rows: int64[m], distinct row numbers of the stream.
-        numerators: int64[m] or one for all, at least 0.
-        denominators: int64[m] or one for all, at least 1.
-
-    Raises:
-        UsageError: A numerator is not in 0 … 2^62, a denominator is not in 1 … 2^62, or the shape
-            is wrong.
-    """
-    above = np.broadcast_to(_whole("numerators", numerators, len(rows), 0), len(rows))
-    under = np.broadcast_to(_whole("denominators", denominators, len(rows), 1), len(rows))
-    return are_below_exp(
-        stream,
-        rows,
-        stream.words(rows)[:, 0],
-        64,
-        above / under,  # x wrong by less than 2^-51 x puts exp(-x) wrong by less than 2^-51
-        lambda i: Fraction(int(above[i]), int(under[i])),
-    )
 
 
 def permute_and_flip(

@@ -23,7 +23,6 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import (
     CellStream,
-    bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
     permute_and_flip,
@@ -221,18 +220,6 @@ def draws_as_opendp_does(name: str, num: int, den: int, n: int, wrong_by: Fracti
 
 
 # --- coins and choices ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("num", "den"), [(1, 10), (3, 10), (1, 1), (5, 2), (2**62, 2**60)])
-def test_coins_have_their_chance(num: int, den: int) -> None:
-    heads = int(bernoulli_exp(stream_of(), np.arange(N), num, den).sum())
-
-    def fits(exponent: float) -> bool:
-        return bool(stats.binomtest(heads, N, math.exp(-exponent)).pvalue > ALPHA)
-
-    assert fits(num / den)
-    assert not fits(1.05 * num / den)
-    assert not fits(0.95 * num / den)
 
 
 def permute_and_flip_law(scores: list[int], rate: float) -> dict[int, float]:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, trace_batch
+from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
 from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
@@ -27,7 +28,6 @@ from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_in
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.graph_kinds import ClipsDecision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
-from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     NAME_UNITS,
@@ -315,7 +315,7 @@ def test_the_noise_drawn_has_the_scale_of_the_edges_share(
 ) -> None:
     force(monkeypatch, vote)
     params = params_of("8", **NOISY[name])
-    recording = drawing.Recording()
+    recording = Recording()
     rounds = run_rounds([trace_batch(LOG)], METHOD, params, release_key(), noise=recording)
     drawn = {one.purpose: one for one in recording.drawn}
     assert len(drawn) == len(recording.drawn)

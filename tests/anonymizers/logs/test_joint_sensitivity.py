@@ -18,13 +18,13 @@ import pytest
 
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, trace_batch
+from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
 from tests.support.silence import MeasureRecorder
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise import drawing
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
@@ -229,7 +229,7 @@ def test_no_log_decides_which_noise_is_drawn(name: str) -> None:
         f"c{i}": LONG if i % 3 else Case((("A", i * MINUTE), ("B", i * DAY))) for i in range(99)
     }
     for cases in ({}, OTHERS, many):
-        recording = drawing.Recording()
+        recording = Recording()
         log = [log_of(cases, {case: case for case in cases})] if cases else []
         run_rounds(log, METHOD, params, release_key(), noise=recording)
         seen.append(

@@ -12,11 +12,11 @@ import pytest
 from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
+from tests.support.recording import Drawn, Recording
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg
-from tracecloak.anonymizers.noise.drawing import Drawn, Recording
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise
 from tracecloak.anonymizers.registry import METHODS
@@ -112,7 +112,7 @@ def told_by_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         if isinstance(recording, MeasureRecorder):
             recording = recording.inner
         if isinstance(recording, Recording):
-            recording.drawn[-1] = replace(recording.drawn[-1], sensitivity=noise.sensitivity)
+            recording.drawn[-1] = recording.drawn[-1]._replace(sensitivity=noise.sensitivity)
         return drawn
 
     monkeypatch.setattr(SumNoise, "draw", noted)

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
+from tests.support.recording import Drawn, Recording
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.noise.drawing import Drawn, Noise, Recording
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import changed_ranks, measured_ranks
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
