@@ -32,11 +32,10 @@ import hashlib
 import logging
 import math
 import re
-from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO, cast
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
 import numpy as np
@@ -96,11 +95,10 @@ _KINDS = {
     "trace": _TRACE,
     "log": _LOG,
 }
-_LONG_TRACE = "a trace takes more than 512 MiB of XML"
 _NOWHERE = -1  # no element has this depth
 
 # A float stands for itself, as only together with others of its column it becomes text.
-_Column = list[str | float | None]
+_Row = list[Any]
 
 
 @dataclass(frozen=True)
@@ -123,26 +121,24 @@ class XesReader:
         Raises:
             InputSchemaError: The stream is empty, or what it begins with is no XES log.
         """
-        log = _Log(())
-        feed = _Feed(log)
+        traces = _Traces(())
         try:
-            while not log.has_begun and (piece := stream.read(_HEAD_BYTES)):
-                feed.parse(piece)
-            if not log.has_begun:
-                feed.parse(b"")
+            while not traces.root and (piece := stream.read(_HEAD_BYTES)):
+                traces.parse(piece)
+            if not traces.root:
+                traces.parse(b"")
         except _Fault as fault:
-            if not log.has_begun:  # what stands behind the root is `read`'s
+            if not traces.root:  # what stands behind the root is `read`'s
                 raise _refusal(fault) from None
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
         """Returns the keys of the first events and their traces; see `ListingReader`."""
-        log = _Log(())
-        feed = _Feed(log)
-        with contextlib.suppress(_Fault, _OtherNames):  # reading tells of them
-            while log.closed < max_records and (piece := stream.read(_HEAD_BYTES)):
-                feed.parse(piece)
-        return log.found()
+        traces = _Traces(())
+        with contextlib.suppress(_Fault):  # reading tells of them
+            while traces.n_waiting < max_records and (piece := stream.read(_HEAD_BYTES)):
+                traces.parse(piece)
+        return traces.found()
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
@@ -167,39 +163,27 @@ class XesReader:
                 reading goes on, it is not well-formed XML, exceeds a bound of this module, or no
                 event has a required column.
         """
-        log = _Log(wanted, None if self.unnamed is None else _Names(*self.unnamed))
+        names = None if self.unnamed is None else _Names(*self.unnamed)
         encoding, is_searchable, source = _searchable(stream, self.goes_on)
-        feed = _Feed(log, encoding, forgets=self.goes_on)
+        traces = _Traces(wanted, names, encoding, forgets=self.goes_on)
         pieces = _Pieces(source, is_searchable, batch_rows)
-        left = 0  # how many bytes the parser had been given when events last left
         is_sound = True
         is_end = False
         piece = b""
         while not is_end:
-            if not piece and feed.is_between_traces:
-                yield from _full(pieces.regular_batches(log, feed), batch_rows)
-                left = feed.fed
-            piece = piece or pieces.read(feed.wanted_bytes)
+            if not piece and traces.is_between:
+                yield from pieces.regular_batches(traces)
+            piece = piece or pieces.read(traces.wanted_bytes)
             is_end = not piece
             try:
-                feed.parse(piece)
-                enough = 1 if is_end or feed.fed - left >= _BATCH_BYTES else batch_rows
-                if log.closed >= enough:
-                    yield from log.batches(batch_rows, enough)
-                    left = feed.fed
-                elif not log.holds_events:
-                    left = feed.fed
-                else:
-                    feed.check_open_trace()
+                traces.parse(piece)
+                yield from traces.batches(batch_rows, is_end)
                 piece = b""
             except _OtherNames as trace:
-                piece, is_end = feed.rest(trace.place), False
-                log.begin_anew()
-                left -= trace.place
-                feed = feed.anew(trace.line)
-                left += feed.fed
+                piece, is_end = traces.given_from(trace.place), False
+                traces.begin_anew(trace.line)
             except _Fault as fault:
-                if not self.goes_on or not log.has_begun:
+                if not self.goes_on or not traces.root:
                     raise _refusal(fault) from None
                 if is_sound:
                     _OPERATOR.warning(
@@ -209,13 +193,13 @@ class XesReader:
                         fault.reason,
                     )
                 is_sound = False
-                yield from log.batches(batch_rows, 1)
-                yield log.leave_out()
-                piece = _from_trace(source, feed.behind(fault))
+                yield from traces.batches(batch_rows, True)
+                yield traces.leave_out()
+                piece = _from_trace(source, traces.behind(fault))
                 is_end = not piece
-                feed, left = feed.anew(), 0
-        if log.emitted and not log.present.issuperset(required):
-            error = missing_columns(log.found(), required)
+                traces.begin_anew()
+        if traces.emitted and not traces.present.issuperset(required):
+            error = missing_columns(traces.found(), required)
             if not self.goes_on:
                 raise error
             _OPERATOR.warning("%s", error)
@@ -237,182 +221,8 @@ class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malfo
         self.place = place
 
 
-class _OtherNames(Exception):  # noqa: N818 - no error
-    """A trace begins, and what was before it has names that XES does not have.
-
-    Attributes:
-        line: Where it begins.
-        place: The byte at which it does.
-    """
-
-    def __init__(self, line: int, place: int) -> None:
-        super().__init__()
-        self.line = line
-        self.place = place
-
-
-class _Feed:
-    """An expat parser, and how much it was given."""
-
-    def __init__(
-        self,
-        log: _Log,
-        encoding: str | None = None,
-        root: str = "",
-        forgets: bool = False,
-        first_line: int = 1,
-    ) -> None:
-        """Makes a parser of a file, or of what follows a fault in it.
-
-        Args:
-            log: Gets what is parsed.
-            encoding: In place of the one that the file declares; None: that one.
-            root: The tag of the root, where what is parsed begins behind its start; else none.
-            forgets: Whether a trace that begins behind names which XES does not have is told by
-                `_OtherNames`, and what follows is given to another parser.
-            first_line: The number of the line with which what is parsed begins.
-        """
-        self.fed = 0  # bytes
-        self._log = log
-        self._encoding = encoding
-        self._forgets = forgets
-        self._first_line = first_line
-        self._held = b""  # what was given of a token whose end is yet to come
-        self._piece = b""
-        self._token = 0  # how many bytes were given of it
-        self._names = 0
-        self._names_of_xes = 0  # as many of them were seen to be of XES
-        self._trace = 0  # where the last trace began
-        self._is_in_cdata = False
-        parser = self._parser = expat.ParserCreate(encoding)
-        log.fault = self.fault
-        log.begins_trace = self._trace_begins
-        log.ends_trace = self._trace_ends
-        parser.ordered_attributes = True  # a list costs less than a dict
-        parser.StartElementHandler = log.start_element if log.names is None else log.start_noted
-        parser.EndElementHandler = log.end_element
-        parser.StartDoctypeDeclHandler = self._refuse_doctype
-        parser.XmlDeclHandler = self._note_encoding
-        parser.StartCdataSectionHandler = lambda: self._note_cdata(True)
-        parser.EndCdataSectionHandler = lambda: self._note_cdata(False)
-        if hasattr(parser, "SetReparseDeferralEnabled"):  # expat 2.6: would blur the token's bound
-            parser.SetReparseDeferralEnabled(False)
-        if root:
-            self.parse(f"<{root}>".encode(encoding or "utf-8"))
-        self._begin = self.fed
-
-    @property
-    def is_between_traces(self) -> bool:
-        """Whether what follows begins within the root alone, and is UTF-8."""
-        return (
-            self._log.is_between_traces
-            and not (self._token or self._is_in_cdata)
-            and (self._encoding or "utf-8").lower() == "utf-8"
-        )
-
-    def pass_over(self, data: bytes) -> None:
-        """Counts the lines of what the parser does not get."""
-        self._first_line += n_octets(data, "\n")
-        if b"\r" in data:
-            self._first_line += data.count(b"\r") - data.count(b"\r\n")
-
-    @property
-    def wanted_bytes(self) -> int:
-        """How long the next piece may be: as the unfinished token, which expat scans anew."""
-        return min(max(_PIECE_BYTES, self._token), _TOKEN_BYTES - self._token + 1)
-
-    def fault(self, reason: str) -> _Fault:
-        """Returns a fault at the place where the parser is, ready to raise."""
-        return _Fault(reason, self._line, self._parser.CurrentByteIndex)
-
-    @property
-    def _line(self) -> int:
-        """The number of the line at which the parser is."""
-        return self._first_line - 1 + self._parser.CurrentLineNumber
-
-    def parse(self, piece: bytes) -> None:
-        """Gives the parser a piece; an empty one is the end.
-
-        Raises:
-            _Fault: It is no XML, no XES, or exceeds a bound.
-            InputSchemaError: It is the end, and nothing came before it.
-        """
-        self._held = (self._held + self._piece)[-self._token :] if self._token else b""
-        self._piece = piece
-        self.fed += len(piece)
-        parser = self._parser
-        if not self.fed:
-            raise InputSchemaError("the input is empty; an XES file has at least a <log>")
-        # `from None`, as the causes may quote the input.
-        try:
-            parser.Parse(piece, not piece)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise self.fault(f"it is not well-formed XML ({reason})") from None
-        except (LookupError, ValueError):  # from Python's codecs, on behalf of expat
-            raise self.fault("its encoding is unknown or broken") from None
-        self._token = self.fed - parser.CurrentByteIndex
-        if self._token > _TOKEN_BYTES:
-            # A trace whose tag it is was met here, and does not begin there once more.
-            raise _Fault("an XML token is longer than 16 MiB", self._line, self.fed - len(piece))
-        self._check_names()
-
-    def _check_names(self) -> None:
-        names = self._parser.intern
-        if len(names) > self._names:
-            self._names = len(names)
-            if sum(map(len, names)) > _NAME_CHARACTERS:
-                raise self.fault("its different XML names take more than 64 KiB")
-
-    def _trace_begins(self) -> None:
-        self._trace = self._parser.CurrentByteIndex
-        names = self._parser.intern
-        if self._forgets and len(names) > self._names_of_xes:
-            if self._log.names_of_xes.issuperset(names):
-                self._names_of_xes = len(names)
-            elif self._trace > self._begin:
-                raise _OtherNames(self._line, self._trace)
-
-    def _trace_ends(self) -> None:
-        self._check_names()
-        if self._parser.CurrentByteIndex - self._trace > _TRACE_BYTES:
-            raise self.fault(_LONG_TRACE)
-
-    def check_open_trace(self) -> None:
-        """Makes sure that the trace which began last is not too long so far.
-
-        Raises:
-            _Fault: It is.
-        """
-        if self.fed - self._trace > _TRACE_BYTES:
-            raise self.fault(_LONG_TRACE)
-
-    def rest(self, place: int) -> bytes:
-        """Returns what was given from a place on, which is in the last piece or its first token."""
-        given = self._held + self._piece
-        return given[place - self.fed :]
-
-    def behind(self, fault: _Fault) -> bytes:
-        """Returns what was given from where on a trace may begin that is not the one at fault."""
-        # Of what follows a fault the first piece begins with the trace that is at fault now.
-        first = self._begin + 1 if self._begin else 0
-        given = self._held + self._piece
-        return given[max(fault.place, first) - (self.fed - len(given)) :]
-
-    def anew(self, first_line: int = 1) -> _Feed:
-        """Returns what parses what follows a fault, or from the begin of a trace on."""
-        return _Feed(self._log, self._encoding, self._log.root, self._forgets, first_line)
-
-    def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
-        self._encoding = self._encoding or encoding
-
-    def _note_cdata(self, begins: bool) -> None:
-        self._is_in_cdata = begins
-
-    def _refuse_doctype(self, *_declaration: object) -> None:
-        raise self.fault(
-            "it has a DOCTYPE, which XES does not need and through which entities come"
-        )
+class _OtherNames(_Fault):
+    """No fault: a trace begins there, and what was before it has names that XES does not have."""
 
 
 class _Names:
@@ -455,72 +265,180 @@ class _Names:
         )
 
 
-class _Log:
-    """The parser's handlers, and the events that wait for the end of their trace or batch.
+class _Traces:
+    """An expat parser of a file, and the events that wait for the end of their trace or batch.
 
     Attributes:
-        closed: How many of the events held are of traces that have ended; they are the first ones.
         emitted: How many events have left in batches.
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
         wanted: The columns that are handed over.
         names: What names traces that have no name, in a wanted column; None: nothing does.
-        names_of_xes: The names of elements and attributes that XES has, tags also with the root's
-            prefix.
-        fault: Makes what is raised where an element is wrong.
-        begins_trace: Is called where a trace begins, before anything of it is noted.
-        ends_trace: Is called where one ends.
     """
 
-    fault: Callable[[str], _Fault]
-    begins_trace: Callable[[], None]
-    ends_trace: Callable[[], None]
+    def __init__(
+        self,
+        wanted: Sequence[str],
+        names: _Names | None = None,
+        encoding: str | None = None,
+        forgets: bool = False,
+    ) -> None:
+        """Begins a file.
 
-    def __init__(self, wanted: Sequence[str], names: _Names | None = None) -> None:
+        Args:
+            wanted: The columns that are handed over.
+            names: What names traces that have no name.
+            encoding: In place of the one that the file declares; None: that one.
+            forgets: Whether a trace that begins behind names which XES does not have is told by
+                `_OtherNames`, and what follows is to be given to another parser.
+        """
+        self.wanted = list(wanted)
         self.names = names if names is not None and names.column in wanted else None
-        self._content: list[str] = []  # of the trace that is open
-        self.closed = 0
         self.emitted = 0
         self.present: set[str] = set()
         self.root = ""
-        self.names_of_xes = frozenset[str]()
-        self.wanted = list(wanted)
-        # By wanted column: a value for each event held, or for each trace from _first_trace on.
-        self._of_events: dict[str, _Column] = {}
-        self._of_traces: dict[str, _Column] = {}
-        for name in wanted:
-            (self._of_traces if name.startswith(CASE_PREFIX) else self._of_events)[name] = []
-        self._owners = array("q")  # the number of the trace of each event held
-        self._first_trace = 0
-        self._traces = 0  # how many have begun
+        self._encoding = encoding
+        self._forgets = forgets
+        self._names_of_xes = frozenset[str]()  # tags also with the root's prefix
+        self._n_traces = 0  # that have begun
+        # A row has a value for each wanted column, and then a bin for what is not wanted, which at
+        # last has the number of its trace. Rows of ended traces wait for a batch.
+        self._rows: list[_Row] = []
+        self._sizes: list[int] = []  # bytes of XML with what is in each
+        self._n_bytes = 0  # in all of them
+        places = {name: place for place, name in enumerate(wanted)}
+        self._of_traces = {n: at for n, at in places.items() if n.startswith(CASE_PREFIX)}
+        of_events = {n: at for n, at in places.items() if n not in self._of_traces}
+        self._trace_keys = _Targets(self._of_traces, len(places), CASE_PREFIX.__add__)
+        self._event_keys = _Targets(of_events, len(places), column_of_event)
+        self._trace: _Row = []  # the values of the trace that is open
+        self._content: list[str] = []  # likewise
+        self.begin_anew()
+
+    def begin_anew(self, first_line: int = 1) -> None:
+        """Makes a parser of the file, or of what follows a fault or the begin of a trace in it.
+
+        What the trace that is open had is forgotten.
+
+        Args:
+            first_line: The number of the line with which what is parsed begins.
+        """
+        self._first_line = first_line
+        self._fed = 0  # bytes
+        self._given = b""  # what was given last, from the begin of an unfinished token on
+        self._token = 0  # how many bytes were given of that
+        self._n_names = 0
+        self._trace_begin = self._event_begin = 0
+        self._is_in_cdata = False
         self._depth = 0  # open elements
         self._container = _NOWHERE  # depth of the trace or event whose children count now
-        self._event_keys = _Targets(self._of_events, column_of_event)
-        self._trace_keys = _Targets(self._of_traces, CASE_PREFIX.__add__)
-        self._targets = self._trace_keys  # of the container
+        self._open: list[_Row] = []  # events of the trace that is open
+        self._row = self._trace  # of the container, and so its keys
+        self._keys = self._trace_keys
         self._kinds = _Kinds(_KINDS)
+        parser = self._parser = expat.ParserCreate(self._encoding)
+        parser.ordered_attributes = True  # a list costs less than a dict
+        parser.StartElementHandler = self._start_element
+        parser.EndElementHandler = self._end_element
+        parser.StartDoctypeDeclHandler = self._refuse_doctype
+        parser.XmlDeclHandler = self._note_encoding
+        parser.StartCdataSectionHandler = lambda: self._note_cdata(True)
+        parser.EndCdataSectionHandler = lambda: self._note_cdata(False)
+        if hasattr(parser, "SetReparseDeferralEnabled"):  # expat 2.6: would blur the token's bound
+            parser.SetReparseDeferralEnabled(False)
+        self._begin = 0
+        if self.root:
+            self.parse(f"<{self.root}>".encode(self._encoding or "utf-8"))
+            self._begin = self._fed
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the root's start was seen."""
-        return bool(self.root)
+    def is_between(self) -> bool:
+        """Whether what follows begins within the root alone, and is UTF-8."""
+        return (
+            self._depth == 1
+            and not (self._token or self._is_in_cdata)
+            and (self._encoding or "utf-8").lower() == "utf-8"
+        )
 
     @property
-    def is_between_traces(self) -> bool:
-        """Whether the root is open, and nothing in it."""
-        return self._depth == 1
+    def wanted_bytes(self) -> int:
+        """How long the next piece may be: as the unfinished token, which expat scans anew."""
+        return min(max(_PIECE_BYTES, self._token), _TOKEN_BYTES - self._token + 1)
 
     @property
-    def holds_events(self) -> bool:
-        """Whether any event waits here."""
-        return bool(self._owners)
+    def n_waiting(self) -> int:
+        """How many events of ended traces wait for a batch."""
+        return len(self._rows)
 
-    def found(self) -> list[str]:
-        """Returns the names of the columns that the events have, as far as they were noted."""
-        present = [name for name in self.wanted if name in self.present]
-        return present + self._event_keys.unwanted() + self._trace_keys.unwanted()
+    def parse(self, piece: bytes) -> None:
+        """Gives the parser a piece; an empty one is the end.
 
-    def start_element(self, name: str, attributes: list[str]) -> None:
+        Raises:
+            _Fault: It is no XML, no XES, or exceeds a bound.
+            InputSchemaError: It is the end, and nothing came before it.
+        """
+        self._given = self._given[len(self._given) - self._token :] + piece
+        self._fed += len(piece)
+        parser = self._parser
+        if not self._fed:
+            raise InputSchemaError("the input is empty; an XES file has at least a <log>")
+        # `from None`, as the causes may quote the input.
+        try:
+            parser.Parse(piece, not piece)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise self._fault(f"it is not well-formed XML ({reason})") from None
+        except (LookupError, ValueError):  # from Python's codecs, on behalf of expat
+            raise self._fault("its encoding is unknown or broken") from None
+        self._token = self._fed - parser.CurrentByteIndex
+        if self._token > _TOKEN_BYTES:
+            # A trace whose tag it is was met here, and does not begin there once more.
+            raise _Fault("an XML token is longer than 16 MiB", self._line, self._fed - len(piece))
+        self._check_names()
+        if self._container != _NOWHERE:
+            self._check_length(self._fed)
+
+    def given_from(self, place: int) -> bytes:
+        """Returns what was given from a place on, which is in the last piece or its first token."""
+        return self._given[place - (self._fed - len(self._given)) :]
+
+    def behind(self, fault: _Fault) -> bytes:
+        """Returns what was given from where on a trace may begin that is not the one at fault."""
+        # Of what follows a fault the first piece begins with the trace that is at fault now.
+        return self.given_from(max(fault.place, self._begin + 1 if self._begin else 0))
+
+    @property
+    def _line(self) -> int:
+        """The number of the line at which the parser is."""
+        return self._first_line - 1 + self._parser.CurrentLineNumber
+
+    def _fault(self, reason: str, kind: type[_Fault] = _Fault) -> _Fault:
+        """Returns a fault at the place where the parser is, ready to raise."""
+        return kind(reason, self._line, self._parser.CurrentByteIndex)
+
+    def _check_names(self) -> None:
+        names = self._parser.intern
+        if len(names) > self._n_names:
+            self._n_names = len(names)
+            if sum(map(len, names)) > _NAME_CHARACTERS:
+                raise self._fault("its different XML names take more than 64 KiB")
+
+    def _check_length(self, place: int) -> None:
+        if place - self._trace_begin > _TRACE_BYTES:
+            raise self._fault("a trace takes more than 512 MiB of XML")
+
+    def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
+        self._encoding = self._encoding or encoding
+
+    def _note_cdata(self, begins: bool) -> None:
+        self._is_in_cdata = begins
+
+    def _refuse_doctype(self, *_declaration: object) -> None:
+        raise self._fault(
+            "it has a DOCTYPE, which XES does not need and through which entities come"
+        )
+
+    def _start_element(self, name: str, attributes: list[str]) -> None:
         """Handles a start tag; `attributes` alternates names and values."""
         depth = self._depth
         self._depth = depth + 1
@@ -528,164 +446,143 @@ class _Log:
         if depth == self._container and kind in _VALUED:
             if (pair := _pair(attributes)) is not None:
                 key, value = pair
-                held = value if kind == _ATTRIBUTE else number(value, kind == _INT)
-                self._targets[key][-1] = held
+                self._row[self._keys[key]] = (
+                    value if kind == _ATTRIBUTE else number(value, kind == _INT)
+                )
+                if self.names is not None:
+                    self._content += content_of(key, self._keys is self._event_keys), value
         elif kind == _EVENT:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
-            elif depth != self._container or self._targets is not self._trace_keys:
-                raise self.fault("an <event> stands where XES has none")
-            self._begin_event(depth + 1)
+            elif depth != self._container or self._keys is not self._trace_keys:
+                raise self._fault("an <event> stands where XES has none")
+            self._event_begin = self._parser.CurrentByteIndex
+            self._container, self._keys = depth + 1, self._event_keys
+            self._row = [None] * (len(self.wanted) + 1)
+            self._open.append(self._row)
+            self._content.append(EVENT_MARK)
         elif kind == _TRACE:
             if depth != 1:
-                raise self.fault("a <trace> stands where XES has none")
+                raise self._fault("a <trace> stands where XES has none")
             self._begin_trace()
         elif depth == 0:
             if kind != _LOG:
-                raise self.fault("it is no XES log, as its root element is not <log>")
+                raise self._fault("it is no XES log, as its root element is not <log>")
             self.root = name
             prefix = name.removesuffix("log")
             tags = (prefix + tag for tag in _XES_TAGS)
-            self.names_of_xes = frozenset((*_XES_TAGS, *tags, *_XES_ATTRIBUTES))
+            self._names_of_xes = frozenset((*_XES_TAGS, *tags, *_XES_ATTRIBUTES))
         elif depth >= _DEPTH:
-            raise self.fault(f"its elements are nested more than {_DEPTH} deep")
+            raise self._fault(f"its elements are nested more than {_DEPTH} deep")
 
-    def start_noted(self, name: str, attributes: list[str]) -> None:
-        """Handles a start tag, and notes what it adds to the content of its trace."""
-        depth, n_traces, n_events = self._depth, self._traces, len(self._owners)
-        self.start_element(name, attributes)
-        if self._traces > n_traces:
-            self._content = []
-        if len(self._owners) > n_events:
-            self._content.append(EVENT_MARK)
-        elif depth == self._container and self._kinds[name] in _VALUED:
-            if (pair := _pair(attributes)) is not None:
-                is_of_event = self._targets is self._event_keys
-                self._content += content_of(pair[0], is_of_event), pair[1]
+    def _begin_trace(self) -> None:
+        self._trace_begin = self._parser.CurrentByteIndex
+        is_first = self._trace_begin == self._begin
+        if self._forgets and not (is_first or self._names_of_xes.issuperset(self._parser.intern)):
+            raise self._fault("", _OtherNames)
+        self._n_traces += 1
+        self._container, self._keys = 2, self._trace_keys
+        self._row = self._trace = [None] * (len(self.wanted) + 1)
+        self._content = []
 
-    def end_element(self, _name: str) -> None:
+    def _end_element(self, _name: str) -> None:
         """Handles an end tag."""
         depth = self._depth
         self._depth = depth - 1
         if depth == self._container:
+            if self._keys is self._event_keys:
+                self._row[-1] = self._parser.CurrentByteIndex - self._event_begin
             if depth == 2:
-                self.ends_trace()
-                if self.names is not None:
-                    column = self._of_traces[self.names.column]
-                    if not text_of(column[-1]):
-                        column[-1] = self.names.name("".join(self._content))
-                self._container = _NOWHERE
-                self.closed = len(self._owners)
+                self._end_trace()
             else:
-                self._container = 2
-                self._targets = self._trace_keys
+                self._container, self._keys, self._row = 2, self._trace_keys, self._trace
 
-    def _begin_trace(self) -> None:
-        self.begins_trace()
-        if not self._owners:  # nobody asks for the values of earlier traces
-            self._first_trace = self._traces
-            for column in self._of_traces.values():
-                column.clear()
-        for column in self._of_traces.values():
-            column.append(None)
-        self._traces += 1
-        self._container = 2
-        self._targets = self._trace_keys
-
-    def _begin_event(self, depth: int) -> None:
-        for column in self._of_events.values():
-            column.append(None)
-        self._owners.append(self._traces - 1)
-        self._container = depth
-        self._targets = self._event_keys
-
-    def batches(self, batch_rows: int, at_least: int) -> Iterator[RawBatch]:
-        """Yields and forgets events of ended traces as long as there are `at_least` so many."""
-        while self.closed >= at_least:
-            yield self._take(min(self.closed, batch_rows))
-
-    def take_regular(self, traces: RegularTraces) -> RawBatch:
-        """Returns traces that were read as a whole, once all that was before them has left."""
-        n = len(traces.owners)
-        read = {name: values for name, (values, _) in traces.columns.items()}
+    def _end_trace(self) -> None:
+        self._check_names()
+        end = self._parser.CurrentByteIndex
+        self._check_length(end)
+        self._container = _NOWHERE
         if self.names is not None:
-            column = self.names.column
-            read[column] = self.names.named(read[column], traces.owners, traces.contents)
-        fractional = {name: marks for name, (_, marks) in traces.columns.items()}
-        batch = RawBatch(
-            pa.RecordBatch.from_arrays([read[name] for name in self.wanted], self.wanted),
-            np.arange(self.emitted, self.emitted + n, dtype=np.int64),
-            np.empty(0, np.int64),
-            self._traces + traces.owners,
-            fractional,
-        )
-        self.emitted += n
-        self._traces += traces.n_traces
-        self.present.update(c for c in self.wanted if read[c].null_count < n)
-        for targets, keys in zip((self._trace_keys, self._event_keys), traces.keys, strict=True):
+            place = self._of_traces[self.names.column]
+            if not text_of(self._trace[place]):
+                self._trace[place] = self.names.name("".join(self._content))
+        of_events = [row[-1] for row in self._open]
+        own = end - self._trace_begin - sum(of_events)
+        for row in self._open:
+            for place in self._of_traces.values():
+                row[place] = self._trace[place]
+            row[-1] = self._n_traces - 1
+        self._sizes += [own + size for size in of_events]
+        self._n_bytes += own * len(of_events) + sum(of_events)
+        self._rows += self._open
+        self._open = []
+
+    def found(self) -> list[str]:
+        """Returns the names of the columns that the events have, as far as they were noted."""
+        present = [name for name in self.wanted if name in self.present]
+        return present + self._event_keys.unwanted() + self._trace_keys.unwanted()
+
+    def batches(self, batch_rows: int, is_end: bool) -> Iterator[RawBatch]:
+        """Yields and forgets events of ended traces: full batches, and at the end all of them."""
+        enough = 1 if is_end or self._n_bytes >= _BATCH_BYTES else batch_rows
+        while len(self._rows) >= enough:
+            ends = np.cumsum(self._sizes[:batch_rows])
+            n = max(1, int(np.searchsorted(ends, _BATCH_BYTES, side="right")))
+            self._n_bytes -= int(ends[n - 1])
+            *columns, traces = zip(*self._rows[:n], strict=True)
+            del self._rows[:n], self._sizes[:n]
+            read = dict(zip(self.wanted, map(texts_of_scalars, columns), strict=True))
+            yield self._batch(read, np.array(traces, np.int64))
+
+    def take_regular(self, regular: RegularTraces, data: bytes) -> RawBatch:
+        """Returns traces that were read as a whole, once all that was before them has left.
+
+        Args:
+            regular: The traces.
+            data: What the parser does not get of the file.
+        """
+        self._first_line += n_octets(data, "\n")
+        if b"\r" in data:
+            self._first_line += data.count(b"\r") - data.count(b"\r\n")
+        read = dict(regular.columns)
+        if self.names is not None:
+            names, marks = read[self.names.column]
+            read[self.names.column] = (
+                self.names.named(names, regular.owners, regular.contents),
+                marks,
+            )
+        for targets, keys in zip((self._trace_keys, self._event_keys), regular.keys, strict=True):
             for key in keys:
                 targets[key]  # notes it
+        batch = self._batch(read, self._n_traces + regular.owners)
+        self._n_traces += regular.n_traces
         return batch
 
-    def begin_anew(self) -> None:
-        """Gets ready for another parser of what follows; keeps what was read."""
-        self._depth = 0
-        self._container = _NOWHERE
-        self._kinds = _Kinds(_KINDS)  # as the parser's names, which are forgotten, too
-
     def leave_out(self) -> RawBatch:
-        """Forgets the trace that is open, whose events are all that is held, as one record."""
-        record = self.emitted
-        self.emitted += 1
-        self.begin_anew()
-        del self._owners[:]
-        for column in self._of_events.values():
-            column.clear()
-        columns = pa.RecordBatch.from_arrays(
-            [pa.array([], pa.string()) for _ in self.wanted], self.wanted
-        )
+        """Returns the trace that is open as one malformed record, which is all that is held."""
         none = np.empty(0, np.int64)
-        return RawBatch(columns, none, np.array([record], np.int64), none)
+        empty = pa.array([], pa.string()), none.astype(bool)
+        batch = self._batch(dict.fromkeys(self.wanted, empty), none)
+        self.emitted += 1
+        return replace(batch, malformed=np.array([self.emitted - 1], np.int64))
 
-    def _take(self, n: int) -> RawBatch:
-        """Removes the first n events, or fewer but one where their text is long."""
-        numbers = np.array(self._owners[:n], np.int64)
-        owners = numbers - self._first_trace
-        n_traces = int(owners[-1]) + 1
-        read = {k: texts_of_scalars(c[:n]) for k, c in self._of_events.items()}
-        read_of_traces = {k: texts_of_scalars(c[:n_traces]) for k, c in self._of_traces.items()}
-        events = {k: text for k, (text, _) in read.items()}
-        traces = {k: text for k, (text, _) in read_of_traces.items()}
-        # A trace's value is repeated with each of its events, so what was read does not bound what
-        # leaves.
-        text = np.zeros(n, np.int64)
-        for values in events.values():
-            text += _lengths(values)
-        for values in traces.values():
-            text += _lengths(values)[owners]
-        n = max(1, int(np.searchsorted(np.cumsum(text), _BATCH_BYTES, side="right")))
-
-        arrays = {k: v.slice(0, n) for k, v in events.items()}
-        arrays |= {k: v.take(pa.array(owners[:n])) for k, v in traces.items()}
-        fractional = {k: marks[:n] for k, (_, marks) in read.items()}
-        fractional |= {k: marks[owners[:n]] for k, (_, marks) in read_of_traces.items()}
-        self.present.update(k for k, v in arrays.items() if v.null_count < n)
-        records = np.arange(self.emitted, self.emitted + n, dtype=np.int64)
-        self._forget(n)
-        columns = pa.RecordBatch.from_arrays([arrays[k] for k in self.wanted], self.wanted)
-        return RawBatch(columns, records, np.empty(0, np.int64), numbers[:n], fractional)
-
-    def _forget(self, n: int) -> None:
+    def _batch(
+        self, read: Mapping[str, tuple[pa.Array, np.ndarray]], traces: np.ndarray
+    ) -> RawBatch:
+        """The events that leave now: their texts, which are fractions, and their traces."""
+        n = len(traces)
+        texts = [read[name][0] for name in self.wanted]
+        self.present.update(
+            name for name, text in zip(self.wanted, texts, strict=True) if text.null_count < n
+        )
         self.emitted += n
-        self.closed -= n
-        del self._owners[:n]
-        for column in self._of_events.values():
-            del column[:n]
-        # The last trace stays in any case: it may be open, and its events yet to come.
-        first = self._owners[0] if self._owners else self._traces - 1
-        for column in self._of_traces.values():
-            del column[: first - self._first_trace]
-        self._first_trace = first
+        return RawBatch(
+            pa.RecordBatch.from_arrays(texts, self.wanted),
+            np.arange(self.emitted - n, self.emitted, dtype=np.int64),
+            np.empty(0, np.int64),
+            traces,
+            {name: marks for name, (_, marks) in read.items()},
+        )
 
 
 def _pair(attributes: Sequence[str]) -> tuple[str, str] | None:
@@ -696,22 +593,24 @@ def _pair(attributes: Sequence[str]) -> tuple[str, str] | None:
     return (pairs["key"], pairs["value"]) if "key" in pairs and "value" in pairs else None
 
 
-class _Targets(dict[str, _Column]):
-    """The column to whose end the value of a key goes; that of an unwanted key goes into a bin."""
+class _Targets(dict[str, int]):
+    """The place in a row of the value of a key; that of an unwanted key is the bin."""
 
-    def __init__(self, columns: dict[str, _Column], column_of: Callable[[str], str]) -> None:
-        super().__init__({key_of(name): column for name, column in columns.items()})
+    def __init__(
+        self, places: Mapping[str, int], bin_: int, column_of: Callable[[str], str]
+    ) -> None:
+        super().__init__({key_of(name): place for name, place in places.items()})
         self._column_of = column_of
-        self._bin: _Column = [None]
+        self._bin = bin_
 
-    def __missing__(self, key: str) -> _Column:
+    def __missing__(self, key: str) -> int:
         if len(self) < _KEYS and len(key) <= _KEY_CHARACTERS:
             self[key] = self._bin
         return self._bin
 
     def unwanted(self) -> list[str]:
         """Returns the columns that elements had and that were not wanted."""
-        return [self._column_of(key) for key, column in self.items() if column is self._bin]
+        return [self._column_of(key) for key, place in self.items() if place == self._bin]
 
 
 class _Kinds(dict[str, int]):
@@ -736,34 +635,31 @@ class _Pieces:
         self._parsed = 0 if is_searchable else math.inf
         self._parsed_next = _PIECE_BYTES
 
-    def regular_batches(self, log: _Log, feed: _Feed) -> Iterator[tuple[RawBatch, int]]:
-        """Yields batches of the regular traces that come next, with the bytes that each takes.
+    def regular_batches(self, traces: _Traces) -> Iterator[RawBatch]:
+        """Yields batches of the regular traces that come next, behind those that wait.
 
-        Those that wait in the log come before them; it and the feed, which are between traces, go
-        on behind them.
+        Args:
+            traces: Those of the file, which are between two of them; they go on behind these.
         """
         while self._parsed <= 0 and (data := _read(self._source, self._size)):
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
-            traces = None
+            regular = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
-                traces = read_regular(
-                    data[begin:end], log.wanted, _BATCH_BYTES, log.names is not None
-                )
-            if traces is not None:
-                for batch in log.batches(self._batch_rows, 1):
-                    yield batch, batch.columns.nbytes
+                with_contents = traces.names is not None
+                regular = read_regular(data[begin:end], traces.wanted, _BATCH_BYTES, with_contents)
+            if regular is not None:
+                yield from traces.batches(self._batch_rows, True)
                 self._source.unread(data[end:])
-                feed.pass_over(data[:end])
-                yield log.take_regular(traces), end
+                yield from traces.take_regular(regular, data[:end]).cut(self._batch_rows)
                 self._size = min(2 * self._size, self._most)
                 self._parsed_next = _PIECE_BYTES
+                continue
+            self._source.unread(data)
+            if self._size > _PIECE_BYTES:
+                self._size = max(self._size // 4, _PIECE_BYTES)
             else:
-                self._source.unread(data)
-                if self._size > _PIECE_BYTES:
-                    self._size = max(self._size // 4, _PIECE_BYTES)
-                else:
-                    self._parsed = self._parsed_next
-                    self._parsed_next = min(2 * self._parsed, _REGULAR_BYTES)
+                self._parsed = self._parsed_next
+                self._parsed_next = min(2 * self._parsed, _REGULAR_BYTES)
 
     def read(self, size: int) -> bytes:
         """Returns a piece for the parser, at most `size` bytes; none at the end."""
@@ -776,49 +672,6 @@ class _Pieces:
         return piece
 
 
-def _full(parts: Iterator[tuple[RawBatch, int]], batch_rows: int) -> Iterator[RawBatch]:
-    """Yields batches of so many rows, made of ones that follow each other, or of as many bytes.
-
-    Args:
-        parts: Batches without malformed records, each with the number of bytes that it counts for.
-        batch_rows: Upper bound of the rows in a batch.
-    """
-    held: list[RawBatch] = []
-    n_bytes = 0
-    for part, size in parts:
-        if held and n_bytes + size > _BATCH_BYTES:
-            yield from _joined(held).cut(batch_rows)
-            held, n_bytes = [], 0
-        if len(part.records):
-            held.append(part)
-            n_bytes += size
-        if sum(len(batch.records) for batch in held) >= batch_rows:
-            *whole, rest = _joined(held).cut(batch_rows)
-            yield from whole
-            held, n_bytes = [rest], rest.columns.nbytes
-    if held:
-        yield from _joined(held).cut(batch_rows)
-
-
-def _joined(batches: Sequence[RawBatch]) -> RawBatch:
-    if len(batches) == 1:
-        return batches[0]
-    columns = batches[0].columns  # where the path has all that is read, the file gives none
-    if columns.num_columns:
-        table = pa.Table.from_batches([batch.columns for batch in batches]).combine_chunks()
-        (columns,) = table.to_batches()
-    return RawBatch(
-        columns,
-        np.concatenate([batch.records for batch in batches]),
-        np.empty(0, np.int64),
-        np.concatenate([batch.traces for batch in batches]),
-        {
-            name: np.concatenate([batch.fractional[name] for batch in batches])
-            for name in batches[0].fractional
-        },
-    )
-
-
 def _read(stream: BinaryIO | _Joined, size: int) -> bytes:
     """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
     pieces = []
@@ -826,11 +679,6 @@ def _read(stream: BinaryIO | _Joined, size: int) -> bytes:
         pieces.append(piece)
         size -= len(piece)
     return b"".join(pieces)
-
-
-def _lengths(values: pa.Array) -> np.ndarray:
-    """int64[n]: bytes of each text, 0 for null."""
-    return np.asarray(pc.fill_null(pc.binary_length(values), 0), np.int64)
 
 
 def _refusal(fault: _Fault) -> InputSchemaError:
