@@ -10,9 +10,11 @@ anything else is refused as a whole, so that an XML parser can read it. So is wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -122,86 +124,51 @@ def read_regular(
     cuts[-1] = len(data)
     parts = pa.StringArray.from_buffers(2 * n + 1, pa.py_buffer(cuts), pa.py_buffer(data))
     coded = parts.take(pa.array(np.arange(0, 2 * n, 2))).dictionary_encode()
-    codes = np.asarray(coded.indices)
-    heads = _heads(coded.dictionary)
-    tail = _TAIL.fullmatch(data, int(cuts[-2]))
-    end = None if tail is None else _tags(tail[1])
-    if heads is None or tail is None or end is None or end.begins_trace or end.begins_event:
+    if len(coded.dictionary) > _HEADS or coded.dictionary.nbytes > _HEADS_BYTES:
         return None
+    heads = list(filter(None, map(_head, coded.dictionary.cast(pa.binary()).to_pylist())))
+    end = _head(data[cuts[-2] :], _TAIL)
+    is_regular = len(heads) == len(coded.dictionary)
+    if not is_regular or end is None or end.begins_trace or end.begins_event:
+        return None
+    values = _Values(heads, np.asarray(coded.indices), parts)
     # All tags and all control characters are those of the heads, hence none is within a value.
-    counts = np.bincount(codes, minlength=len(heads))
-    n_tags = (counts * [head.n_tags for head in heads]).sum() + tail[0].count(b"<")
-    n_controls = (counts * [head.n_controls for head in heads]).sum() + _n_controls(tail[0])
-    if n_tags != n_octets(data, "<") or n_controls != np.count_nonzero(octets < _BLANK):
+    n_tags, n_controls = (values.of(attrgetter(name)).sum() for name in ("n_tags", "n_controls"))
+    if n_tags + end.n_tags != n_octets(data, "<"):
         return None
-    places = _places(heads, codes, end)
-    if places is None:
+    if n_controls + end.n_controls != np.count_nonzero(octets < _BLANK):
         return None
-    if b"&" in data:
-        parts = _without_references(parts)
-    columns = None
-    if parts is not None:
-        columns = _columns(heads, codes, places, parts, wanted, max_text_bytes)
+    if not values.are_placed(end) or not (b"&" not in data or values.are_without_references()):
+        return None
+    columns = values.columns(wanted, max_text_bytes)
     if columns is None:
         return None
-    contents = _contents(heads, codes, places, parts) if with_contents else None
-    keys = _keys(heads, codes, places)
-    return RegularTraces(columns, places.owners, places.n_traces, keys, contents)
+    contents = values.contents() if with_contents else None
+    return RegularTraces(columns, values.owners, values.n_traces, values.keys(), contents)
 
 
-@dataclass(frozen=True)
-class _Tags:
-    """Ends and begins of elements that follow each other.
-
-    Attributes:
-        before: Within which element they stand; None: there are none.
-        after: Within which the next one stands.
-        begins_trace: Whether a trace begins.
-        begins_event: Whether an event does.
-    """
-
-    before: int | None
-    after: int
-    begins_trace: bool
-    begins_event: bool
-
-
-@dataclass(frozen=True)
-class _Head:
+class _Head(NamedTuple):
     """What stands before a value, from the one before it on.
 
     Attributes:
-        tags: The ends and begins of elements.
+        key: Of the value.
+        kind: Of the value.
+        before: Within which element the tags stand that end or begin others; -1: there are none.
+        after: Within which element the value stands, if there are tags.
+        begins_trace: Whether a trace begins.
+        begins_event: Whether an event does.
         n_tags: How many `<` there are.
         n_controls: How many control characters.
-        kind: Of the value.
-        key: Of the value.
     """
 
-    tags: _Tags
+    key: str
+    kind: int
+    before: int
+    after: int
+    begins_trace: bool
+    begins_event: bool
     n_tags: int
     n_controls: int
-    kind: int
-    key: str
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where values belong.
-
-    Attributes:
-        is_of_event: bool[n], whether a value is of an event, else of a trace.
-        rows: int64[n], the number of the event that began last.
-        traces: int64[n], the number of the trace that did.
-        owners: int64[n_events], the number of the trace of each event.
-        n_traces: How many traces there are.
-    """
-
-    is_of_event: np.ndarray
-    rows: np.ndarray
-    traces: np.ndarray
-    owners: np.ndarray
-    n_traces: int
 
 
 def _is_text_of_xml(data: bytes) -> bool:
@@ -215,37 +182,17 @@ def _is_text_of_xml(data: bytes) -> bool:
     return b"\xef\xbf\xbe" not in data and b"\xef\xbf\xbf" not in data
 
 
-def _n_controls(text: bytes) -> int:
-    return sum(octet < _BLANK for octet in text)
-
-
-def _heads(texts: pa.Array) -> list[_Head] | None:
-    """Returns what each different text between values says; None if one is not regular."""
-    if len(texts) > _HEADS or texts.nbytes > _HEADS_BYTES:
-        return None
-    heads = []
-    for text in texts.cast(pa.binary()).to_pylist():
-        head = _head(text)
-        if head is None:
-            return None
-        heads.append(head)
-    return heads
-
-
 @lru_cache(512)
-def _head(text: bytes) -> _Head | None:
-    match = _HEAD.fullmatch(text)
-    tags = None if match is None else _tags(match[1])
-    if match is None or tags is None:
+def _head(text: bytes, pattern: re.Pattern[bytes] = _HEAD) -> _Head | None:
+    """Returns what a text between values says; None if it is not regular.
+
+    It is not either if tags cannot follow each other, or one comes twice.
+    """
+    match = pattern.fullmatch(text)
+    if match is None:
         return None
-    kind = _KINDS.get(match[2], _PLAIN)
-    return _Head(tags, text.count(b"<"), _n_controls(text), kind, match[3].decode())
-
-
-def _tags(text: bytes) -> _Tags | None:
-    """Returns what tags do; None if they cannot follow each other, or one comes twice."""
-    tags = _TAG.findall(text)
-    before = within = _STEPS[tags[0]][0] if tags else None
+    tags = _TAG.findall(match[1])
+    before = within = _STEPS[tags[0]][0] if tags else -1
     for tag in tags:
         if _STEPS[tag][0] != within:
             return None
@@ -253,79 +200,113 @@ def _tags(text: bytes) -> _Tags | None:
     begins = [tag for tag in tags if tag in (BEGIN, _BEGIN_EVENT)]
     if begins not in ([], [BEGIN], [_BEGIN_EVENT], [BEGIN, _BEGIN_EVENT]):
         return None  # an element without a value, whose place no value tells
-    return _Tags(before, within or 0, BEGIN in begins, _BEGIN_EVENT in begins)
-
-
-def _places(heads: Sequence[_Head], codes: np.ndarray, end: _Tags) -> _Places | None:
-    """Returns where values belong; None if tags do not match, or a value is of the log itself."""
-    has_tags = np.array([head.tags.before is not None for head in heads])[codes]
-    before = np.array([head.tags.before or 0 for head in heads])[codes[has_tags]]
-    after = np.array([head.tags.after for head in heads])[codes[has_tags]]
-    # Traces begin and end within the log, with tags at the first value and behind the last one.
-    if not has_tags[0] or end.before is None or end.after != _IN_LOG:
-        return None
-    ends_before, begins_after = (np.append(before, end.before), np.append(_IN_LOG, after))
-    if not np.array_equal(ends_before, begins_after) or (after == _IN_LOG).any():
-        return None
-    begins_event = np.array([head.tags.begins_event for head in heads])[codes]
-    traces = np.cumsum(np.array([head.tags.begins_trace for head in heads])[codes]) - 1
-    return _Places(
-        after[np.cumsum(has_tags) - 1] == _IN_EVENT,
-        np.cumsum(begins_event) - 1,
-        traces,
-        traces[begins_event],
-        int(traces[-1]) + 1,
+    kind, key = (match[2], match[3].decode()) if pattern is _HEAD else (b"", "")
+    n_controls = sum(octet < _BLANK for octet in text)
+    is_begun = BEGIN in begins, _BEGIN_EVENT in begins
+    return _Head(
+        key, _KINDS.get(kind, _PLAIN), before, within, *is_begun, text.count(b"<"), n_controls
     )
 
 
-def _columns(
-    heads: Sequence[_Head],
-    codes: np.ndarray,
-    places: _Places,
-    parts: pa.Array,
-    wanted: Sequence[str],
-    max_text_bytes: int,
-) -> dict[str, tuple[pa.Array, np.ndarray]] | None:
-    """See `RegularTraces.columns`; None where they would have more text than is allowed."""
-    kinds = np.array([head.kind for head in heads])
-    columns = {}
-    n_bytes = 0
-    for name in wanted:
-        is_of_trace = name.startswith(CASE_PREFIX)
-        key = key_of(name)
-        has_key = np.array([head.key == key for head in heads])[codes]
-        which = np.flatnonzero(has_key & (places.is_of_event != is_of_trace))
-        n_rows = places.n_traces if is_of_trace else len(places.owners)
-        of_row = np.full(n_rows, -1)
-        of_row[(places.traces if is_of_trace else places.rows)[which]] = which  # the last one holds
-        missing = of_row < 0
-        text = parts.take(pa.array(2 * of_row + 1, mask=missing))  # each has its head before it
-        column, marks = _typed(text, np.where(missing, _PLAIN, kinds[codes[of_row]]))
-        lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
-        n_bytes += int(lengths[places.owners].sum() if is_of_trace else lengths.sum())
-        if n_bytes > max_text_bytes:
-            return None
-        if is_of_trace:
-            column, marks = column.take(pa.array(places.owners)), marks[places.owners]
-        columns[name] = column, marks
-    return columns
+class _Values:
+    """The values of regular traces, and where they belong.
 
+    Attributes:
+        owners: int64[n_events], the number of the trace of each event.
+        n_traces: How many traces there are.
+    """
 
-def _contents(
-    heads: Sequence[_Head], codes: np.ndarray, places: _Places, parts: pa.Array
-) -> pa.Array:
-    """See `RegularTraces.contents`."""
-    marks = [
-        (EVENT_MARK if head.tags.begins_event else "") + content_of(head.key, is_of_event)
-        for head in heads
-        for is_of_event in (False, True)
-    ]
-    marked = pa.array(marks, pa.string()).take(pa.array(2 * codes + places.is_of_event))
-    values = parts.take(pa.array(np.arange(1, len(parts), 2)))
-    ends = np.searchsorted(places.traces, np.arange(places.n_traces + 1))
-    texts = pc.binary_join_element_wise(marked, values, "")
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
-    return pc.binary_join(lists, "")
+    def __init__(self, heads: Sequence[_Head], codes: np.ndarray, parts: pa.Array) -> None:
+        """Takes different heads, int32[n], which of them each value has, and both taking turns."""
+        self._heads = heads
+        self._codes = codes
+        self._parts = parts
+        self._begins_event = self.of(attrgetter("begins_event"))
+        self._rows = np.cumsum(self._begins_event) - 1  # the number of the event that began last
+        self._traces = np.cumsum(self.of(attrgetter("begins_trace"))) - 1
+        self.owners = self._traces[self._begins_event]
+        self.n_traces = int(self._traces[-1]) + 1
+
+    def of(self, what: Callable[[_Head], Any]) -> np.ndarray:
+        """[n], something of the head of each value."""
+        return np.array(list(map(what, self._heads)))[self._codes]
+
+    def are_placed(self, end: _Head) -> bool:
+        """Whether tags match, and no value is of the log itself."""
+        before, after = self.of(attrgetter("before")), self.of(attrgetter("after"))
+        has_tags = before >= 0
+        within = after[has_tags]
+        # Traces begin and end within the log, with tags at the first value and behind the last one.
+        if not has_tags[0] or end.before < 0 or end.after != _IN_LOG or (within == _IN_LOG).any():
+            return False
+        self._is_of_event = within[np.cumsum(has_tags) - 1] == _IN_EVENT
+        ends = np.append(before[has_tags], end.before)
+        return np.array_equal(ends, np.append(_IN_LOG, within))
+
+    def are_without_references(self) -> bool:
+        """Puts in what `&amp;` and its like stand for; False if one stands for nothing."""
+        values = self._parts
+        coded = pc.if_else(pc.match_substring(values, "&"), values, None).dictionary_encode()
+        read = []
+        for value in coded.dictionary.to_pylist():
+            parser = expat.ParserCreate("utf-8")
+            parser.StartElementHandler = lambda _, attributes: read.append(attributes["value"])
+            try:
+                parser.Parse(f'<string value="{value}"/>'.encode(), True)
+            except expat.ExpatError:
+                return False
+        self._parts = pc.coalesce(pa.array(read, pa.string()).take(coded.indices), values)
+        return True
+
+    def columns(
+        self, wanted: Sequence[str], max_text_bytes: int
+    ) -> dict[str, tuple[pa.Array, np.ndarray]] | None:
+        """See `RegularTraces.columns`; None where they would have more text than is allowed."""
+        kinds = self.of(attrgetter("kind"))
+        columns = {}
+        n_bytes = 0
+        for name in wanted:
+            key, is_of_trace = key_of(name), name.startswith(CASE_PREFIX)
+            has_key = np.array([head.key == key for head in self._heads])[self._codes]
+            which = np.flatnonzero(has_key & (self._is_of_event != is_of_trace))
+            of_row = np.full(self.n_traces if is_of_trace else len(self.owners), -1)
+            of_row[(self._traces if is_of_trace else self._rows)[which]] = which  # the last holds
+            missing = of_row < 0
+            # Each has its head before it.
+            text = self._parts.take(pa.array(2 * of_row + 1, mask=missing))
+            column, marks = _typed(text, np.where(missing, _PLAIN, kinds[of_row]))
+            lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
+            n_bytes += int(lengths[self.owners].sum() if is_of_trace else lengths.sum())
+            if n_bytes > max_text_bytes:
+                return None
+            if is_of_trace:
+                column, marks = column.take(pa.array(self.owners)), marks[self.owners]
+            columns[name] = column, marks
+        return columns
+
+    def contents(self) -> pa.Array:
+        """See `RegularTraces.contents`."""
+        marks = [
+            (EVENT_MARK if head.begins_event else "") + content_of(head.key, is_of_event)
+            for head in self._heads
+            for is_of_event in (False, True)
+        ]
+        which = pa.array(2 * self._codes + self._is_of_event)
+        values = self._parts.take(pa.array(np.arange(1, len(self._parts), 2)))
+        ends = np.searchsorted(self._traces, np.arange(self.n_traces + 1))
+        texts = pc.binary_join_element_wise(pa.array(marks, pa.string()).take(which), values, "")
+        lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), texts)
+        return pc.binary_join(lists, "")
+
+    def keys(self) -> tuple[list[str], list[str]]:
+        """See `RegularTraces.keys`."""
+        ordered: tuple[dict[str, None], dict[str, None]] = {}, {}
+        both = 2 * self._codes.astype(np.int64) + self._is_of_event
+        first = np.full(2 * len(self._heads), len(both))
+        first[both[::-1]] = np.arange(len(both))[::-1]
+        for one in np.argsort(first)[: np.count_nonzero(first < len(both))].tolist():
+            ordered[one % 2].setdefault(self._heads[one // 2].key)
+        return list(ordered[0]), list(ordered[1])
 
 
 def _typed(text: pa.Array, kinds: np.ndarray) -> tuple[pa.Array, np.ndarray]:
@@ -339,34 +320,6 @@ def _typed(text: pa.Array, kinds: np.ndarray) -> tuple[pa.Array, np.ndarray]:
                 part = [value if type(value) is python_type else None for value in read]
                 parts.append(pa.array(part, arrow_type).take(coded.indices))
     return (text, np.zeros(len(text), bool)) if len(parts) == 1 else joined(parts)
-
-
-def _without_references(values: pa.Array) -> pa.Array | None:
-    """Returns texts with what `&amp;` and its like stand for; None if one stands for nothing."""
-    coded = pc.if_else(pc.match_substring(values, "&"), values, None).dictionary_encode()
-    read = []
-    for value in coded.dictionary.to_pylist():
-        parser = expat.ParserCreate("utf-8")
-        parser.StartElementHandler = lambda _, attributes: read.append(attributes["value"])
-        try:
-            parser.Parse(f'<string value="{value}"/>'.encode(), True)
-        except expat.ExpatError:
-            return None
-    return pc.coalesce(pa.array(read, pa.string()).take(coded.indices), values)
-
-
-def _keys(
-    heads: Sequence[_Head], codes: np.ndarray, places: _Places
-) -> tuple[list[str], list[str]]:
-    """See `RegularTraces.keys`."""
-    ordered: tuple[dict[str, None], dict[str, None]] = {}, {}
-    both = 2 * codes.astype(np.int64) + places.is_of_event
-    first = np.full(2 * len(heads), -1)
-    first[both[::-1]] = np.arange(len(both))[::-1]
-    for which in np.argsort(first):
-        if first[which] >= 0:
-            ordered[which % 2].setdefault(heads[which // 2].key)
-    return list(ordered[0]), list(ordered[1])
 
 
 def key_of(column: str) -> str:
