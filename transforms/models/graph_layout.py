@@ -20,11 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import isotonic_regression, linprog
+from scipy.optimize import linprog
 
 _ORDER_SWEEPS = 24
-_FEW_PIECES = 8_000  # of edges between neighbouring layers; beyond it less care is taken
-_PLACE_SWEEPS = 12
 _STRAIGHT = (1.0, 2.0, 8.0)  # how much a piece wants to be vertical: with 0, 1, 2 ends on edges
 _GAP = 11.0  # between neighbours of a layer
 
@@ -119,7 +117,7 @@ def order(net: LayeredNet) -> None:
     for row in rows:
         at[row] = np.arange(len(row))
     best, fewest = list(rows), _crossings(net, at)
-    for sweep in range(_ORDER_SWEEPS if len(net.up) <= _FEW_PIECES else 4):
+    for sweep in range(_ORDER_SWEEPS):
         downwards = sweep % 2 == 0
         for number in range(len(rows)) if downwards else range(len(rows) - 1, -1, -1):
             row = rows[number]
@@ -168,20 +166,13 @@ def _crossings(net: LayeredNet, at: np.ndarray) -> int:
 def place(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Returns float64[n]: places that keep order and distances, with pieces that slant little.
 
+    The least sum of absolute slants: many pieces are vertical, and few are not. A linear programme,
+    whose time grows faster than the number of pieces.
+
     Args:
         net: With rows in order.
         left: float64[n], how far each node and point reaches to the left of its place.
         right: float64[n], and to the right.
-    """
-    solve = _least_slants if len(net.up) <= _FEW_PIECES else _least_squares
-    x = solve(net, left, right)
-    return x - (x - left).min()
-
-
-def _least_slants(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The least sum of absolute slants: many pieces are vertical, and few are not.
-
-    A linear programme, whose time grows faster than the number of pieces.
     """
     here = np.concatenate([row[:-1] for row in net.rows])
     after = np.concatenate([row[1:] for row in net.rows])
@@ -199,7 +190,8 @@ def _least_slants(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.nd
         bounds=(0, None),
         method="highs-ds",
     )
-    return solution.x[:n]
+    x: np.ndarray = solution.x[:n]
+    return x - (x - left).min()
 
 
 def _differences(columns: Sequence[np.ndarray], width: int) -> sparse.csr_array:
@@ -208,39 +200,6 @@ def _differences(columns: Sequence[np.ndarray], width: int) -> sparse.csr_array:
     signs = np.repeat(np.resize([1.0, -1.0], len(columns)), n)
     places = np.tile(np.arange(n), len(columns)), np.concatenate(columns)
     return sparse.coo_array((signs, places), (n, width)).tocsr()
-
-
-def _least_squares(net: LayeredNet, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Towards the least sum of squared slants, layer by layer: all pieces slant a little.
-
-    In each layer it is an isotonic regression: the nearest places to the means of the neighbours'
-    that keep distances.
-    """
-    x = np.zeros(net.n)
-    at = np.zeros(net.n, np.int64)
-    distances = []
-    for row in net.rows:
-        apart = np.zeros(len(row))
-        apart[1:] = np.cumsum(right[row[:-1]] + _GAP + left[row[1:]])
-        distances.append(apart)
-        x[row] = apart - apart[-1:] / 2
-        at[row] = np.arange(len(row))
-    for sweep in range(_PLACE_SWEEPS):
-        downwards = sweep % 2 == 0
-        # Each direction on its own moves parts of the graph far; both together settle them.
-        both = sweep >= _PLACE_SWEEPS - 2
-        for number in range(len(net.rows)) if downwards else range(len(net.rows) - 1, -1, -1):
-            row = net.rows[number]
-            weight = np.full(len(row), 1e-6)  # whatever has no neighbour stays
-            total = 1e-6 * x[row]
-            for upper in (True, False) if both else (downwards,):
-                inside, other, pull = net.neighbours(number, upper=upper)
-                weight += np.bincount(at[inside], pull, len(row))
-                total += np.bincount(at[inside], pull * x[other], len(row))
-            if len(row):
-                wanted = total / weight - distances[number]
-                x[row] = isotonic_regression(wanted, weights=weight).x + distances[number]
-    return x
 
 
 _LANE = 4.0  # half of the room of an edge that passes

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.transforms.models import graph_layout
 from tracecloak.transforms.models.dfg_svg import plain_name, text_width, write_dot, write_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -331,15 +330,6 @@ def test_where_nothing_leads_from_the_start_the_heaviest_edges_are_drawn():
 def test_no_random_graph_makes_anything_overlap(n, n_edges, number):
     graph = random_graph(n, n_edges, number)
     check_geometry(read_svg(write_svg(graph, "Random", "")))
-
-
-def test_the_quick_way_to_place_does_not_overlap_either(monkeypatch):
-    careful = write_svg(GRAPHS["random"], "", "")
-    monkeypatch.setattr(graph_layout, "_FEW_PIECES", 0)
-    quick = write_svg(GRAPHS["random"], "", "")
-    assert quick != careful
-    for name in GRAPHS:
-        check_geometry(read_svg(write_svg(GRAPHS[name], "", "")))
 
 
 # --- hostile names --------------------------------------------------------------------------------

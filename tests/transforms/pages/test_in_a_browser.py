@@ -240,11 +240,11 @@ def test_the_map_folds_to_groups_and_unfolds(opened: Open) -> None:
 
     assert "X-ray" in names() and "Tests" not in names()
     page.locator("#level-groups").click()
-    page.wait_for_function("document.querySelector('#map').textContent.includes('Tests')")
+    page.locator("#map", has_text="Tests").wait_for()
     assert not names() & {"X-ray", "Leucocytes"}
     assert (pressed("activities"), pressed("groups")) == ("false", "true")
     page.locator("#variants button").first.click()
-    page.wait_for_function("document.querySelector('#map').textContent.includes('Triage')")
+    page.locator("#map", has_text="Triage").wait_for()
     assert (pressed("activities"), pressed("groups")) == ("true", "false")
     page.locator("#members summary").click()
     assert page.locator("#members").get_by_text("Leucocytes, X-ray").is_visible()
