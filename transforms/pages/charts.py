@@ -7,12 +7,11 @@ indicators in words: 2.1 days, 94.3 %, 4,982 cases.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from unicodedata import east_asian_width
 
 from tracecloak.schemas.published.figures import SHARE, IndicatorRow
-from tracecloak.transforms.models.dfg_svg import ELLIPSIS
+from tracecloak.transforms.models.dfg_svg import elide
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _STEPS_S = (
@@ -184,8 +183,11 @@ def _two_units(n_small: int, large: str, small: str) -> str:
     return f"{n_large} {large} {rest} {small}" if rest else f"{n_large} {large}"
 
 
+_FONT_SIZE = 12.0
 LETTER = 6.6
-"""About how wide a letter is, in the drawing's unit, of a font of size 12."""
+"""About how wide a letter is, in the drawing's unit, of a font of that size."""
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -224,54 +226,75 @@ class Drawing:
     shapes: tuple[Shape, ...]
 
 
-def line(kind: str, x1: float, y1: float, x2: float, y2: float, title: str = "") -> Shape:
+def shape(
+    tag: str, kind: str, title: str = "", text: str = "", anchor: str = "", **numbers: float
+) -> Shape:
+    """Returns a shape of a class, such as a line from x1 and y1 to x2 and y2.
+
+    Args:
+        tag: Its element of SVG.
+        kind: Its class.
+        title: What is told when somebody points at it.
+        text: Of a text.
+        anchor: Which part of a text is at its place: start, middle or end.
+        numbers: Its other attributes.
+    """
+    attributes = {"class": kind, **({"text-anchor": anchor} if anchor else {})}
+    attributes |= {name: f"{number:.2f}" for name, number in numbers.items()}
+    return Shape(tag, attributes, text, title)
+
+
+def line(kind: str, start: Point, end: Point, title: str = "") -> Shape:
     """Returns a line of a class."""
-    ends = {"x1": x1, "y1": y1, "x2": x2, "y2": y2}
-    return Shape("line", {"class": kind, **_numbers(ends.items())}, title=title)
+    return shape("line", kind, title, x1=start[0], y1=start[1], x2=end[0], y2=end[1])
 
 
-def box(kind: str, x: float, y: float, width: float, height: float, title: str = "") -> Shape:
-    """Returns a rectangle of a class."""
-    sides = {"x": x, "y": y, "width": max(width, 0.0), "height": max(height, 0.0)}
-    return Shape("rect", {"class": kind, **_numbers(sides.items())}, title=title)
+def marks(
+    row: IndicatorRow,
+    axis: Axis,
+    place_of: Callable[[float], float],
+    across: float,
+    bar: float,
+    title: str = "",
+    *,
+    is_upright: bool = False,
+) -> list[Shape]:
+    """Returns a bar from nought, or a dot, with its interval.
 
+    Args:
+        row: What is drawn.
+        axis: Beyond whose ends an interval goes on, which an arrow says.
+        place_of: Where a number lies along the axis.
+        across: Where the middle of the bar lies, across it.
+        bar: How wide the bar is, of which a slim one has no caps on its interval; 0 gives a dot.
+        title: What is told when somebody points at it.
+        is_upright: Whether the axis goes from the bottom to the top; else from left to right.
+    """
+    zero, value, low, high = map(place_of, (0.0, row.value, row.low, row.high))
+    is_slim, cap = 0 < bar < _SLIM, min(bar / 3 or _CAP, _CAP)
+    grade, tip = row.grade, -_TIP if is_upright else _TIP
 
-def dot(kind: str, x: float, y: float, radius: float, title: str = "") -> Shape:
-    """Returns a circle of a class."""
-    circle = {"cx": x, "cy": y, "r": radius}
-    return Shape("circle", {"class": kind, **_numbers(circle.items())}, title=title)
+    def at(along: float, aside: float = 0.0) -> Point:
+        here = across + aside
+        return (here, along) if is_upright else (along, here)
 
-
-def arrow(kind: str, points: Iterable[tuple[float, float]]) -> Shape:
-    """Returns a filled polygon of a class."""
-    corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in points)
-    return Shape("polygon", {"class": kind, "points": corners})
-
-
-def words(kind: str, x: float, y: float, text: str, anchor: str = "start") -> Shape:
-    """Returns a text of a class that begins, ends or has its middle at a place."""
-    place = _numbers({"x": x, "y": y}.items())
-    return Shape("text", {"class": kind, "text-anchor": anchor, **place}, text)
-
-
-def words_within(kind: str, x: float, y: float, text: str, width: float) -> Shape:
-    """Returns a text about a place, but not beyond the left or right border of a canvas."""
-    half = LETTER * len(text) / 2
-    return words(kind, min(max(x, half), max(width - half, half)), y, text, "middle")
-
-
-def fitted(text: str, width: float) -> str:
-    """Returns a text, cut so that it is about as wide as there is room."""
-    room = width / LETTER
-    for place, letter in enumerate(text):
-        room -= 1.7 if east_asian_width(letter) in "WF" else 1.0
-        if room < 0:
-            return text[: max(place - 1, 0)] + ELLIPSIS
-    return text
-
-
-def _numbers(named: Iterable[tuple[str, float]]) -> dict[str, str]:
-    return {name: f"{number:.2f}" for name, number in named}
+    shapes = []
+    if bar:
+        x, y = at(min(zero, value), -bar / 2)
+        width, height = (bar, abs(value - zero)) if is_upright else (abs(value - zero), bar)
+        shapes.append(shape("rect", f"extent {grade}", title, x=x, y=y, width=width, height=height))
+    shapes.append(line(f"whisker {grade}{' thin' * is_slim}", at(low), at(high), title))
+    for end, number, way in ((low, row.low, -1), (high, row.high, 1)):
+        if axis.is_beyond(number):
+            corners = at(end + way * tip), at(end, -cap), at(end, cap)
+            points = " ".join(f"{x:.2f},{y:.2f}" for x, y in corners)
+            shapes.append(Shape("polygon", {"class": f"beyond {grade}", "points": points}))
+        elif not is_slim:
+            shapes.append(line(f"whisker {grade}", at(end, -cap), at(end, cap)))
+    if not bar:
+        x, y = at(value)
+        shapes.append(shape("circle", f"dot {grade}", title, cx=x, cy=y, r=_DOT))
+    return shapes
 
 
 MANY = 36
@@ -280,7 +303,8 @@ MANY = 36
 _WIDTH, _WIDE = 420.0, 860.0
 _HEIGHT, _BELOW, _ABOVE, _RIGHT = 210.0, 26.0, 12.0, 14.0
 _FILLED = 0.7  # of the room that a column has
-_SLIM = 8.0  # a narrower column has an interval without caps
+_SLIM = 5.6  # a narrower column has an interval without caps
+_TIP, _DOT, _CAP = 7.0, 4.5, 4.0
 
 
 def columns_chart(
@@ -312,38 +336,16 @@ def columns_chart(
 
     shapes = []
     for value, text in axis.ticks:
-        shapes.append(line("grid", left, y_of(value), width - _RIGHT, y_of(value)))
-        shapes.append(words("tick", left - 6, y_of(value) + 4, text, "end"))
+        shapes.append(line("grid", (left, y_of(value)), (width - _RIGHT, y_of(value))))
+        shapes.append(shape("text", "tick", "", text, "end", x=left - 6, y=y_of(value) + 4))
     for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        said = f"{label}: {value_words(row)} ({interval_words(row)})"
-        ends = tuple(y_of(number) for number in (0.0, row.value, row.low, row.high))
-        shapes += _marks(row, axis, left + room * place, room, ends, said)
-    below = edges or labels
-    first = left if edges else left + room / 2
-    shapes += _below(below, first, room, width)
+        shapes += marks(
+            *(row, axis, y_of, left + room * (place + 0.5), room * _FILLED),
+            f"{label}: {value_words(row)} ({interval_words(row)})",
+            is_upright=True,
+        )
+    shapes += _below(edges or labels, left if edges else left + room / 2, room, width)
     return Drawing(width, _HEIGHT, title, description, tuple(shapes))
-
-
-def _marks(
-    row: IndicatorRow, axis: Axis, left: float, room: float, ends: tuple[float, ...], title: str
-) -> list[Shape]:
-    zero, value, low, high = ends
-    quiet = f" {row.grade}"
-    thin = " thin" if room < _SLIM else ""
-    middle, cap = left + room / 2, min(room / 5, 4.0)
-    top, tall = min(zero, value), abs(value - zero)
-    is_full = room >= _SLIM
-    shapes = [
-        box(f"extent{quiet}", left + room * (1 - _FILLED) / 2, top, room * _FILLED, tall, title),
-        line(f"whisker{quiet}{thin}", middle, low, middle, high, title),
-    ]
-    for y, end, way in ((low, row.low, 1), (high, row.high, -1)):
-        if axis.is_beyond(end):
-            points = ((middle, y + 7 * way), (middle - cap, y), (middle + cap, y))
-            shapes.append(arrow(f"beyond{quiet}", points))
-        elif is_full:
-            shapes.append(line(f"whisker{quiet}", middle - cap, y, middle + cap, y))
-    return shapes
 
 
 def _below(texts: Sequence[str], first: float, room: float, width: float) -> list[Shape]:
@@ -353,19 +355,23 @@ def _below(texts: Sequence[str], first: float, room: float, width: float) -> lis
     shapes: list[Shape] = []
     free_from = 0.0
     for place in range(0, len(texts), every):
-        text, half = texts[place], LETTER * len(texts[place]) / 2
-        x = min(max(first + room * place, half), width - half)
+        text = texts[place]
+        x, half = _within(text, first + room * place, width)
         if x - half >= free_from:  # the last one is moved inwards, where another one may be
-            shapes.append(words("tick", x, _HEIGHT - 7, text, "middle"))
+            shapes.append(shape("text", "tick", "", text, "middle", x=x, y=_HEIGHT - 7))
             free_from = x + half + LETTER
     return shapes
+
+
+def _within(text: str, x: float, width: float) -> tuple[float, float]:
+    """Where the middle of a text is that goes beyond no border of a canvas, and half its width."""
+    half = LETTER * len(text) / 2
+    return min(max(x, half), max(width - half, half)), half
 
 
 _MARGIN = 14.0
 _ROW, _BELOW_ROWS = 38.0, 22.0
 _BAR = 12.0  # how high a bar is
-_CAP = 4.0
-_DOT = 4.5
 
 
 def rows_chart(
@@ -388,41 +394,25 @@ def rows_chart(
     axis = Axis.of(rows)
     plot = _WIDTH - 2 * _MARGIN
     height = _ROW * len(rows) + _BELOW_ROWS
+
+    def x_of(value: float) -> float:
+        return _MARGIN + plot * axis.share(value)
+
     shapes: list[Shape] = []
     for tick, text in axis.ticks:
-        x = _MARGIN + plot * axis.share(tick)
-        shapes.append(line("grid", x, 0, x, height - _BELOW_ROWS + 4))
-        shapes.append(words_within("tick", x, height - 5, text, _WIDTH))
+        x = x_of(tick)
+        shapes.append(line("grid", (x, 0), (x, height - _BELOW_ROWS + 4)))
+        x, _ = _within(text, x, _WIDTH)
+        shapes.append(shape("text", "tick", "", text, "middle", x=x, y=height - 5))
     for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        top = _ROW * place
-        value = value_words(row)
-        room = plot - LETTER * (len(value) + 2)
-        quiet = f" {row.grade}"
-        shapes.append(words(f"label{quiet}", _MARGIN, top + 13, fitted(label, room)))
-        shapes.append(words(f"value{quiet}", _MARGIN + plot, top + 13, value, "end"))
-        said = f"{label}: {value} ({interval_words(row)})"
-        shapes += _row_marks(row, axis, plot, top + 19 + _BAR / 2, said, is_dotted=is_dotted)
+        top, value = _ROW * place + 13, value_words(row)
+        shown = elide(label, _FONT_SIZE, plot - LETTER * (len(value) + 2))
+        shapes += [
+            shape("text", f"label {row.grade}", "", shown, "start", x=_MARGIN, y=top),
+            shape("text", f"value {row.grade}", "", value, "end", x=_MARGIN + plot, y=top),
+            *marks(
+                *(row, axis, x_of, top + 6 + _BAR / 2, 0.0 if is_dotted else _BAR),
+                f"{label}: {value} ({interval_words(row)})",
+            ),
+        ]
     return Drawing(_WIDTH, height, title, description, tuple(shapes))
-
-
-def _row_marks(
-    row: IndicatorRow, axis: Axis, plot: float, y: float, title: str, *, is_dotted: bool
-) -> list[Shape]:
-    quiet = f" {row.grade}"
-    zero, value, low, high = (
-        _MARGIN + plot * axis.share(number) for number in (0.0, row.value, row.low, row.high)
-    )
-    shapes = []
-    if not is_dotted:
-        left = min(zero, value)
-        shapes.append(box(f"extent{quiet}", left, y - _BAR / 2, abs(value - zero), _BAR, title))
-    shapes.append(line(f"whisker{quiet}", low, y, high, y, title))
-    for x, end, way in ((low, row.low, -1), (high, row.high, 1)):
-        if axis.is_beyond(end):
-            points = ((x + 7 * way, y), (x, y - _CAP), (x, y + _CAP))
-            shapes.append(arrow(f"beyond{quiet}", points))
-        else:
-            shapes.append(line(f"whisker{quiet}", x, y - _CAP, x, y + _CAP))
-    if is_dotted:
-        shapes.append(dot(f"dot{quiet}", value, y, _DOT, title))
-    return shapes

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, Literal
 
 from tracecloak.schemas.published.figures import LEGEND, SHARE, IndicatorRow, ReleasedIndicators
@@ -21,11 +21,11 @@ from tracecloak.transforms.pages.charts import (
     MANY,
     Axis,
     Drawing,
-    box,
     columns_chart,
     interval_words,
-    line,
+    marks,
     rows_chart,
+    shape,
     value_words,
 )
 from tracecloak.transforms.pages.page import PagePart
@@ -33,10 +33,19 @@ from tracecloak.transforms.pages.page import PagePart
 MAX_NUMBERS = 3_000
 """Numbers in all charts of a page; further ones are in the files."""
 
-_MAX_ROWS = 40  # of a chart with a label on each
-_MAX_COLUMNS = 1_000
+# By how numbers are drawn: how many a chart has at most, what they are, and what to know of them.
+_MOST = {"rows": 40, "time": 1_000, "histogram": 1_000, "quantiles": 40}
+_DRAWN = {
+    "rows": "bars, in the order of the release",
+    "time": "columns, in the order of time",
+    "histogram": "columns, from the smallest to the largest",
+    "quantiles": "points, from the lowest quantile to the highest",
+}
+_NOTES = {
+    "histogram": "What lies beyond the first or the last edge counts in the column next to it.",
+    "quantiles": "At 0.9, nine of ten cases have so much or less.",
+}
 _BAR_WIDTH, _BAR_HEIGHT = 150.0, 16.0
-_OF_A_SHARE = Axis(0.0, 1.0, ())
 
 
 @dataclass(frozen=True)
@@ -85,99 +94,64 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     """
     rows = indicators.rows()
     alone, panels = split(rows)
-    shown: list[ShownPanel] = []
-    n_shown = 0
-    for panel in panels:
-        n_shown += min(len(panel.rows), _most(panel))
-        if n_shown > MAX_NUMBERS:
-            break
-        shown.append(_shown_panel(panel))
-    n_drawn = len(alone[:MAX_NUMBERS]) + sum(len(panel.numbers) for panel in shown)
+    n_so_far = accumulate(min(len(panel.rows), _MOST[panel.form]) for panel in panels)
+    shown = [
+        _shown_panel(panel) for panel, n in zip(panels, n_so_far, strict=True) if n <= MAX_NUMBERS
+    ]
+    numbers = [_shown(row, row.indicator, has_bar=True) for row in alone[:MAX_NUMBERS]]
+    asked = params.get("indicators")
+    zone = params.get("calendar_time_zone") or ""
     context = {
-        "numbers": [_shown(row, row.indicator) for row in alone[:MAX_NUMBERS]],
+        "numbers": numbers,
         "panels": shown,
         "legend": LEGEND,
-        "n_left_out": len(rows) - n_drawn,
+        "n_left_out": len(rows) - len(numbers) - sum(len(panel.numbers) for panel in shown),
         "has_arrows": any(
             shape.attributes["class"].startswith("beyond")
             for panel in shown
             for shape in panel.drawing.shapes
         ),
-        "asked": _asked(params),
-        "time_zone": _time_zone(panels, params),
+        # What is no text there is a mapping of keys.
+        "asked": [
+            plain_name(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
+            for one in (asked if isinstance(asked, list | tuple) else ())
+        ],
+        "time_zone": plain_name(str(zone)) if any(p.form == "time" for p in panels) else "",
     }
     sections = (("indicators", "Figures"),)
     return PagePart("indicators.html.j2", sections, context, ("figures.css", "indicators.css"))
 
 
-def _asked(params: Mapping[str, Any]) -> list[str]:
-    """What was asked for, each in a line; what is no text there is a mapping of keys."""
-    asked = params.get("indicators")
-    listed = asked if isinstance(asked, list | tuple) else []
-    return [
-        plain_name(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
-        for one in listed
-    ]
-
-
-def _time_zone(panels: Sequence[Panel], params: Mapping[str, Any]) -> str:
-    """By whose clock periods are, if there are some and it is known."""
-    has_periods = any(panel.form == "time" for panel in panels)
-    return plain_name(str(params.get("calendar_time_zone") or "")) if has_periods else ""
-
-
-def _most(panel: Panel) -> int:
-    """How many numbers of a panel are shown at most."""
-    return _MAX_ROWS if panel.form in ("rows", "quantiles") else _MAX_COLUMNS
-
-
-def _shown(row: IndicatorRow, name: str) -> ShownNumber:
+def _shown(row: IndicatorRow, name: str, *, has_bar: bool = False) -> ShownNumber:
     plain = plain_name(name)
-    bar = _share_bar(row, plain) if row.unit == SHARE else None
+    bar = _share_bar(row, plain) if has_bar and row.unit == SHARE else None
     return ShownNumber(plain, value_words(row), interval_words(row), row.grade, bar)
 
 
 def _share_bar(row: IndicatorRow, name: str) -> Drawing:
     """A share of the whole, with its interval."""
-    quiet = f" {row.grade}"
-    value, low, high = (
-        _BAR_WIDTH * _OF_A_SHARE.share(number) for number in (row.value, row.low, row.high)
-    )
-    middle = _BAR_HEIGHT / 2
-    shapes = (
-        box("track", 0, 3, _BAR_WIDTH, _BAR_HEIGHT - 6),
-        box(f"extent{quiet}", 0, 3, value, _BAR_HEIGHT - 6),
-        line(f"whisker{quiet}", low, middle, high, middle),
-        *(line(f"whisker{quiet}", x, middle - 4, x, middle + 4) for x in (low, high)),
-    )
+    axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
+    track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
+    bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
     description = f"{value_words(row)}, the interval goes from {interval_words(row)}"
-    return Drawing(_BAR_WIDTH, _BAR_HEIGHT, name, description, shapes)
+    return Drawing(_BAR_WIDTH, _BAR_HEIGHT, name, description, (track, *bar))
 
 
 def _shown_panel(panel: Panel) -> ShownPanel:
-    n = min(len(panel.rows), _most(panel))
+    n = min(len(panel.rows), _MOST[panel.form])
     rows, labels = panel.rows[:n], tuple(map(plain_name, panel.labels[:n]))
     title = plain_name(panel.indicator) + (f": {plain_name(panel.of)}" if panel.of else "")
-    description = _description(panel, rows)
+    texts = title, rows, labels, _description(panel, rows)
     if panel.form in ("rows", "quantiles"):
-        drawing = rows_chart(title, rows, labels, description, is_dotted=panel.form == "quantiles")
+        drawing = rows_chart(*texts, is_dotted=panel.form == "quantiles")
     else:
-        edges = panel.edges[: n + 1]
-        drawing = columns_chart(title, rows, labels, description, edges=edges)
-    numbers = tuple(
-        ShownNumber(label, value_words(row), interval_words(row), row.grade)
-        for row, label in zip(rows, labels, strict=True)
-    )
+        drawing = columns_chart(*texts, edges=panel.edges[: n + 1])
+    notes = [_NOTES[panel.form]] if panel.form in _NOTES else []
+    if n < len(panel.rows):
+        notes.append(f"{len(panel.rows) - n:,} more are in the files.")
+    numbers = tuple(map(_shown, rows, labels))
     is_wide = panel.form in ("time", "histogram") and n > MANY
-    return ShownPanel(drawing, _notes(panel, n), numbers, is_wide)
-
-
-_DRAWN = {
-    "rows": "bars, in the order of the release",
-    "time": "columns, in the order of time",
-    "histogram": "columns, from the smallest to the largest",
-    "quantiles": "points, from the lowest quantile to the highest",
-}
+    return ShownPanel(drawing, " ".join(notes), numbers, is_wide)
 
 
 def _description(panel: Panel, rows: Sequence[IndicatorRow]) -> str:
@@ -188,17 +162,6 @@ def _description(panel: Panel, rows: Sequence[IndicatorRow]) -> str:
         f"{len(rows):,} {_DRAWN[panel.form]}, from {value_words(least)} to {value_words(most)}, "
         f"each with its interval. The table below has the same numbers.{noise}"
     )
-
-
-def _notes(panel: Panel, n_shown: int) -> str:
-    notes = []
-    if panel.form == "histogram":
-        notes.append("What lies beyond the first or the last edge counts in the column next to it.")
-    if panel.form == "quantiles":
-        notes.append("At 0.9, nine of ten cases have so much or less.")
-    if n_shown < len(panel.rows):
-        notes.append(f"{len(panel.rows) - n_shown:,} more are in the files.")
-    return " ".join(notes)
 
 
 Form = Literal["rows", "time", "histogram", "quantiles"]
@@ -251,37 +214,31 @@ def split(rows: Sequence[IndicatorRow]) -> tuple[list[IndicatorRow], list[Panel]
 
 def _panels_of(rows: list[IndicatorRow]) -> list[Panel]:
     """The panels of one indicator that has groups."""
-    parts = [_parted(row.group or "") for row in rows]
-    tails = [tail for _, tail in parts]
-    if all(map(_QUANTILE.fullmatch, tails)):
-        if not any(head for head, _ in parts):
-            return [_panel(rows, "", tails, "quantiles")]
-        # Each quantile of all groups is comparable, and no two quantiles of one group are.
-        return _by(rows, parts, lambda head_tail: head_tail[1], lambda head_tail: head_tail[0])
-    if all(map(_ends, tails)) and rows[0].unit == "cases":
-        by_head = _by(rows, parts, lambda head_tail: head_tail[0], lambda head_tail: head_tail[1])
-        if all(_is_histogram(panel.labels) for panel in by_head):
-            return [_panel(panel.rows, panel.of, panel.labels, "histogram") for panel in by_head]
     labels = [row.group or "" for row in rows]
+    parts = [(head, tail) for head, _, tail in (label.rpartition(", ") for label in labels)]
+    if all(_QUANTILE.fullmatch(tail) for _, tail in parts):
+        if not any(head for head, _ in parts):
+            return [_panel(rows, "", labels, "quantiles")]
+        # Each quantile of all groups is comparable, and no two quantiles of one group are.
+        by_quantile = _by(rows, [(tail, head) for head, tail in parts])
+        return [_panel(*panel, _form_of(panel[2])) for panel in by_quantile]
+    if all(_ends(tail) for _, tail in parts) and rows[0].unit == "cases":
+        by_head = _by(rows, parts)
+        if all(_is_histogram(bins) for _, _, bins in by_head):
+            return [_panel(*panel, "histogram") for panel in by_head]
     return [_panel(rows, "", labels, _form_of(labels))]
 
 
 def _by(
-    rows: Sequence[IndicatorRow],
-    parts: Sequence[tuple[str, str]],
-    key: Callable[[tuple[str, str]], str],
-    label: Callable[[tuple[str, str]], str],
-) -> list[Panel]:
-    """A panel for each key of the parts of the groups, in the order in which they come first."""
-    places: dict[str, list[int]] = {}
-    for place, part in enumerate(parts):
-        places.setdefault(key(part), []).append(place)
-    panels = []
-    for name, of_name in places.items():
-        labels = [label(parts[place]) for place in of_name]
-        of_rows = [rows[place] for place in of_name]
-        panels.append(_panel(of_rows, name, labels, _form_of(labels)))
-    return panels
+    rows: Sequence[IndicatorRow], parts: Sequence[tuple[str, str]]
+) -> list[tuple[list[IndicatorRow], str, list[str]]]:
+    """Rows, name and labels of each first part of the groups, in the order in which they come."""
+    found: dict[str, tuple[list[IndicatorRow], list[str]]] = {}
+    for row, (name, label) in zip(rows, parts, strict=True):
+        of_rows, labels = found.setdefault(name, ([], []))
+        of_rows.append(row)
+        labels.append(label)
+    return [(of_rows, name, labels) for name, (of_rows, labels) in found.items()]
 
 
 def _panel(rows: Sequence[IndicatorRow], of: str, labels: Sequence[str], form: Form) -> Panel:
@@ -291,11 +248,6 @@ def _panel(rows: Sequence[IndicatorRow], of: str, labels: Sequence[str], form: F
 def _form_of(labels: Sequence[str]) -> Form:
     is_time = all(_PERIOD.fullmatch(label) for label in labels)
     return "time" if is_time and all(a < b for a, b in pairwise(labels)) else "rows"
-
-
-def _parted(group: str) -> tuple[str, str]:
-    head, _, tail = group.rpartition(", ")
-    return head, tail
 
 
 def _ends(label: str) -> tuple[str, str] | None:
