@@ -242,10 +242,9 @@ def page(title: str, command: str = "") -> Page:
         command: What shows it again.
     """
     context = {
-        "map_told": _MAP_TOLD,
-        "has_map": True,
+        "told": {"map": _MAP_TOLD},
+        "shown": {"map": {"edges": []}},
         "is_compared": False,
-        "first_paths": [],
         "command": command,
         "legend": LEGEND,
     }

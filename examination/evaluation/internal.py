@@ -57,6 +57,7 @@ from tracecloak.transforms.publish.figures_data import (
     graph_of_log,
     graph_of_variants,
     map_data,
+    names_of_map,
     times_data,
     variants_data,
     variants_of_log,
@@ -294,18 +295,15 @@ class _Shown:
             )
             after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
             true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
-            shown.variants = variants_with_original(variants_data(after, _names(shown.map)), true)
+            shown.variants = variants_with_original(
+                variants_data(after, names_of_map(shown.map)), true
+            )
             if is_timed:
                 both = times, LogTimes.from_traces(original)
                 shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
         elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
             shown.map = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
-
-
-def _names(shown: dict[str, Any]) -> list[str]:
-    ends = (shown["start"], shown["end"])
-    return ["" if i in ends else node["name"] for i, node in enumerate(shown["nodes"])]
 
 
 def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:

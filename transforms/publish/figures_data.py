@@ -449,6 +449,14 @@ def variants_of_log(variants: VariantHistogram, vocabulary: ActivityVocabulary) 
     return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
+def names_of_map(shown: dict[str, Any] | None) -> list[str]:
+    """Returns the names of the activities of a map by code, "" for its start and end."""
+    if shown is None:
+        return []
+    ends = (shown["start"], shown["end"])
+    return ["" if i in ends else node["name"] for i, node in enumerate(shown["nodes"])]
+
+
 def variants_data(
     variants: ReleasedVariants, map_names: list[str], figures: ReleasedFigures | None = None
 ) -> dict[str, Any]:

@@ -6,7 +6,7 @@ input. A repetition gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,10 @@ from tracecloak.schemas.published.manifest import (
     has_starts,
     has_times,
 )
-from tracecloak.transforms.pages.page import Page, PagePart, rendered
+from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.figures_data import (
+    NO_STARTS,
+    NO_TIMES,
     Medians,
     figures_data,
     folded_map,
@@ -34,8 +36,12 @@ from tracecloak.transforms.publish.figures_data import (
     mark_grades,
     mark_modelled_times,
     medians_of,
+    names_of_map,
     sentence_of_variants,
+    times_data,
     tree_data,
+    variants_data,
+    variants_of_log,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
@@ -156,7 +162,6 @@ def openings_of(paths: Sequence[str]) -> list[Opening]:
 _PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 _N_CURVE = 100
 _LEAST = 1e-300
-_N_FIRST = 20  # paths and variants of the page without scripts
 
 
 def report_html(
@@ -176,53 +181,96 @@ def report_html(
         shares: Whether its libraries are those of a folder beside the releases.
     """
     of_release = list(products)
-    operations = manifest.operations
-    shown = _Shown.of(of_release, log, has_times(operations), has_starts(operations))
+    shown, told = _shown_of(of_release, log, manifest)
     parts = [
         part
         for product in of_release
         for part in kind_of(product).parts_of_page(product, manifest.params)
     ]
-    files = sorted(files, key=lambda file: file.path)
+    promise = Promise.of(manifest.guarantee)
+    epsilon = manifest.guarantee.epsilon or 0.0
     context = {
         **facts_of(manifest),
         "at_most": at_most,
         "is_compared": False,
-        "bound": _bound(manifest),
+        "promise": promise,
+        "guesses": promise and [(_percent(p), posterior(p, exact(epsilon))) for p in _PRIORS],
         "references": references_beside(manifest),
-        **shown.context(manifest.time_caveats, manifest.guarantee.order_sentence),
+        "shown": shown,
+        "told": told,
         "page_parts": [(part.template, part.context) for part in parts],
-        "files": files,
-        "openings": openings_of([file.path for file in files]),
+        "files": sorted(files, key=lambda file: file.path),
+        "openings": openings_of(sorted(file.path for file in files)),
     }
     data = {
         "file_name": manifest.release_id,
-        "map": shown.map,
-        "variants": shown.variants,
-        "times": shown.times,
-        "tree": shown.tree,
-        "guess": _curve(manifest.guarantee.epsilon or 0.0) if context["bound"] else None,
+        **{name: shown[name] for name in ("map", "variants", "times", "tree")},
+        "guess": promise and _curve(epsilon),
+        **({"groups": shown["groups"]["map"]} if shown["groups"] else {}),
     }
-    if shown.groups is not None:
-        data["groups"] = shown.groups["map"]
+    is_there = {**shown, "times": told["times"], "always": True}
+    needed = {**shown, "charts": shown["times"] or promise}
+    styles = [
+        "promise.css",
+        *["figures.css"] * shown["kinds"],
+        *(s for p in parts for s in p.styles),
+    ]
     return rendered(
         Page(
             "release.html.j2",
             printable(manifest.about.get("title") or manifest.release_id),
-            tuple(section for part in parts for section in part.sections) + shown.sections(),
+            (
+                *(section for part in parts for section in part.sections),
+                *((anchor, title) for anchor, title, of in _SECTIONS if is_there[of]),
+            ),
             context,
             data,
-            *shown.scripts_and_libraries(is_charted=data["guess"] is not None),
-            styles=_styles_of(parts, has_kinds=shown.has_kinds),
+            _needed(_SCRIPTS, needed),
+            _needed(_LIBRARIES, needed),
+            styles=tuple(dict.fromkeys(styles)),
             shares=shares,
         )
     )
 
 
-def _styles_of(parts: list[PagePart], *, has_kinds: bool) -> tuple[str, ...]:
-    """Each style sheet once."""
-    names = [name for part in parts for name in part.styles]
-    return tuple(dict.fromkeys(["promise.css", *(["figures.css"] if has_kinds else []), *names]))
+# Anchor and title of each section, and what must be shown for it.
+_SECTIONS = (
+    ("process", "Process", "map"),
+    ("trust", "Trust", "figures"),
+    ("tree-of-process", "Tree", "tree"),
+    ("ways", "Variants", "variants"),
+    ("times", "Times", "times"),
+    ("promise", "Promise", "always"),
+    ("making", "How it was made", "always"),
+    ("files", "Files", "always"),
+)
+# What is shown by each script, in their order, and by each library.
+_SCRIPTS = {
+    "graphviz.js": ("map", "tree"),
+    "layout.js": ("map", "tree"),
+    "figures.js": ("graded",),
+    "labels.js": ("map",),
+    "bpmn.js": ("map",),
+    "map.js": ("map",),
+    "groups.js": ("groups",),
+    "tree.js": ("tree",),
+    "variants.js": ("variants",),
+    "chart.js": ("charts",),
+    "charts.js": ("charts",),
+}
+_LIBRARIES = {
+    "Viz.js": ("map", "tree"),
+    "D3": ("charts", "map", "variants"),
+    "Observable Plot": ("charts",),
+}
+
+
+def _needed(table: Mapping[str, Sequence[str]], shown: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name, of in table.items() if any(shown[one] for one in of))
+
+
+def _percent(share: Fraction) -> str:
+    return f"{decimal_text(share * 100)} %"
 
 
 def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
@@ -242,174 +290,88 @@ def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
     }
 
 
-@dataclass
-class _Shown:
-    """What a page shows of a release, each with a sentence that says what it is."""
+def _shown_of(
+    products: list[ReleasedProduct], log: LogCounts | None, manifest: ReleaseManifest
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a page shows of a release, and sentences that say what each of it is.
 
-    map: dict[str, Any] | None = None
-    map_told: str = ""
-    variants: dict[str, Any] | None = None
-    variants_told: str = ""
-    times: dict[str, Any] | None = None
-    times_told: str = ""
-    tree: list[dict[str, Any]] | None = None
-    tree_told: str = ""
-    tree_text: str = ""
-    figures: dict[str, Any] | None = None
-    groups: dict[str, Any] | None = None
-    has_kinds: bool = False
-
-    @classmethod
-    def of(
-        cls, products: list[ReleasedProduct], log: LogCounts | None, is_timed: bool, is_dated: bool
-    ) -> _Shown:
-        shown = cls()
-        graph: ReleasedGraph | None = _first(products, "graph")
-        variants: ReleasedVariants | None = _first(products, "variants")
-        tree: ReleasedTree | None = _first(products, "tree")
-        durations: ReleasedDurations | None = _first(products, "durations")
-        figures: ReleasedFigures | None = _first(products, "figures")
-        medians: Medians = {}
-        if graph is not None:
-            medians = {} if durations is None else medians_of(durations, graph)
-            shown.has_kinds = graph.has_kinds
-            shown.map_told = (
-                "The numbers carry noise. A dashed path is doubtful: noise alone could have made "
-                "it. What the method counted on the original, after any cut of long cases, lies in "
-                "the interval of a path with a probability of about 95 %."
-            )
-        elif log is not None:
-            graph = graph_of_log(log.graph, log.names, figures)
-            medians = log.times.medians_s() if is_timed else {}
-            shown.map_told = "The numbers are those of the released log."
-            if figures is not None:
-                shown.has_kinds = True
-                shown.map_told += _MEASURED_BESIDE
-                shown.map_told += _MODELLED_TIMES * is_timed
-        elif variants is not None:
-            graph = graph_of_variants(variants)
-            shown.map_told = "The numbers are summed up from the released variants."
-        if graph is not None and len(graph.counts):
-            shown.map = map_data(graph, medians)
-            if shown.has_kinds:
-                mark_grades(shown.map, graph, figures)
-                if log is not None:
-                    mark_modelled_times(shown.map)
-            if shown.map["n_left_out"]:
-                n_paths, n_boxes = shown.map["n_left_out"], shown.map["n_activities_left_out"]
-                also = f" and {n_boxes:,} activities" if n_boxes else ""
-                shown.map_told += f" {n_paths:,} rarer paths{also} are in the files alone."
-        groups: ReleasedGroups | None = _first(products, "groups")
-        if groups is not None and shown.map is not None:
-            shown.groups = folded_map(groups)
+    Returns:
+        JSON values, None or empty where there is none: `map`, `groups`, `figures`, `variants`,
+        `times` and `tree`; `kinds`, whether numbers have grades, and `graded`, whether those of the
+        map do. And texts by the same names.
+    """
+    graph: ReleasedGraph | None = _first(products, "graph")
+    variants: ReleasedVariants | None = _first(products, "variants")
+    tree: ReleasedTree | None = _first(products, "tree")
+    durations: ReleasedDurations | None = _first(products, "durations")
+    figures: ReleasedFigures | None = _first(products, "figures")
+    groups: ReleasedGroups | None = _first(products, "groups")
+    is_timed = has_times(manifest.operations)
+    medians: Medians = {}
+    has_kinds, of_map = False, ""
+    if graph is not None:
+        medians = {} if durations is None else medians_of(durations, graph)
+        has_kinds = graph.has_kinds
+        of_map = _NOISY
+    elif log is not None:
+        graph = graph_of_log(log.graph, log.names, figures)
+        medians = log.times.medians_s() if is_timed else {}
+        of_map = "The numbers are those of the released log."
         if figures is not None:
-            shown.figures = figures_data(figures)
-        is_product = variants is not None
-        if variants is None and log is not None:
-            from tracecloak.transforms.publish.figures_data import variants_of_log
-
-            variants = variants_of_log(log.variants, log.names)
-        if variants is not None and variants.n_variants:
-            shown._show_variants(variants, figures, has_kinds=is_product)
-        if log is not None and not is_timed:
-            from tracecloak.transforms.publish.figures_data import NO_TIMES
-
-            shown.times_told = NO_TIMES
-        elif log is not None and len(log.times.spans):
-            from tracecloak.transforms.publish.figures_data import NO_STARTS, times_data
-
-            shown.times = times_data(log.times, has_starts=is_dated)
-            shown.times_told = "All of these are numbers of the released log; its times are in UTC."
-            if not is_dated:
-                shown.times_told += f" {NO_STARTS}"
-        if tree is not None:
-            shown.tree = tree_data(tree)
-            shown.tree_text = tree.text
-            shown.tree_told = tree.fitness_sentence if tree.is_found else _NOT_FOUND
-        return shown
-
-    def context(self, time_caveats: Iterable[str], order_sentence: str) -> dict[str, Any]:
-        """Returns what the template prints of the released graphs, variants, times and tree."""
-        return {
-            "has_map": self.map is not None,
-            "figures": self.figures,
-            "groups": self.groups,
-            "map_told": f"{self.map_told} {order_sentence}".rstrip(),
-            "first_paths": _first_paths(self.map),
-            "has_tree": self.tree is not None,
-            "tree_told": self.tree_told,
-            "tree_text": self.tree_text,
-            "has_variants": self.variants is not None,
-            "variants_told": f"{self.variants_told} {order_sentence}".rstrip(),
-            "first_variants": _first_variants(self.variants),
-            "has_times": self.times is not None,
-            "times_told": " ".join([self.times_told, *time_caveats]) if self.times_told else "",
-            "has_starts": self.times is not None and bool(self.times["starts"]),
-            "has_week": self.times is not None and self.times["week"] is not None,
-        }
-
-    def sections(self) -> tuple[tuple[str, str], ...]:
-        """Returns (anchor, title) of each section of the page."""
-        sections = [
-            ("process", "Process", self.map),
-            ("trust", "Trust", self.figures),
-            ("tree-of-process", "Tree", self.tree),
-            ("ways", "Variants", self.variants),
-            ("times", "Times", self.times_told or None),
-            ("promise", "Promise", True),
-            ("making", "How it was made", True),
-            ("files", "Files", True),
-        ]
-        return tuple((anchor, name) for anchor, name, is_there in sections if is_there)
-
-    def scripts_and_libraries(self, *, is_charted: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Returns the scripts that the page needs, and the libraries that these need."""
-        is_charted = is_charted or self.times is not None
-        needs_map = self.map is not None or self.tree is not None
-        scripts = (
-            *(["graphviz.js", "layout.js"] if needs_map else []),
-            *(["figures.js"] if self.map is not None and self.has_kinds else []),
-            *(["labels.js", "bpmn.js", "map.js"] if self.map is not None else []),
-            *(["groups.js"] if self.groups is not None else []),
-            *(["tree.js"] if self.tree is not None else []),
-            *(["variants.js"] if self.variants is not None else []),
-            *(["chart.js", "charts.js"] if is_charted else []),
-        )
-        libraries = (
-            *(["Viz.js"] if needs_map else []),
-            *(["D3"] if is_charted or self.map is not None or self.variants is not None else []),
-            *(["Observable Plot"] if is_charted else []),
-        )
-        return scripts, libraries
-
-    def _show_variants(
-        self,
-        variants: ReleasedVariants,
-        figures: ReleasedFigures | None,
-        *,
-        has_kinds: bool,
-    ) -> None:
-        from tracecloak.transforms.publish.figures_data import variants_data
-
-        names = []
-        if self.map is not None:
-            ends = (self.map["start"], self.map["end"])
-            nodes = self.map["nodes"]
-            names = ["" if i in ends else node["name"] for i, node in enumerate(nodes)]
-        self.variants = variants_data(variants, names, figures)
-        sentences = f"The release has {variants.n_variants:,} of them, the most frequent first."
-        n_shown = len(self.variants["rows"])
-        if n_shown < variants.n_variants:
-            sentences += f" This page has the first {n_shown}."
-        if variants.lows is not None:
-            sentences += (
-                " What the method counted on the original, after any cut of long cases, lies in "
-                "the interval with a probability of about 95 %."
-                " Of numbers just above a threshold, which noise may have raised, fewer do."
-            )
-        if has_kinds and variants.has_kinds:
-            sentences += sentence_of_variants(variants)
-        self.variants_told = sentences
+            has_kinds = True
+            of_map += _MEASURED_BESIDE + _MODELLED_TIMES * is_timed
+    elif variants is not None:
+        graph = graph_of_variants(variants)
+        of_map = "The numbers are summed up from the released variants."
+    map_ = None
+    if graph is not None and len(graph.counts):
+        map_ = map_data(graph, medians)
+        if has_kinds:
+            mark_grades(map_, graph, figures)
+            if log is not None:
+                mark_modelled_times(map_)
+        if map_["n_left_out"]:
+            n_boxes = map_["n_activities_left_out"]
+            also = f" and {n_boxes:,} activities" if n_boxes else ""
+            of_map += f" {map_['n_left_out']:,} rarer paths{also} are in the files alone."
+    of_variants, shown_variants = "", None
+    grades = "" if variants is None or not variants.has_kinds else sentence_of_variants(variants)
+    if variants is None and log is not None:
+        variants = variants_of_log(log.variants, log.names)
+    if variants is not None and variants.n_variants:
+        shown_variants = variants_data(variants, names_of_map(map_), figures)
+        of_variants = f"The release has {variants.n_variants:,} of them, the most frequent first."
+        if (n_shown := len(shown_variants["rows"])) < variants.n_variants:
+            of_variants += f" This page has the first {n_shown}."
+        of_variants += _NOISY_VARIANTS * (variants.lows is not None) + grades
+    of_times, times = "", None
+    if log is not None and not is_timed:
+        of_times = NO_TIMES
+    elif log is not None and len(log.times.spans):
+        is_dated = has_starts(manifest.operations)
+        times = times_data(log.times, has_starts=is_dated)
+        of_times = "All of these are numbers of the released log; its times are in UTC."
+        of_times += "" if is_dated else f" {NO_STARTS}"
+    of_tree = ""
+    if tree is not None:
+        of_tree = tree.fitness_sentence if tree.is_found else _NOT_FOUND
+    order = manifest.guarantee.order_sentence
+    return {
+        "map": map_,
+        "groups": None if groups is None or map_ is None else folded_map(groups),
+        "figures": None if figures is None else figures_data(figures),
+        "variants": shown_variants,
+        "times": times,
+        "tree": None if tree is None else tree_data(tree),
+        "kinds": has_kinds,
+        "graded": has_kinds and map_ is not None,
+    }, {
+        "map": f"{of_map} {order}".rstrip(),
+        "variants": f"{of_variants} {order}".rstrip(),
+        "times": " ".join([of_times, *manifest.time_caveats]) if of_times else "",
+        "tree": of_tree,
+        "tree_text": "" if tree is None else tree.text,
+    }
 
 
 def _first(products: list[ReleasedProduct], kind: str) -> Any:
@@ -417,6 +379,16 @@ def _first(products: list[ReleasedProduct], kind: str) -> Any:
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
 
 
+_NOISY = (
+    "The numbers carry noise. A dashed path is doubtful: noise alone could have made it. What the "
+    "method counted on the original, after any cut of long cases, lies in the interval of a path "
+    "with a probability of about 95 %."
+)
+_NOISY_VARIANTS = (
+    " What the method counted on the original, after any cut of long cases, lies in the interval "
+    "with a probability of about 95 %. Of numbers just above a threshold, which noise may have "
+    "raised, fewer do."
+)
 _MEASURED_BESIDE = (
     " Each interval follows from noisy counts of the original beside it, so a number can lie at "
     "its end; it holds what the original has with a probability of about 95 %."
@@ -431,15 +403,6 @@ _NOT_FOUND = (
 )
 
 
-def _bound(manifest: ReleaseManifest) -> dict[str, Any] | None:
-    promise = Promise.of(manifest.guarantee)
-    if promise is None:
-        return None
-    epsilon = exact(manifest.guarantee.epsilon or 0.0)
-    rows = [(f"{decimal_text(prior * 100)} %", posterior(prior, epsilon)) for prior in _PRIORS]
-    return {"rows": rows, "odds": promise.odds, "epsilon": promise.epsilon}
-
-
 def _curve(epsilon: float) -> list[dict[str, float]]:
     """The guesses before and after, for a picture: not rounded up as the table's are."""
     priors = np.arange(_N_CURVE + 1) / _N_CURVE
@@ -448,23 +411,6 @@ def _curve(epsilon: float) -> list[dict[str, float]]:
     return [
         {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
         for before, to in zip(priors, after, strict=True)
-    ]
-
-
-def _first_paths(shown: dict[str, Any] | None) -> list[tuple[str, str, int]]:
-    if shown is None:
-        return []
-    names = [node["name"] for node in shown["nodes"]]
-    edges = sorted(shown["edges"], key=lambda edge: -edge["count"])[:_N_FIRST]
-    return [(names[edge["source"]], names[edge["target"]], edge["count"]) for edge in edges]
-
-
-def _first_variants(shown: dict[str, Any] | None) -> list[tuple[int, list[str]]]:
-    if shown is None:
-        return []
-    names = shown["names"]
-    return [
-        (row["count"], [names[code] for code in row["codes"]]) for row in shown["rows"][:_N_FIRST]
     ]
 
 

@@ -70,7 +70,7 @@ def show(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
     """Opens the page of a graph; what it logs fails the test."""
     wrong: list[str] = []
     folder = tmp_path_factory.mktemp("maps")
-    given_to_template = {"has_map": True, "map_told": "", "is_compared": False, "first_paths": []}
+    given_to_template = {"shown": {"map": {"edges": []}}, "told": {}, "is_compared": False}
     above = jinja2.Template(TEMPLATE.read_text()).render(given_to_template)
 
     def opened(map_: Graph, **context: Any) -> Any:

@@ -147,9 +147,9 @@ def test_a_page_says_that_paths_are_modelled_where_none_was_counted() -> None:
     form = page_module._TEMPLATES.get_template("figures.html.j2")
     for rows, is_modelled in (([cases], True), ([cases, activity], False)):
         figures = figures_data(ReleasedFigures.of(rows))
-        shown = form.render(figures=figures, manifest=SimpleNamespace(params={}))
+        shown = form.render(shown={"figures": figures}, manifest=SimpleNamespace(params={}))
         limited = SimpleNamespace(params={"max_cases_per_individual": 3})
-        assert "at most 3 cases" in form.render(figures=figures, manifest=limited)
+        assert "at most 3 cases" in form.render(shown={"figures": figures}, manifest=limited)
         assert "individual" not in shown
         assert ("is modelled" in shown) == is_modelled
         assert ("count all paths" in shown) != is_modelled
