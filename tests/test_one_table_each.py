@@ -21,7 +21,7 @@ from tests.support.stream_runs import Sent, files_of, in_time, no_noise, publish
 from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.examination.attack.views import seen_in
+from tracecloak.examination.attack.releases import seen_in
 from tracecloak.pipelines.configuration.config import json_schema
 from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
 from tracecloak.schemas import plugins
@@ -131,7 +131,7 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
         "evaluate", "--log", path, folder, "--output", tmp_path / "e.json"
     ) == 0  # fmt: skip
     assert json.loads((tmp_path / "e.json").read_text())["released"]["cases"] == sum(counts)
-    assert seen_in({"sizes": toys.Sizes(counts)}, []) == {("sizes",): float(len(counts))}
+    assert seen_in({"sizes": toys.Sizes(counts)}) == {("sizes",): float(len(counts))}
 
 
 def test_a_histogram_is_a_method_of_forty_lines_as_the_docs_have_it() -> None:

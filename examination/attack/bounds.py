@@ -16,12 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import itemgetter
 
 import numpy as np
 from scipy import special, stats
-
-from tracecloak.schemas.errors import UsageError
 
 # A score weighs at most so many columns: solving for 512 weights takes milliseconds.
 _MAX_LINEAR_COLUMNS = 512
@@ -30,10 +28,6 @@ _MAX_BINS = 32
 # A feature enters the likelihood score if chance alone would differ as much once in a thousand.
 _MAX_CHANCE = 1e-3
 
-# A function of the lower ends of intervals of one probability and of the upper ends of another one,
-# which returns the epsilon that they prove.
-Objective = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
 
 @dataclass(frozen=True)
 class Column:
@@ -41,6 +35,9 @@ class Column:
 
     name: str
     of: Callable[[np.ndarray], np.ndarray]  # float64[n, n_features] -> float64[n], NaN where absent
+
+
+_COMPARISONS = {"≥": np.greater_equal, "≤": np.less_equal, "=": np.equal}
 
 
 @dataclass(frozen=True)
@@ -54,17 +51,12 @@ class Event:
     def count(self, releases: np.ndarray) -> int:
         """Returns in how many releases, float64[n, n_features], it happens."""
         numbers = self.column.of(releases)
-        if self.kind == "≥":
-            return int((numbers >= self.value).sum())
-        if self.kind == "≤":
-            return int((numbers <= self.value).sum())
-        if self.kind == "=":
-            return int((numbers == self.value).sum())
-        absent = int(np.isnan(numbers).sum())
-        return absent if self.kind == "is absent" else len(numbers) - absent
+        if self.kind in _COMPARISONS:
+            return int(_COMPARISONS[self.kind](numbers, self.value).sum())
+        return int((np.isnan(numbers) == (self.kind == "is absent")).sum())
 
     def __str__(self) -> str:
-        value = f" {self.value:.12g}" if self.kind in ("≥", "≤", "=") else ""
+        value = f" {self.value:.12g}" if self.kind in _COMPARISONS else ""
         return f"{self.column.name} {self.kind}{value}"
 
 
@@ -74,7 +66,7 @@ def chosen_events(
     without_unit: np.ndarray,
     n_measured: int,
     alpha: float,
-    objective: Objective,
+    delta: float,
 ) -> list[Event]:
     """Returns the best event that is likelier with the unit, and the best that is likelier without.
 
@@ -83,9 +75,10 @@ def chosen_events(
         with_unit: float64[n, n_features].
         without_unit: float64[n, n_features].
         n_measured: Releases of each log that the event will be measured on.
-        alpha: Of the Clopper-Pearson intervals that it will be measured by.
-        objective: What to maximise: what the intervals would prove if the shares seen here came
-            again. A tight interval thus counts as much as a large ratio.
+        alpha: Of the Clopper-Pearson intervals that it will be measured by. The best event is the
+            one of which they would prove most if the shares seen here came again, so a tight
+            interval counts as much as a large ratio.
+        delta: The claimed one.
     """
     n = len(with_unit)
     # Lower ends of the intervals for every count seen here; the upper ends mirror them.
@@ -97,11 +90,19 @@ def chosen_events(
         a, b = column.of(with_unit), column.of(without_unit)
         kinds, values, n_with, n_without = _candidates(a, b)
         for side, (likelier, other) in enumerate(((n_with, n_without), (n_without, n_with))):
-            worth = objective(low[likelier], high[other])
+            worth = _log_ratio(low[likelier], high[other], delta)
             k = int(np.argmax(worth))
             if worth[k] > best[side][0]:
                 best[side] = (float(worth[k]), Event(column, str(kinds[k]), float(values[k])))
     return [event for _, event in best if event is not None]
+
+
+def _log_ratio(low: np.ndarray, high: np.ndarray, delta: float) -> np.ndarray:
+    """The epsilon that intervals prove: from the lower end of one and the upper one of another."""
+    over = low - delta
+    # Where delta alone explains the event there is no logarithm to take. Such events are ranked
+    # behind all others, in their own order.
+    return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
 
 
 def _candidates(
@@ -200,8 +201,6 @@ def _bins(numbers: np.ndarray, edges: np.ndarray) -> np.ndarray:
     )
 
 
-# Two to learn the scores on, two to choose the event on, four to measure it on.
-_FEWEST_RELEASES = 8
 # One bound for each side of the ratio, in each of its two directions.
 _N_BOUNDS = 4
 
@@ -211,22 +210,17 @@ class AuditedEpsilon:
     """A lower bound and the event that proves it.
 
     Attributes:
-        bound: What the event proves; of no meaning below 0.
+        epsilon: What the event proves, or 0.
         event: Which event of which feature was measured, such as "cases of a,b ≥ 3".
         p_with: Clopper-Pearson interval of the event's probability with the unit in the log.
         p_without: The same without the unit. Each end of both is missed with probability at most
             (1 - confidence) / 4; the bound uses the lower end of one and the upper of the other.
     """
 
-    bound: float
+    epsilon: float
     event: str
     p_with: tuple[float, float]
     p_without: tuple[float, float]
-
-    @property
-    def epsilon(self) -> float:
-        """The bound, or 0."""
-        return max(0.0, self.bound)
 
 
 def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, float]:
@@ -236,17 +230,7 @@ def clopper_pearson(successes: int, trials: int, alpha: float) -> tuple[float, f
         successes: Between 0 and `trials`.
         trials: At least 1.
         alpha: In (0, 1); each end is missed with probability at most alpha / 2.
-
-    Raises:
-        UsageError: An argument is outside its range.
     """
-    if trials < 1 or not 0 <= successes <= trials:
-        raise UsageError(
-            f"successes must lie between 0 and trials, and trials be at least 1, got {successes} of"
-            f" {trials}"
-        )
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha must lie strictly between 0 and 1, got {alpha!r}")
     low, high = 0.0, 1.0
     if successes > 0:
         low = float(special.betaincinv(successes, trials - successes + 1, alpha / 2))
@@ -276,91 +260,34 @@ def epsilon_lower_bound(
     Where the largest of several bounds is taken, 1 - confidence must be divided by their number.
 
     Args:
-        with_unit: float64[n_releases, n_features], features of independent releases of a log; NaN
-            where a release lacks the feature.
+        with_unit: float64[n_releases, n_features], features of at least 8 independent releases of a
+            log; NaN where a release lacks the feature.
         without_unit: float64[n_releases, n_features], the same of the log that lacks one unit.
         delta: In [0, 1), the delta that is claimed beside epsilon.
         confidence: In (0, 1).
         names: What the features are called in the event; by default "feature 0" and so on.
-
-    Raises:
-        UsageError: The two shapes differ, there are fewer than 8 releases or no feature, a feature
-            is infinite, or a parameter is outside its range.
     """
-    if not 0 <= delta < 1:
-        raise UsageError(f"delta must be at least 0 and below 1, got {delta!r}")
-
-    def log_ratio(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        over = low - delta
-        # Where delta alone explains the event there is no logarithm to take. Such events are ranked
-        # behind all others, in their own order.
-        return np.where(over > 0, np.log(np.maximum(over, 1e-300) / high), over - 1e3)
-
-    return best_finding(with_unit, without_unit, confidence, names, log_ratio)
-
-
-def best_finding(
-    with_unit: np.ndarray,
-    without_unit: np.ndarray,
-    confidence: float,
-    names: Sequence[str] | None,
-    objective: Objective,
-) -> AuditedEpsilon:
-    """Learns on the first quarter, chooses on the second, measures on the second half."""
-    with_unit, without_unit = np.asarray(with_unit, float), np.asarray(without_unit, float)
-    names = _checked_names(with_unit, without_unit, confidence, names)
+    if names is None:
+        names = [f"feature {j}" for j in range(with_unit.shape[1])]
     n = len(with_unit)
     learn, choose, measure = slice(n // 4), slice(n // 4, n // 2), slice(n // 2, n)
     columns = [
-        *(Column(name, partial(_feature, j)) for j, name in enumerate(names)),
+        *(Column(name, itemgetter((slice(None), j))) for j, name in enumerate(names)),
         *learnt_columns(with_unit[learn], without_unit[learn]),
     ]
     alpha = 2 * (1 - confidence) / _N_BOUNDS  # of an interval, both ends together
     n_measured = n - n // 2
     events = chosen_events(
-        columns, with_unit[choose], without_unit[choose], n_measured, alpha, objective
+        columns, with_unit[choose], without_unit[choose], n_measured, alpha, delta
     )
     findings = []
     for event, is_likelier_with in zip(events, (True, False), strict=True):
         p_with = clopper_pearson(event.count(with_unit[measure]), n_measured, alpha)
         p_without = clopper_pearson(event.count(without_unit[measure]), n_measured, alpha)
         likelier, other = (p_with, p_without) if is_likelier_with else (p_without, p_with)
-        bound = float(objective(np.array(likelier[0]), np.array(other[1])))
-        findings.append(AuditedEpsilon(bound, str(event), p_with, p_without))
-    return max(findings, key=lambda finding: finding.bound)
-
-
-def _feature(j: int, releases: np.ndarray) -> np.ndarray:
-    return releases[:, j]
-
-
-def _checked_names(
-    with_unit: np.ndarray,
-    without_unit: np.ndarray,
-    confidence: float,
-    names: Sequence[str] | None,
-) -> Sequence[str]:
-    if with_unit.ndim != 2 or with_unit.shape != without_unit.shape:
-        raise UsageError(
-            "with_unit and without_unit must both be [n_releases, n_features], got shapes"
-            f" {with_unit.shape} and {without_unit.shape}"
-        )
-    n, n_features = with_unit.shape
-    if n < _FEWEST_RELEASES:
-        raise UsageError(
-            f"an audit takes at least {_FEWEST_RELEASES} releases of each log, got {n}"
-        )
-    if n_features == 0:
-        raise UsageError("an audit takes at least one feature of the releases, got none")
-    if np.isinf(with_unit).any() or np.isinf(without_unit).any():
-        raise UsageError("features must be finite, or NaN where a release lacks the feature")
-    if not 0 < confidence < 1:
-        raise UsageError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
-    if names is None:
-        return [f"feature {j}" for j in range(n_features)]
-    if len(names) != n_features:
-        raise UsageError(f"names must be one for each of {n_features} features, got {len(names)}")
-    return names
+        bound = float(_log_ratio(np.array(likelier[0]), np.array(other[1]), delta))
+        findings.append((bound, AuditedEpsilon(max(0.0, bound), str(event), p_with, p_without)))
+    return max(findings, key=itemgetter(0))[1]
 
 
 # --- epsilon from one run -------------------------------------------------------------------------
@@ -386,19 +313,7 @@ def one_run_epsilon(
 
     Returns:
         Epsilon, or 0 if so many right guesses may be luck.
-
-    Raises:
-        UsageError: An argument is outside its range.
     """
-    if not 0 <= n_right <= n_guesses <= n_canaries or n_canaries < 1:
-        raise UsageError(
-            "n_right must be at most n_guesses, and n_guesses at most n_canaries, got"
-            f" {n_right}, {n_guesses} and {n_canaries}"
-        )
-    if not 0 <= delta <= 1:
-        raise UsageError(f"delta must lie between 0 and 1, got {delta!r}")
-    if not 0 < confidence < 1:
-        raise UsageError(f"confidence must lie strictly between 0 and 1, got {confidence!r}")
 
     def is_refuted(epsilon: float) -> bool:
         bias = 1 / (1 + math.exp(-epsilon))

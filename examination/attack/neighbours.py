@@ -11,14 +11,19 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.examination.attack.views import STEP_US, Variant, is_log_seen
+from tracecloak.examination.attack.releases import (
+    STEP_US,
+    Variant,
+    counts_by_variant,
+    is_log_seen,
+)
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.events.declarations import Attribute
@@ -76,13 +81,18 @@ class Setting:
         by_individual: Whether they have individuals.
         time: The working time that they take place in, where it is public; else all time from 1970.
         attributes: What is declared, and so what their events have.
-        begin_us: When the first of them begins that have no pattern.
     """
 
     by_individual: bool
     time: WorkingTime | None = None
     attributes: tuple[Attribute, ...] = ()
-    begin_us: int = 0
+
+    @property
+    def whole_us(self) -> int:
+        """All the time that the cases take place in."""
+        if self.time is not None:
+            return self.time.total_us
+        return (_MUCH_LATER + _LONG_DAYS) * _DAY_US
 
 
 @dataclass(frozen=True)
@@ -94,12 +104,14 @@ class CasePattern:
         first_step_us: Time of its first step.
         step_us: Time of each other step.
         value: Which of the declared values its events have.
+        others_begin_us: When the first case begins that has no pattern.
     """
 
     start_us: int | None = None
     first_step_us: int = STEP_US
     step_us: int = STEP_US
     value: Literal["usual", "another", "undeclared"] = "usual"
+    others_begin_us: int = 0
 
 
 USUAL = CasePattern()
@@ -125,8 +137,8 @@ def log_of(
     has_pattern = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_pattern, lengths)
     day_us = _DAY_US
     if setting.time is not None:
-        day_us = min(day_us, (setting.time.total_us - setting.begin_us) // _N_DAYS)
-    times = setting.begin_us + np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
+        day_us = min(day_us, (setting.time.total_us - pattern.others_begin_us) // _N_DAYS)
+    times = pattern.others_begin_us + np.repeat(np.arange(len(cases)) % _N_DAYS, lengths) * day_us
     if pattern.start_us is not None:
         times[has_pattern] = pattern.start_us
     steps = np.where(has_pattern, pattern.step_us, STEP_US)
@@ -184,69 +196,51 @@ def synthetic_pairs(method: Anonymizer, params: Any) -> list[Pair]:
     if epsilon is not None:
         n_crowd = min(math.ceil(_CROWD * m / epsilon), _LARGEST_CROWD)
     usual = tuple(names[:cap])
-    setting = _setting(method, params)
-    crowd: list[_Case] = [(f"individual {i}", usual) for i in range(n_crowd)]
-    each = "one case" if m == 1 else f"one individual with {m} cases"
-
-    def pair(
-        what: str,
-        others: list[_Case],
-        unit: Sequence[Variant],
-        pattern: CasePattern = USUAL,
-        setting: Setting = setting,
-    ) -> Pair:
-        cases: list[_Case] = [*others, *((_UNIT, variant) for variant in unit)]
-        watched = tuple(dict.fromkeys(_within(variant, method, params) for variant in unit))
-        with_unit = log_of(cases, setting, pattern, len(unit))
-        return Pair(what, with_unit, log_of(others, setting), watched)
-
-    some = f"{n_crowd} cases of one variant"
-    loop = (names[0],) * cap
-    pairs = [
-        pair(f"{each} and an empty log", [], [usual] * m),
-        pair(f"{some} and {m} more of it, of one unit", crowd, [usual] * m),
-        pair(
-            f"{some} and {each} of the longest walk that takes no pair twice",
-            crowd,
-            [all_pairs_walk(names, cap)] * m,
-        ),
-        pair(f"{some} and {each} that repeats one activity {cap} times", crowd, [loop] * m),
-    ]
-    new = {
-        f"{some} and {each} of a variant of its own": usual[::-1] + usual[:1],
-        f"{some} and {each} with a pair that is new": usual[-1:] + usual[:1],
-        f"{some} and {each} with an activity that is new": (_NEW, usual[0]),
-    }
-    for what, variant in new.items():
-        if _within(variant, method, params) != usual:  # a short cap may leave nothing new of it
-            pairs.append(pair(what, crowd, [variant] * m))
-    if m > 1:
-        variants = [all_pairs_walk(names, cap)[: i + 1] for i in range(m)]
-        pairs.append(pair(f"{some} and {each}, each of a variant of its own", crowd, variants))
-    if by_individual:
-        pairs.append(
-            pair(
-                f"{some} and one individual with {m + 3} cases, of which {m} count",
-                crowd,
-                [usual] * (m + 3),
-            )
-        )
-    for how, pattern in _patterns(method, params, len(usual), setting).items():
-        pairs.append(pair(f"{some} and {each} {how}", crowd, [usual] * m, pattern))
-    if _releases_stamps(method, params):
-        late = replace(setting, begin_us=_whole_us(setting) // 2)
-        what = f"{some} and {each} that starts before all others"
-        pairs.append(pair(what, crowd, [usual] * m, CasePattern(start_us=0), late))
-    return pairs
-
-
-def _setting(method: Anonymizer, params: Any) -> Setting:
-    by_individual = method.bounds(params).max_cases_per_individual is not None
     log_time = getattr(params, "log_time", None)
     time = None
     if log_time is not None and log_time.time_range is not None:
         time = log_time.working_time({})
-    return Setting(by_individual, time, method.attributes(params))
+    setting = Setting(by_individual, time, method.attributes(params))
+    crowd: list[_Case] = [(f"individual {i}", usual) for i in range(n_crowd)]
+    each = "one case" if m == 1 else f"one individual with {m} cases"
+    some = f"{n_crowd} cases of one variant and"
+    walk = all_pairs_walk(names, cap)
+    new = {
+        "of a variant of its own": usual[::-1] + usual[:1],
+        "with a pair that is new": usual[-1:] + usual[:1],
+        "with an activity that is new": (_NEW, usual[0]),
+    }
+    # Units among a crowd, by what they are.
+    units = {
+        f"{m} more of it, of one unit": [usual] * m,
+        f"{each} of the longest walk that takes no pair twice": [walk] * m,
+        f"{each} that repeats one activity {cap} times": [(names[0],) * cap] * m,
+    }
+    for what, variant in new.items():
+        if _within(variant, method, params) != usual:  # a short cap may leave nothing new of it
+            units[f"{each} {what}"] = [variant] * m
+    if m > 1:
+        units[f"{each}, each of a variant of its own"] = [walk[: i + 1] for i in range(m)]
+    if by_individual:
+        units[f"one individual with {m + 3} cases, of which {m} count"] = [usual] * (m + 3)
+
+    def pair(
+        what: str, others: list[_Case], unit: list[Variant], pattern: CasePattern = USUAL
+    ) -> Pair:
+        cases = [*others, *((_UNIT, variant) for variant in unit)]
+        within = dict.fromkeys(_within(variant, method, params) for variant in unit)
+        with_unit = log_of(cases, setting, pattern, len(unit))
+        return Pair(what, with_unit, log_of(others, setting, pattern), tuple(within))
+
+    patterns = _patterns(method, params, len(usual), setting)
+    return [
+        pair(f"{each} and an empty log", [], [usual] * m),
+        *(pair(f"{some} {what}", crowd, unit) for what, unit in units.items()),
+        *(
+            pair(f"{some} {each} {how}", crowd, [usual] * m, pattern)
+            for how, pattern in patterns.items()
+        ),
+    ]
 
 
 def _patterns(
@@ -254,33 +248,25 @@ def _patterns(
 ) -> dict[str, CasePattern]:
     """How a unit can differ from others that have its activities, as far as a release tells it."""
     patterns: dict[str, CasePattern] = {}
-    whole_us = _whole_us(setting)
-    long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
-    if _releases_stamps(method, params):
+    # Whether times come out, and not positions in their place.
+    has_stamps = is_log_seen(method, params) and has_times(method.operations_of(params))
+    whole_us = setting.whole_us
+    if has_stamps:
         late_us = max(whole_us - 1 - length * STEP_US, 0)
         patterns["that starts when nobody else does"] = CasePattern(start_us=late_us)
-        if length > 1:
-            patterns["with a step that takes no time, as nobody else's"] = CasePattern(
-                first_step_us=0
-            )
-            each_us = long_us // (length - 1)
-            patterns["that takes as long as nobody else's"] = CasePattern(0, each_us, each_us)
+    if has_stamps and length > 1:
+        long_us = _LONG_DAYS * _DAY_US if setting.time is None else whole_us // 2
+        each_us = long_us // (length - 1)
+        still = "with a step that takes no time, as nobody else's"
+        patterns[still] = CasePattern(first_step_us=0)
+        patterns["that takes as long as nobody else's"] = CasePattern(0, each_us, each_us)
     if setting.attributes:
         patterns["with values that nobody else has"] = CasePattern(value="another")
         patterns["with values that nobody declared"] = CasePattern(value="undeclared")
+    if has_stamps:
+        early = CasePattern(start_us=0, others_begin_us=whole_us // 2)
+        patterns["that starts before all others"] = early
     return patterns
-
-
-def _whole_us(setting: Setting) -> int:
-    """All the time that made-up cases take place in."""
-    if setting.time is not None:
-        return setting.time.total_us
-    return (_MUCH_LATER + _LONG_DAYS) * _DAY_US
-
-
-def _releases_stamps(method: Anonymizer, params: Any) -> bool:
-    """Whether stamps come out, and not positions in their place."""
-    return is_log_seen(method, params) and has_times(method.operations_of(params))
 
 
 # --- the operator's own log -----------------------------------------------------------------------
@@ -386,11 +372,7 @@ def with_cases(traces: TraceBatch, cases: Sequence[_Case]) -> TraceBatch:
 
 def variant_counts(traces: TraceBatch, method: Anonymizer, params: Any) -> dict[Variant, int]:
     """Returns the cases of each variant, as variants are within the method's bounds."""
-    histogram = VariantHistogram.from_traces(traces)
-    names = traces.vocabulary.names.to_pylist()
-    text = [names[code] for code in histogram.codes.tolist()]
-    bounds = histogram.offsets.tolist()
     counts: Counter[Variant] = Counter()
-    for first, last, count in zip(bounds[:-1], bounds[1:], histogram.counts.tolist(), strict=True):
-        counts[_within(tuple(text[first:last]), method, params)] += count
+    for variant, count in counts_by_variant(traces).items():
+        counts[_within(variant, method, params)] += count
     return dict(counts)

@@ -3,38 +3,309 @@
 A release is a function of the log and a key, so independent releases are those under fresh keys.
 What is counted on the log without asking the key is the same in all of them and is counted once;
 all else, every decision and every draw of noise among it, is made anew by the method's own code.
+
+A release is read as its numbers by what they count. They are those of what is released or, where
+the method tells its `Noise` of them, the sums with their noise that all of it follows from.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.examination.attack.views import (
-    END,
-    START,
-    Variant,
-    is_log_seen,
-    of_times_and_values,
-    seen_in,
-    without_noise,
-)
+from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays.columnar import encode
-from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError
+from tracecloak.schemas.events.declarations import Attribute
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figures import Key
+from tracecloak.schemas.models import ProcessTree
+from tracecloak.schemas.published.figures import Key, ReleasedProduct
+from tracecloak.schemas.published.graph import ReleasedTree
+from tracecloak.schemas.statistics.variants import VariantHistogram
+
+# --- The numbers of a release by what they count. -------------------------------------------------
+# Beside the keys of products there are ("pair in its bin", a, b) and ("width",) of noisy sums;
+# ("count", purpose, cell, number of cells) of a noisy histogram, and ("noise", purpose);
+# ("start", month), ("step", decade), ("span", decade), ("value", attribute, cell) of a log;
+# ("step in the tree", a, b) of a process tree. Before the first activity of a case comes START, and
+# after the last END.
+
+# Microseconds between the events of a case that an audit makes up.
+STEP_US = 60_000_000
+# Cells of one histogram that are shown where none are asked for.
+_MAX_SHOWN = 1 << 12
+
+Variant = tuple[str, ...]
+START, END = ActivityVocabulary.of([]).labels
+
+# Two activities one right after the other; None stands for the start and for the end.
+Step = tuple[str | None, str | None]
+
+
+def is_log_seen(method: Anonymizer, params: Any) -> bool:
+    """Whether releases are told by a log.
+
+    Else by what is released beside it or in its place: variants that a log is generated from say
+    all that it says.
+    """
+    is_told_by_variants = "variants" in method.writes(params)
+    return method.log == "transformed" or (method.log == "generated" and not is_told_by_variants)
+
+
+def seen_in(
+    products: Mapping[str, ReleasedProduct],
+    log: TraceBatch | None = None,
+    attributes: Sequence[Attribute] = (),
+    watched: Sequence[Key] | None = None,
+) -> dict[Key, float]:
+    """Returns the numbers of a release by what they count.
+
+    Of a log: cases by variant, by month of start and by decade of the time from first to last
+    event, steps by decade of their time, and values of declared attributes by cell, of the case
+    once a case. Times of generated variants are positions, and count as such.
+
+    Args:
+        products: What was released beside the log.
+        log: The released log.
+        attributes: The declared ones.
+        watched: Which numbers of large products are wanted; None for the first of each.
+    """
+    seen: dict[Key, float] = {}
+    for product in products.values():
+        seen.update(product.numbers(watched))
+        if isinstance(product, ReleasedTree):
+            steps = steps_of_tree(product.tree)
+            seen |= {("step in the tree", a or START, b or END): 1.0 for a, b in steps}
+    if log is not None:
+        for variant, count in counts_by_variant(log).items():
+            seen["variant", *variant] = seen.get(("variant", *variant), 0.0) + count
+        seen |= _times_and_values(log, attributes)
+        seen["total",] = seen.get(("total",), 0.0) + log.n_cases
+    return seen
+
+
+def counts_by_variant(traces: TraceBatch) -> dict[Variant, int]:
+    """Returns the cases of each variant."""
+    histogram = VariantHistogram.from_traces(traces)
+    names = traces.vocabulary.names.to_pylist()
+    text = [names[code] for code in histogram.codes.tolist()]
+    rows = zip(itertools.pairwise(histogram.offsets.tolist()), histogram.counts, strict=True)
+    return {tuple(text[first:last]): int(count) for (first, last), count in rows}
+
+
+def _times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> dict[Key, float]:
+    """Returns how a log's cases and events are spread over times and values; see `seen_in`."""
+    last = traces.offsets[1:] - 1
+    step = ~traces.is_first
+    numbers: dict[Key, np.ndarray] = {
+        ("start",): traces.starts.astype("datetime64[us]").astype("datetime64[M]"),
+        ("step",): _decades(traces.durations[step]),
+        ("span",): _decades((traces.times[last] - traces.starts)[traces.lengths > 1]),
+    }
+    for attribute in attributes:
+        if attribute.name in traces.attributes:
+            values = traces.attributes[attribute.name]
+            if attribute.is_of_case:
+                values = values.take(pa.array(traces.offsets[:-1]))
+            if not pa.types.is_dictionary(values.type):
+                values = values.cast(pa.string())
+            numbers["value", attribute.name] = attribute.cells(values)
+    return {
+        (*key, str(cell)): float(count)
+        for key, cells in numbers.items()
+        for cell, count in zip(
+            *map(np.ndarray.tolist, np.unique(cells, return_counts=True)), strict=True
+        )
+    }
+
+
+def _tally(cells: np.ndarray) -> Iterator[tuple[Any, int]]:
+    distinct, counts = np.unique(cells, return_counts=True)
+    return zip(distinct.tolist(), counts.tolist(), strict=True)
+
+
+def _decades(times_us: np.ndarray) -> np.ndarray:
+    """int64[n]: 0 for no time, else the number of digits of the microseconds."""
+    return np.searchsorted(10 ** np.arange(18, dtype=np.int64), times_us, side="right")
+
+
+def steps_of_tree(tree: ProcessTree) -> frozenset[Step]:
+    """Returns every step that some word of a tree takes, those from the start and to the end too.
+
+    So it says which activities there are, which may come first and last, and which pairs follow
+    each other directly. If the tree can be nothing, the step from start to end is one of them.
+    These are what a difference attack compares of two models, before and after one case (Schulze,
+    Zisgen, Kirschke, Mohammadi and Koschmider, "Differentially Private Inductive Miner", section
+    II).
+    """
+    if tree.operator is None:
+        name = tree.label
+        return frozenset({(None, name), (name, None)})
+    children = [steps_of_tree(child) for child in tree.children]
+    if tree.operator == "sequence":
+        return functools.reduce(_steps_in_sequence, children)
+    if tree.operator == "loop":
+        body, back = children
+        # Going back twice shows every pair that going back any number of times can show, since
+        # each pass can leave out what another pass has.
+        passes = [body, back, body, back, body]
+        through: frozenset[Step] = functools.reduce(_steps_in_sequence, passes)
+        return body | through
+    steps: frozenset[Step] = frozenset().union(*children)
+    if tree.operator == "exclusive":
+        return steps
+    for one, other in itertools.permutations(tree.children, 2):
+        steps |= set(itertools.product(one.labels, other.labels))
+    nothing: Step = (None, None)
+    return steps if all(nothing in child for child in children) else steps - {nothing}
+
+
+def _steps_in_sequence(first: frozenset[Step], second: frozenset[Step]) -> frozenset[Step]:
+    """Each step to the end of the first goes on with each step from the start of the second."""
+    ends = [a for a, b in first if b is None]
+    starts = [b for a, b in second if a is None]
+    inside = {step for step in first if step[1] is not None}
+    inside |= {step for step in second if step[0] is not None}
+    return frozenset(inside | set(itertools.product(ends, starts)))
+
+
+# --- The sums with their noise that all of a release follows from. --------------------------------
+
+
+class _NoisySums(NamedTuple):
+    """Sums that a release was made of; see `Noise.made`."""
+
+    noisy: np.ndarray
+    domain: np.ndarray
+    noise: SumNoise
+    names: pa.Array | None
+
+
+class _Enough(Exception):  # noqa: N818  # it is no error
+    """All that is wanted of a decision is known."""
+
+
+@dataclass
+class SumRecorder(Noise):
+    """Draws exactly, and keeps the sums that it is told of.
+
+    Attributes:
+        is_silent: Whether zeros are drawn instead; what is chosen is chosen as ever.
+        is_enough: Whether the decision ends with sums of pairs, so that nothing is made of them.
+        sums: By what their noise is for.
+    """
+
+    is_silent: bool = False
+    is_enough: bool = False
+    sums: dict[str, _NoisySums] = field(default_factory=dict)
+
+    def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        """Returns noise of this scale, or zeros."""
+        return self._zeros(stream) if self.is_silent else super().laplace(stream, *scale)
+
+    def gaussian(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        """Returns noise of this scale, or zeros."""
+        return self._zeros(stream) if self.is_silent else super().gaussian(stream, *scale)
+
+    def truncated_laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
+        """Returns noise of this scale within its bounds, or zeros."""
+        return self._zeros(stream) if self.is_silent else super().truncated_laplace(stream, *scale)
+
+    def made(
+        self,
+        purpose: str,
+        domain: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        names: pa.Array | None = None,
+    ) -> None:
+        """Keeps sums."""
+        self.sums[purpose] = _NoisySums(noisy, domain, noise, names)
+        if self.is_enough and names is not None:
+            raise _Enough
+
+    @staticmethod
+    def _zeros(stream: CellStream) -> np.ndarray:
+        return np.zeros(len(stream), np.int64)
+
+
+def has_sums_to_see(method: Anonymizer) -> bool:
+    """Whether the noisy sums tell more than what is released."""
+    return method.sums not in ("none", "released")
+
+
+def _numbers_of_pairs(sums: _NoisySums, borders_us: np.ndarray | None) -> dict[Key, float]:
+    """Returns the sum of each pair, in all bins of durations and in one, and what goes with them.
+
+    Args:
+        sums: Of a directly-follows graph; for their cells see
+            `anonymizers.graphs.noisy_graph.possible_pairs`.
+        borders_us: Borders of the duration bins in microseconds, or None.
+    """
+    vocabulary = ActivityVocabulary(sums.names)
+    labels = vocabulary.labels
+    n_bins = 1 if borders_us is None else len(borders_us) + 1
+    n_codes = vocabulary.end + 1
+    cells = sums.noisy.astype(float)
+    pairs, first = np.unique(sums.domain // n_bins, return_index=True)
+    totals = np.add.reduceat(cells, first)
+    names = [(labels[pair // n_codes], labels[pair % n_codes]) for pair in pairs.tolist()]
+    seen: dict[Key, float] = {
+        ("pair", *name): total for name, total in zip(names, totals.tolist(), strict=True)
+    }
+    seen["total",] = float(cells.sum())
+    seen["width",] = sums.noise.width
+    seen["activities",] = float(len(vocabulary))
+    if borders_us is not None:
+        step = int(np.searchsorted(borders_us, STEP_US, side="right"))
+        inner = {*labels[: vocabulary.start]}
+        for name, at in zip(names, first.tolist(), strict=True):
+            if inner.issuperset(name):
+                seen["pair in its bin", *name] = float(cells[at + step])
+    return seen
+
+
+def _numbers_of_cells(
+    sums: Mapping[str, _NoisySums], watched: Sequence[Key] | None
+) -> dict[Key, float]:
+    """Returns the cells that are watched, or the first of each histogram, and their noise.
+
+    As many cells are taken for the same ones: a histogram may be coarse in one release and fine in
+    another.
+    """
+    seen: dict[Key, float] = {}
+    for purpose, (noisy, domain, noise, _) in sums.items():
+        n = str(len(domain))
+        seen["noise", purpose] = noise.width / noise.units
+        places = list(range(min(len(domain), _MAX_SHOWN)))
+        if watched is not None:
+            asked = [
+                int(key[2]) for key in watched if key[:2] == ("count", purpose) and key[3] == n
+            ]
+            found = zip(asked, np.searchsorted(domain, asked).tolist(), strict=True)
+            places = [at for cell, at in found if at < len(domain) and domain[at] == cell]
+        for at in places:
+            seen["count", purpose, str(domain[at]), n] = float(noisy[at] / noise.units)
+    return seen
+
+
+# --- What is looked at in each release of a pair of logs: a unit's variants, and their pairs. -----
 
 # Counts that are kept for decisions that come again, such as a clip from a short grid.
 _MAX_REMEMBERED = 1000
@@ -42,80 +313,68 @@ _MAX_REMEMBERED = 1000
 _MAX_WATCHED = 64
 # The first features are of all cases: whether it was refused, total, width and activities.
 N_OF_ALL = 4
-_CELLS = {
+_ONE_EACH = {
+    "total": "total of all counts",
+    "width": "scale of the noise",
+    "activities": "number of activities",
+    "fitness": "fitness of the tree",
+    "noise": "scale of the noise of {}",
+}
+_SEVERAL = {
+    "variant": "the unit's variants",
+    "pair": "the unit's pairs",
+    "pair in its bin": "the unit's pairs in their bins",
+    "step in the tree": "the unit's steps in the tree",
     "count": "{}",
     "start": "the unit's months of start",
     "step": "the unit's times of steps",
     "span": "the unit's times of cases",
     "value": "the unit's values of {}",
 }
+_CELLS = frozenset({"count", "start", "step", "span", "value"})
 
 
-@dataclass(frozen=True)
-class Watch:
-    """What is looked at in each release of a pair of logs: the variants of a unit, and their pairs.
+def watched_keys(
+    variants: Sequence[Variant], cells: Sequence[Key] = (), sees_trees: bool = False
+) -> list[Key]:
+    """Returns the numbers that are features, in order.
 
-    Attributes:
-        variants: As they are within the method's bounds.
+    Args:
+        variants: Those of a unit, as they are within the method's bounds.
         cells: Further numbers, see `changed_cells`.
         sees_trees: Whether process trees are released, which allow steps and count none.
     """
+    pairs = dict.fromkeys(pair for variant in variants for pair in pairs_of(variant))
+    kinds = ("step in the tree",) if sees_trees else ("pair", "pair in its bin")
+    return [
+        ("total",),
+        ("width",),
+        ("activities",),
+        ("fitness",),
+        *(("variant", *variant) for variant in variants),
+        *((kind, *pair) for kind in kinds for pair in pairs),
+        *dict.fromkeys(("noise", key[1]) for key in cells if key[0] == "count"),
+        *cells,
+    ]
 
-    variants: tuple[Variant, ...]
-    cells: tuple[Key, ...] = ()
-    sees_trees: bool = False
 
-    @cached_property
-    def keys(self) -> list[Key]:
-        """The numbers that are features, in order."""
-        steps = [
-            pair
-            for variant in self.variants
-            for pair in zip((START, *variant), (*variant, END), strict=True)
-        ]
-        distinct = list(dict.fromkeys(steps))
-        kinds = ("step in the tree",) if self.sees_trees else ("pair", "pair in its bin")
-        return [
-            ("total",),
-            ("width",),
-            ("activities",),
-            ("fitness",),
-            *(("variant", *variant) for variant in self.variants),
-            *((kind, *pair) for kind in kinds for pair in distinct),
-            *dict.fromkeys(("noise", key[1]) for key in self.cells if key[0] == "count"),
-            *self.cells,
-        ]
+def pairs_of(variant: Variant) -> list[tuple[str, str]]:
+    """Returns the steps of a variant, from START and to END."""
+    return list(itertools.pairwise((START, *variant, END)))
 
-    @property
-    def names(self) -> list[str]:
-        """What the features are called; no activity is named."""
-        texts = {
-            "total": "total of all counts",
-            "width": "scale of the noise",
-            "activities": "number of activities",
-            "fitness": "fitness of the tree",
-        }
-        names = ["the release was refused"]
-        numbers: Counter[str] = Counter()
-        for kind, *rest in self.keys:
-            if kind in texts:
-                names.append(texts[kind])
-            elif kind == "noise":
-                names.append(f"scale of the noise of {rest[0]}")
-            elif kind in _CELLS:
-                what = _CELLS[kind].format(rest[0])
-                numbers[what] += 1
-                names.append(f"count {numbers[what]} of {what}")
-            else:
-                numbers[kind] += 1
-                names.append(f"count of the unit's {kind} {numbers[kind]}")
-        return names
 
-    def features(self, seen: Mapping[Key, float] | None) -> list[float]:
-        """Returns the features of a release, NaN where it lacks one; None is a refused release."""
-        if seen is None:
-            return [1.0] + [math.nan] * len(self.keys)
-        return [0.0, *(seen.get(key, math.nan) for key in self.keys)]
+def feature_names(keys: Sequence[Key]) -> list[str]:
+    """Returns what the features are called; no activity is named."""
+    names = ["the release was refused"]
+    numbers: Counter[str] = Counter()
+    for kind, *rest in keys:
+        if kind in _ONE_EACH:
+            names.append(_ONE_EACH[kind].format(*rest))
+        else:
+            what = _SEVERAL[kind].format(*rest)
+            numbers[what] += 1
+            names.append(f"count {numbers[what]} of {what}")
+    return names
 
 
 def changed_cells(
@@ -124,6 +383,7 @@ def changed_cells(
     method: Anonymizer,
     params: Any,
     keys: Iterator[ReleaseKey],
+    shows_sums: bool,
 ) -> tuple[Key, ...]:
     """Returns which cells of the noisy histograms, or of a released log, a unit is in.
 
@@ -133,17 +393,18 @@ def changed_cells(
     Args:
         with_unit: The log that has the unit.
         without_unit: The log that lacks it.
-        method: The method, in the form that is looked at.
+        method: The method.
         params: Its parameters.
         keys: Fresh ones, for what keeps its noise.
+        shows_sums: Whether the noisy sums are looked at.
     """
-    silent = without_noise(method) if hasattr(method, "original") else None
     exact: list[dict[Key, float]] = []
     for traces in (with_unit, without_unit):
-        if silent is not None:
-            exact.append(Releases([traces], silent, params, keys).make() or {})
+        if shows_sums and has_sums_to_see(method):
+            silent = Releases(traces, method, params, keys, shows_sums=True, is_silent=True)
+            exact.append(silent.make() or {})
         elif is_log_seen(method, params):
-            exact.append(of_times_and_values(traces, method.attributes(params)))
+            exact.append(_times_and_values(traces, method.attributes(params)))
     if not exact:
         return ()
     more, fewer = exact
@@ -203,27 +464,34 @@ class Releases:
     The input's digest, which under a fresh key changes the law of nothing, is left out.
 
     Args:
-        traces: Batches of complete cases, of one vocabulary; complete individuals where they count.
+        traces: Complete cases; complete individuals where they count.
         method: The method.
         params: Its parameters.
         keys: One for each release.
+        shows_sums: Whether the noisy sums are seen in place of what is made of them, if the method
+            tells of any.
+        is_silent: Whether no noise is added.
     """
 
     def __init__(
         self,
-        traces: Sequence[TraceBatch],
+        traces: TraceBatch,
         method: Anonymizer,
         params: Any,
         keys: Iterator[ReleaseKey],
+        shows_sums: bool = False,
+        is_silent: bool = False,
     ) -> None:
-        self._traces = list(traces)
+        self._traces = traces
         self._method = method
         self._params = _CachedParams(params)
         self._keys = keys
+        self._shows_sums = shows_sums and has_sums_to_see(method)
+        self._is_silent = is_silent
         probe = self._probe()
-        self._bounded: list[TraceBatch] | None = bound(self._traces, method, self._params, probe)
-        if probe.was_asked:  # which cases of an individual count depends on the key
-            self._bounded = None
+        [bounded] = bound([traces], method, self._params, probe)
+        # Which cases of an individual count may depend on the key.
+        self._bounded = None if probe.was_asked else bounded
         self._counted: dict[tuple[tuple[str, str], tuple[bytes, ...]], Any] = {}
         self._asking: set[tuple[str, str]] = set()
 
@@ -234,24 +502,17 @@ class Releases:
         self,
         name: tuple[str, str],
         counter: Any,
-        traces: Sequence[TraceBatch],
+        traces: TraceBatch,
         decisions: Mapping[str, Any],
-        randomness: Randomness,
-        is_first_round: bool,
+        keyed: Randomness,
     ) -> Any:
         """Counts, unless the same was counted under the same decisions and no key was asked."""
 
-        def counted(keyed: Randomness) -> Any:
-            pieces = Pieces(counter.kind)
-            for batch in traces:
-                pieces.add(counter.count(batch, decisions, keyed))
-            return pieces.result()
-
-        def recounted() -> Any:
-            return counted(randomness.of_units if is_first_round else randomness)
+        def counted(randomness: Randomness) -> Any:
+            return counter.kind.merge([counter.count(traces, decisions, randomness)])
 
         if self._bounded is None or name in self._asking:
-            return recounted()
+            return counted(keyed)
         # A count that tells what it depends on is kept although other decisions differ.
         read = counter.reads(decisions) if hasattr(counter, "reads") else decisions
         place = name, tuple(encode(value) for value in read.values())
@@ -260,14 +521,12 @@ class Releases:
             statistic = counted(probe)
             if probe.was_asked or len(self._counted) >= _MAX_REMEMBERED:
                 self._asking.add(name)
-                return recounted()
+                return counted(keyed)
             self._counted[place] = statistic
         return self._counted[place]
 
     def make(
-        self,
-        release_id: str = "audit",
-        watched: Sequence[Key] | None = None,
+        self, release_id: str = "audit", watched: Sequence[Key] | None = None
     ) -> dict[Key, float] | None:
         """Makes one release; returns what is seen in it, or None if the method refused.
 
@@ -276,33 +535,71 @@ class Releases:
             watched: See `seen_in`.
         """
         method, params = self._method, self._params
-        randomness = Randomness(next(self._keys), release_id, "", "")
+        noise = SumRecorder(self._is_silent)
+        randomness = Randomness(next(self._keys), release_id, "", "").with_noise(noise)
         traces = self._bounded
         if traces is None:
-            traces = bound(self._traces, method, params, randomness)
+            [traces] = bound([self._traces], method, params, randomness)
         decisions: dict[str, Any] = {}
+        rounds = method.rounds(params)
         try:
-            for i, round_name in enumerate(method.rounds(params)):
+            for round_name in rounds:
+                keyed = randomness if decisions else randomness.of_units
                 statistics = {
-                    name: self._statistic(
-                        (round_name, name), counter, traces, decisions, randomness, i == 0
-                    )
+                    name: self._statistic((round_name, name), counter, traces, decisions, keyed)
                     for name, counter in method.requires(round_name, params).items()
                 }
-                decisions[round_name] = method.decide(
-                    round_name, statistics, dict(decisions), params, randomness
-                )
+                is_last = round_name == rounds[-1]
+                noise.is_enough = self._shows_sums and method.sums == "pairs" and is_last
+                with suppress(_Enough):  # no graph is made of sums, which takes longer than they do
+                    decisions[round_name] = method.decide(
+                        round_name, statistics, dict(decisions), params, randomness
+                    )
         except GuaranteeError:
             return None
-        log = []
+        if self._shows_sums:
+            return self._seen_in_sums(noise.sums, decisions, watched)
+        log = None
         if method.log == "transformed":
-            log = [method.apply(batch, decisions, params, randomness) for batch in traces]
+            log = method.apply(traces, decisions, params, randomness)
         elif is_log_seen(method, params):
-            log = [method.generate(0, 1, decisions, params, randomness)]
-        shown = method.products(decisions, params).by_name
-        return seen_in(shown, log, method.attributes(params), watched)
+            log = method.generate(0, 1, decisions, params, randomness)
+        products = method.products(decisions, params).by_name
+        return seen_in(products, log, method.attributes(params), watched)
 
-    def sample(self, n: int, watch: Watch) -> np.ndarray:
-        """Returns float64[n, n_features], the features of n releases."""
-        rows = [watch.features(self.make(watched=watch.cells)) for _ in range(n)]
+    def _seen_in_sums(
+        self,
+        sums: Mapping[str, _NoisySums],
+        decisions: Mapping[str, Any],
+        watched: Sequence[Key] | None,
+    ) -> dict[Key, float]:
+        """Returns the sums of pairs, or all histograms beside what is released.
+
+        A log that is drawn from noisy histograms is not drawn: they are shown in its place, with
+        its variants and their numbers of cases. A graph that is made of variants is shown with what
+        they were chosen by.
+        """
+        method, params = self._method, self._params
+        # Others, such as what a clip is chosen by, are not of pairs and have no names.
+        named = [one for one in sums.values() if one.names is not None]
+        if method.sums == "pairs" and named:
+            [sums_of_pairs] = named
+            return _numbers_of_pairs(sums_of_pairs, getattr(params, "borders_us", None))
+        shown = {**method.products(decisions, params).by_name}
+        if method.log == "generated":
+            parts = {n: part for one in decisions.values() for n, part in one.parts.items()}
+            shown["variants"] = parts["variants"]
+        return seen_in(shown, watched=watched) | _numbers_of_cells(sums, watched)
+
+    def sample(self, n: int, keys: Sequence[Key]) -> np.ndarray:
+        """Returns float64[n, 1 + n_keys]: whether n releases were refused, and their numbers.
+
+        NaN where a release lacks one.
+        """
+        cells = [key for key in keys if key[0] in _CELLS]
+        rows = []
+        for _ in range(n):
+            seen = self.make(watched=cells)
+            numbers = [math.nan if seen is None else seen.get(key, math.nan) for key in keys]
+            rows.append([float(seen is None), *numbers])
         return np.array(rows)

@@ -13,7 +13,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -43,11 +43,14 @@ from tracecloak.examination.attack.neighbours import (
 from tracecloak.examination.attack.releases import (
     N_OF_ALL,
     Releases,
-    Watch,
+    Variant,
     changed_cells,
+    feature_names,
     fresh_keys,
+    has_sums_to_see,
+    pairs_of,
+    watched_keys,
 )
-from tracecloak.examination.attack.views import END, START, before_publication
 from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.shared_keys import require_files
@@ -63,26 +66,9 @@ from tracecloak.transforms.pages.page import Chart, from_template
 # release singles out. The lower bounds of epsilon are in `examination.attack.bounds`.
 
 
-@dataclass(frozen=True)
-class SupportFinding:
-    """How many variants of a single case came out; see `support_attack`.
-
-    Attributes:
-        n_singletons_in_input: Variants that one case alone follows.
-        n_released_singletons: Those of them that were released, whatever their count.
-        expected_at_most: delta times the number of singletons.
-        p_value: Probability of at least as many if each comes out with probability delta.
-    """
-
-    n_singletons_in_input: int
-    n_released_singletons: int
-    expected_at_most: float
-    p_value: float
-
-
 def support_attack(
-    counts: Mapping[Any, int], released: Iterable[Hashable], delta: float
-) -> SupportFinding:
+    counts: Mapping[Variant, int], released: Iterable[Variant], delta: float
+) -> dict[str, float]:
     """Looks for the variants of one case in a release.
 
     A mechanism that never releases a variant that is not in its input must keep a variant of one
@@ -91,45 +77,34 @@ def support_attack(
     nothing about one that invents variants.
 
     Args:
-        counts: Cases of each variant in the input; the keys may be anything that compares equal
-            to the released ones, such as tuples of activities.
-        released: The variants that were released.
+        counts: Cases of each variant in the input.
+        released: The variants that were released, whatever their count.
         delta: In [0, 1].
 
-    Raises:
-        UsageError: Delta is outside its range.
+    Returns:
+        How many variants one case alone follows; how many of them were released, and how many may
+        be on the mean; and the probability of at least as many if each is released with probability
+        delta.
     """
-    if not 0 <= delta <= 1:
-        raise UsageError(f"delta must lie between 0 and 1, got {delta!r}")
     singletons = {variant for variant, count in counts.items() if count == 1}
     n_released = len(singletons.intersection(released))
-    return SupportFinding(
-        n_singletons_in_input=len(singletons),
-        n_released_singletons=n_released,
-        expected_at_most=delta * len(singletons),
-        p_value=float(stats.binom.sf(n_released - 1, len(singletons), delta)),
-    )
+    return {
+        "n_singletons_in_input": len(singletons),
+        "n_released_singletons": n_released,
+        "expected_at_most": delta * len(singletons),
+        "p_value": float(stats.binom.sf(n_released - 1, len(singletons), delta)),
+    }
 
 
-@dataclass(frozen=True)
-class CrowdSizes:
-    """Released variants by how many cases they say share them."""
-
-    of_1: int
-    of_2_to_4: int
-    of_5_to_9: int
-    of_10_or_more: int
-
-
-def singled_out(counts: np.ndarray) -> CrowdSizes:
-    """Sorts released variants by the size of the crowd that a case of theirs hides in.
+def crowd_sizes(counts: np.ndarray) -> dict[str, int]:
+    """Returns how many released variants have crowds of a size that a case of theirs hides in.
 
     Args:
         counts: int64[n_variants], released cases of each; variants without a case are left out.
     """
-    ends = np.searchsorted(np.sort(np.asarray(counts)), [1, 2, 5, 10])
-    sizes = np.diff(np.append(ends, len(counts)))
-    return CrowdSizes(*(int(size) for size in sizes))
+    ends = np.searchsorted(np.sort(counts), [1, 2, 5, 10])
+    sizes = np.diff(np.append(ends, len(counts))).tolist()
+    return dict(zip(("of_1", "of_2_to_4", "of_5_to_9", "of_10_or_more"), sizes, strict=True))
 
 
 # --- What an attack found, and the report of it. For the operator only: not private. --------------
@@ -166,23 +141,6 @@ class PairFinding:
 
 
 @dataclass(frozen=True)
-class CanaryFinding:
-    """Guesses about cases that a fair coin put into the operator's log.
-
-    Attributes:
-        n_runs: Releases, each with canaries and coins of its own.
-        n_canaries: Of all runs; a canary is in one of them only, so they count together.
-        n_right: Coins guessed right.
-        epsilon: The lower bound.
-    """
-
-    n_runs: int
-    n_canaries: int
-    n_right: int
-    epsilon: float
-
-
-@dataclass(frozen=True)
 class AttackReport:
     """All findings about one configuration; not private.
 
@@ -195,9 +153,10 @@ class AttackReport:
         accounted_epsilon: What the parts keep together at the claimed delta, or None.
         confidence: With which no bound of this report exceeds the truth.
         pairs: Lower bounds by pairs of logs.
-        canaries: None if there was no room for any.
-        support: None if no variants are released.
-        crowds: Likewise.
+        canaries: How many coins of how many runs were guessed right, and the lower bound; None if
+            there was no room for any.
+        support: See `support_attack`; None if no variants are released.
+        crowds: See `crowd_sizes`; likewise.
         n_cases: Of the operator's log.
     """
 
@@ -209,9 +168,9 @@ class AttackReport:
     accounted_epsilon: float | None
     confidence: float
     pairs: tuple[PairFinding, ...]
-    canaries: CanaryFinding | None
-    support: SupportFinding | None
-    crowds: CrowdSizes | None
+    canaries: dict[str, float] | None
+    support: dict[str, float] | None
+    crowds: dict[str, int] | None
     n_cases: int
 
     @property
@@ -219,7 +178,7 @@ class AttackReport:
         """The largest lower bound."""
         bounds = [finding.epsilon for finding in self.pairs]
         if self.canaries is not None:
-            bounds.append(self.canaries.epsilon)
+            bounds.append(self.canaries["epsilon"])
         return max(bounds, default=0.0)
 
     @property
@@ -244,8 +203,8 @@ class AttackReport:
             for finding in self.pairs
             if finding.epsilon > claimed
         ]
-        if self.canaries is not None and self.canaries.epsilon > claimed:
-            reasons.append(f"canaries prove epsilon >= {self.canaries.epsilon:.3f}")
+        if self.canaries is not None and self.canaries["epsilon"] > claimed:
+            reasons.append(f"canaries prove epsilon >= {self.canaries['epsilon']:.3f}")
         return tuple(reasons)
 
     @property
@@ -277,7 +236,8 @@ class AttackReport:
         came_out = (
             ""
             if support is None
-            else f", and {support.n_released_singletons} of {support.n_singletons_in_input} "
+            else f", and {support['n_released_singletons']} of "
+            f"{support['n_singletons_in_input']} "
             "variants of a single case came out"
         )
         return (
@@ -320,12 +280,12 @@ class AttackReport:
                 "largest_provable": self.largest_provable,
                 "confidence": self.confidence,
                 "pairs": list(map(asdict, self.pairs)),
-                "canaries": _json(self.canaries),
+                "canaries": self.canaries,
             },
             "log": {
                 "cases": self.n_cases,
-                "support": _json(self.support),
-                "crowd_sizes": _json(self.crowds),
+                "support": self.support,
+                "crowd_sizes": self.crowds,
             },
             "spends": [spend.to_json() for spend in self.spends],
             "choices_paid_for": list(self.choices),
@@ -367,10 +327,6 @@ class AttackReport:
             no_bound=NO_BOUND,
             joint_sentence=joint_sentence,
         )
-
-
-def _json(found: Any) -> dict[str, Any] | None:
-    return None if found is None else asdict(found)
 
 
 def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -452,8 +408,8 @@ def attack(
     pairs = synthetic_pairs(method, params)
     if log is not None:
         pairs += pairs_of_log(log, method, params)
-    shown = before_publication(method)
-    views = ["release"] if shown is method else ["noisy sums", "release"]
+    # What is released follows from the sums: it is looked at more briefly.
+    views = {True: 1.0, False: 0.1} if has_sums_to_see(method) else {False: 1.0}
     # One more for the canaries; every bound may be wrong with an equal part of what is left.
     n_bounds = len(pairs) * len(views) + 1
     each = 1 - (1 - confidence) / n_bounds
@@ -463,19 +419,16 @@ def attack(
     for number, pair in enumerate(pairs):
         progress = {"stage": "pairs", "done": number, "total": len(pairs)}
         _LOG.info("attack: %s (pair %d of %d)", pair.what, number + 1, len(pairs), extra=progress)
-        for view in views:
-            looked_at = shown if view == "noisy sums" else method
-            # What is released follows from the sums: it is looked at more briefly.
-            share = 1.0 if len(views) == 1 or view == "noisy sums" else 0.1
-            findings.append(
-                audit_pair(
-                    pair, looked_at, params, delta, n_releases, each, share * seconds, keys, view
-                )
+        findings += [
+            audit_pair(
+                pair, method, params, delta, n_releases, each, share * seconds, keys, shows_sums
             )
+            for shows_sums, share in views.items()
+        ]
     spends = method.spends(params)
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
-    release = None if log is None else Releases([log], method, params, keys).make()
+    release = None if log is None else Releases(log, method, params, keys).make()
     by_variant = {} if log is None else variant_counts(log, method, params)
     variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
@@ -493,9 +446,9 @@ def attack(
         ),
         confidence=confidence,
         pairs=tuple(findings),
-        canaries=None if log is None else _canaries(log, shown, params, delta, each, keys),
+        canaries=None if log is None else _canaries(log, method, params, delta, each, keys),
         support=support_attack(by_variant, variants, delta) if has_variants else None,
-        crowds=singled_out(np.array([*variants.values()], float)) if has_variants else None,
+        crowds=crowd_sizes(np.array([*variants.values()])) if has_variants else None,
         n_cases=0 if log is None else log.n_cases,
     )
 
@@ -519,13 +472,13 @@ def audit_pair(
     confidence: float,
     seconds: float = math.inf,
     keys: Iterator[ReleaseKey] | None = None,
-    looked_at: str = "release",
+    shows_sums: bool = False,
 ) -> PairFinding:
     """Bounds epsilon from below by independent releases of both logs of a pair.
 
     Args:
         pair: The logs.
-        method: The method, in the form that is looked at.
+        method: The method.
         params: Its parameters.
         delta: The claimed one.
         n_releases: Of each log.
@@ -533,29 +486,30 @@ def audit_pair(
         seconds: That the releases of one log may take; their number follows from the time that a
             few take, never from what they show.
         keys: Fresh ones.
-        looked_at: Said in the finding.
+        shows_sums: Whether the noisy sums are looked at, if there are any, and not the release.
     """
     keys = fresh_keys() if keys is None else keys
-    cells = changed_cells(pair.with_unit, pair.without_unit, method, params, keys)
-    watch = Watch(pair.variants, cells, "tree" in method.writes(params))
-    sides = [Releases([log], method, params, keys) for log in (pair.with_unit, pair.without_unit)]
+    both = pair.with_unit, pair.without_unit
+    cells = changed_cells(*both, method, params, keys, shows_sums)
+    watched = watched_keys(pair.variants, cells, "tree" in method.writes(params))
+    sides = [Releases(log, method, params, keys, shows_sums) for log in both]
     n = n_releases
     if math.isfinite(seconds):
         for side in sides:
-            side.sample(1, watch)  # what is computed once
+            side.sample(1, watched)  # what is computed once
         begun = time.perf_counter()
         for side in sides:
-            side.sample(_TIMED_RELEASES, watch)
+            side.sample(_TIMED_RELEASES, watched)
         each = (time.perf_counter() - begun) / (2 * _TIMED_RELEASES)
         n = max(min(n_releases, int(seconds / each)), _FEWEST_RELEASES)
-    a, b = (side.sample(n, watch) for side in sides)
-    audited = epsilon_lower_bound(a, b, delta, confidence, watch.names)
+    a, b = (side.sample(n, watched) for side in sides)
+    audited = epsilon_lower_bound(a, b, delta, confidence, feature_names(watched))
     n_measured, alpha = n - n // 2, (1 - confidence) / 2
     sure = clopper_pearson(n_measured, n_measured, alpha)[0] - delta
     never = clopper_pearson(0, n_measured, alpha)[1]
     return PairFinding(
         what=pair.what,
-        looked_at=looked_at,
+        looked_at="noisy sums" if shows_sums else "release",
         n_releases=n,
         epsilon=audited.epsilon,
         largest_provable=math.log(sure / never) if sure > never else 0.0,
@@ -572,7 +526,7 @@ def _canaries(
     delta: float,
     confidence: float,
     keys: Iterator[ReleaseKey],
-) -> CanaryFinding | None:
+) -> dict[str, float] | None:
     """Puts units of a variant of their own into the log by a coin each, and guesses the coins.
 
     All coins are guessed: present and with at least the median count is taken for in. A canary of
@@ -588,19 +542,21 @@ def _canaries(
         cases = [
             (f"canary individual {i}", variants[i]) for i in np.flatnonzero(coins) for _ in range(m)
         ]
-        seen = Releases([with_cases(traces, cases)], method, params, keys).make() or {}
-        scores = np.array([_score(seen, variant) for variant in variants])
+        seen = Releases(with_cases(traces, cases), method, params, keys, shows_sums=True).make()
+        scores = np.array([_score(seen or {}, variant) for variant in variants])
         guesses = np.isfinite(scores) & (scores >= np.median(scores))
         n_right += int((guesses == coins).sum())
     n = _N_CANARY_RUNS * len(variants)
-    return CanaryFinding(
-        _N_CANARY_RUNS, n, n_right, one_run_epsilon(n, n, n_right, delta, confidence)
-    )
+    return {
+        "n_runs": _N_CANARY_RUNS,
+        "n_canaries": n,
+        "n_right": n_right,
+        "epsilon": one_run_epsilon(n, n, n_right, delta, confidence),
+    }
 
 
-def _score(seen: dict[Key, float], variant: tuple[str, ...]) -> float:
+def _score(seen: dict[Key, float], variant: Variant) -> float:
     """How much a release shows of a variant: its count, or that of its rarest pair."""
     if ("width",) not in seen:
         return seen.get(("variant", *variant), -math.inf)
-    pairs = zip((START, *variant), (*variant, END), strict=True)
-    return min(seen.get(("pair", *pair), -math.inf) for pair in pairs)
+    return min(seen.get(("pair", *pair), -math.inf) for pair in pairs_of(variant))

@@ -37,14 +37,18 @@ from tracecloak.examination.attack.neighbours import (
     synthetic_pairs,
     with_cases,
 )
-from tracecloak.examination.attack.releases import Releases, Watch, changed_cells
-from tracecloak.examination.attack.run import attack, audit_pair
-from tracecloak.examination.attack.views import (
-    before_publication,
+from tracecloak.examination.attack.releases import (
+    Releases,
+    SumRecorder,
+    changed_cells,
+    feature_names,
+    has_sums_to_see,
     is_log_seen,
     seen_in,
     steps_of_tree,
+    watched_keys,
 )
+from tracecloak.examination.attack.run import attack, audit_pair
 from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, Declaration
@@ -203,7 +207,7 @@ def test_noise_comes_again_in_the_same_release_and_in_no_other(broken: Any) -> N
     """Forty values of noise that are not 0 are the same by chance with probability below 1e-12."""
     method = VariantHistogramMethod() if broken is None else variant_histogram_with(broken)
     params, key = method.Params(epsilon="0.5"), release_key(1)
-    releases = Releases([many_variants()], method, params, itertools.repeat(key))
+    releases = Releases(many_variants(), method, params, itertools.repeat(key))
     first, again, other = (releases.make(name) for name in ("a", "a", "b"))
     assert first == again
     assert (first == other) == (broken is not None)
@@ -244,26 +248,26 @@ def test_an_attack_that_does_not_reach_what_is_counted_says_so() -> None:
 )
 def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: int) -> None:
     """Against the plain loop that counts every round anew, under the same keys."""
-    method = before_publication(METHODS[name])
+    method = METHODS[name]
     params = method.Params(**examples_of(method)[k])
     pairs = synthetic_pairs(method, params)[2:]
     assert pairs
     for pair in pairs[:n_pairs]:
-        log, watch = pair.with_unit, Watch(pair.variants)
+        log = pair.with_unit
         # The first keys go to the probes, by which it is found what may be counted once.
-        probes = itertools.repeat(release_key(99))
-        releases = Releases([log], method, params, probes)
+        releases = Releases(log, method, params, itertools.repeat(release_key(99)), True)
         releases.make()
         for number in range(n):
             releases._keys = iter([release_key(number)] * 20)
-            randomness = Randomness(release_key(number), "audit", "", "")
-            traces = bound([log], method, params, randomness)
+            noise = SumRecorder()
+            randomness = Randomness(release_key(number), "audit", "", "").with_noise(noise)
+            [traces] = bound([log], method, params, randomness)
             decisions: dict[str, Any] = {}
             try:
                 for i, round_name in enumerate(method.rounds(params)):
                     keyed = randomness if i else randomness.of_units
                     counted = {
-                        what: counter.kind.merge([counter.count(traces[0], decisions, keyed)])
+                        what: counter.kind.merge([counter.count(traces, decisions, keyed)])
                         for what, counter in method.requires(round_name, params).items()
                     }
                     decisions[round_name] = method.decide(
@@ -272,15 +276,18 @@ def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: in
             except GuaranteeError:  # the promise cannot be kept on so few cases
                 assert releases.make() is None
                 continue
-            made = []
+            made = None
             if method.log == "transformed":
-                made = [method.apply(traces[0], decisions, params, randomness)]
+                made = method.apply(traces, decisions, params, randomness)
             elif is_log_seen(method, params):
-                made = [method.generate(0, 1, decisions, params, randomness)]
+                made = method.generate(0, 1, decisions, params, randomness)
             products = method.products(decisions, params).by_name
-            plain = seen_in(products, made, method.attributes(params))
+            plain = (
+                releases._seen_in_sums(noise.sums, decisions, None)
+                if has_sums_to_see(method)
+                else seen_in(products, made, method.attributes(params))
+            )
             assert releases.make() == plain
-            assert len(watch.features(plain)) == len(watch.names)
 
 
 # --- times and values -----------------------------------------------------------------------------
@@ -313,7 +320,7 @@ def test_a_log_is_counted_by_times_and_values() -> None:
             "case:age": pa.array([10.0, 10.0, 10.0, 90.0, 90.0, None]),
         },
     )
-    seen = seen_in({}, [log], attributes)
+    seen = seen_in({}, log, attributes)
     found = {key: n for key, n in seen.items() if key[0] in ("start", "step", "span", "value")}
     # Two days are 172,800,000,000 microseconds, of 12 digits; a minute has 8, and no time 0.
     assert found == {
@@ -359,7 +366,7 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     method, params = small_timed(vocabulary=("A", "B"))
     (pair,) = [p for p in synthetic_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
-    cells = changed_cells(*both, before_publication(method), params, keys())
+    cells = changed_cells(*both, method, params, keys(), shows_sums=True)
     # A, B: one case, one day and hour, one time over all, whose number of bins follows from the
     # number of cases and is another one without it; by class, period and time, which are three;
     # the time of one pair; a step by A, B, by B, and by its place in A, B; R2 of either activity,
@@ -373,8 +380,9 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     }  # fmt: skip
     values = [cell for cell in cells if cell[1] == "attribute/org:resource"]
     assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}
-    assert len(Watch(pair.variants, cells).names) == len(set(Watch(pair.variants, cells).names))
-    of_log = changed_cells(*both, method, params, keys())
+    watched = watched_keys(pair.variants, cells)
+    assert len(set(feature_names(watched))) == 1 + len(watched)
+    of_log = changed_cells(*both, method, params, keys(), shows_sums=False)
     assert {key[:2] for key in of_log if key[0] == "value"} == {("value", "org:resource")}
 
 
@@ -504,10 +512,10 @@ def test_a_tree_tells_of_a_lone_case_by_the_steps_that_it_allows(
     found = audit_pair(lost, method, params, 0.0, 100, 1 - 1e-6, keys=keys())
     assert found.is_reached
     assert (found.epsilon > 1) == is_told
-    watch = Watch(lost.variants, sees_trees=True)
-    column = 1 + watch.keys.index(("step in the tree", "S", "S"))
+    watched = watched_keys(lost.variants, sees_trees=True)
+    column = 1 + watched.index(("step in the tree", "S", "S"))
     with_case, without_case = (
-        np.isfinite(Releases([side], method, params, keys()).sample(20, watch)[:, column])
+        np.isfinite(Releases(side, method, params, keys()).sample(20, watched)[:, column])
         for side in (lost.with_unit, lost.without_unit)
     )
     assert (with_case.all() and not without_case.any()) == is_told

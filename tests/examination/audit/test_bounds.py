@@ -17,12 +17,7 @@ from tracecloak.examination.attack.bounds import (
     learnt_columns,
     one_run_epsilon,
 )
-from tracecloak.examination.attack.run import (
-    CrowdSizes,
-    singled_out,
-    support_attack,
-)
-from tracecloak.schemas.errors import UsageError
+from tracecloak.examination.attack.run import crowd_sizes, support_attack
 
 # --- Clopper-Pearson ------------------------------------------------------------------------------
 
@@ -34,18 +29,6 @@ def test_the_interval_is_scipys_exact_one(trials: int, data: st.DataObject, alph
     assert clopper_pearson(successes, trials, alpha) == pytest.approx(
         (exact.low, exact.high), rel=1e-6, abs=1e-12
     )
-
-
-@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0)])
-def test_impossible_counts_are_refused(successes: int, trials: int) -> None:
-    with pytest.raises(UsageError, match="between 0 and trials"):
-        clopper_pearson(successes, trials, 0.05)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 1.0, math.nan])
-def test_an_alpha_outside_its_range_is_refused(alpha: float) -> None:
-    with pytest.raises(UsageError, match="alpha must lie strictly between 0 and 1"):
-        clopper_pearson(1, 2, alpha)
 
 
 # --- epsilon and delta from two sets of releases --------------------------------------------------
@@ -153,32 +136,6 @@ def test_scores_add_up_what_is_absent_and_what_no_threshold_sees() -> None:
             assert (share > 0.8) == (column.name.split()[0] in scores)
 
 
-GOOD = np.zeros((8, 2))
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "options", "message"),
-    [
-        (GOOD, np.zeros((8, 3)), {}, "n_releases, n_features"),
-        (GOOD, np.zeros((9, 2)), {}, "n_releases, n_features"),
-        (GOOD[:, 0], GOOD[:, 0], {}, "n_releases, n_features"),
-        (GOOD[:7], GOOD[:7], {}, "at least 8 releases of each log, got 7"),
-        (GOOD[:0], GOOD[:0], {}, "at least 8 releases of each log, got 0"),
-        (GOOD[:, :0], GOOD[:, :0], {}, "at least one feature"),
-        (GOOD, GOOD + np.inf, {}, "must be finite, or NaN"),
-        (GOOD, GOOD, {"confidence": 1.0}, "confidence must lie strictly between 0 and 1, got 1.0"),
-        (GOOD, GOOD, {"delta": 1.0}, "delta must be at least 0 and below 1, got 1.0"),
-        (GOOD, GOOD, {"delta": math.nan}, "delta must be at least 0 and below 1, got nan"),
-        (GOOD, GOOD, {"names": ["one"]}, "one for each of 2 features, got 1"),
-    ],
-)
-def test_what_cannot_be_audited_is_refused(
-    a: np.ndarray, b: np.ndarray, options: dict, message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        epsilon_lower_bound(a, b, **options)
-
-
 # --- epsilon from one run -------------------------------------------------------------------------
 
 
@@ -231,24 +188,6 @@ def test_canaries_that_were_not_guessed_count_only_beside_delta() -> None:
     assert one_run_epsilon(100, 60, 55, 1e-4, 0.95) > one_run_epsilon(900, 60, 55, 1e-4, 0.95)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((10, 11, 5, 0.0, 0.9), "n_guesses at most n_canaries"),
-        ((10, 5, 6, 0.0, 0.9), "n_right must be at most n_guesses"),
-        ((10, 5, -1, 0.0, 0.9), "n_right"),
-        ((0, 0, 0, 0.0, 0.9), "n_canaries"),
-        ((10, 5, 5, -0.1, 0.9), "delta must lie between 0 and 1, got -0.1"),
-        ((10, 5, 5, 0.0, 1.0), "confidence must lie strictly between 0 and 1, got 1.0"),
-    ],
-)
-def test_impossible_guesses_are_refused(
-    arguments: tuple[int, int, int, float, float], message: str
-) -> None:
-    with pytest.raises(UsageError, match=message):
-        one_run_epsilon(*arguments)
-
-
 # --- attacks that count ---------------------------------------------------------------------------
 
 
@@ -256,20 +195,19 @@ def test_lone_cases_that_came_out_are_counted() -> None:
     """Three lone variants of which two came out; delta 0.1: 3 p^2 (1 - p) + p^3."""
     counts = {("a",): 1, ("a", "b"): 1, ("c",): 1, ("b",): 9}
     finding = support_attack(counts, [("a",), ("b",), ("c",), ("invented",)], delta=0.1)
-    assert (finding.n_singletons_in_input, finding.n_released_singletons) == (3, 2)
-    assert finding.expected_at_most == pytest.approx(0.3)
-    assert finding.p_value == pytest.approx(3 * 0.01 * 0.9 + 0.001)
-
-
-def test_without_delta_no_lone_case_may_come_out() -> None:
-    assert support_attack({"a": 1, "b": 1}, ["a"], delta=0).p_value == 0
-    assert support_attack({"a": 1, "b": 2}, ["b"], delta=0).p_value == 1
-    assert support_attack({}, [], delta=0.5).p_value == 1
-    with pytest.raises(UsageError, match="delta must lie between 0 and 1, got 2"):
-        support_attack({}, [], delta=2)
+    assert finding == pytest.approx(
+        {
+            "n_singletons_in_input": 3,
+            "n_released_singletons": 2,
+            "expected_at_most": 0.3,
+            "p_value": 3 * 0.01 * 0.9 + 0.001,
+        }
+    )
+    assert support_attack(counts, [("a",)], delta=0)["p_value"] == 0
+    assert support_attack(counts, [("b",)], delta=0)["p_value"] == 1
 
 
 def test_crowds_are_sorted_by_size() -> None:
-    counts = np.array([1, 10, 5, 4, 2, 9, 1, 1_000_000, 0, -3])
-    assert singled_out(counts) == CrowdSizes(2, 2, 2, 2)
-    assert singled_out(np.array([], np.int64)) == CrowdSizes(0, 0, 0, 0)
+    sizes = crowd_sizes(np.array([1, 10, 5, 4, 2, 9, 1, 1_000_000, 0, -3]))
+    assert [*sizes.values()] == [2, 2, 2, 2]
+    assert [*crowd_sizes(np.array([], np.int64)).values()] == [0, 0, 0, 0]
