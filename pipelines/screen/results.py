@@ -12,13 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from tracecloak.schemas.texts import escaped, in_json
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
 
 # --- What commands show once they are done: a table for people, JSON for programs, or nothing. ----
 # On a terminal the table is drawn by `rich`, which is loaded only then; it takes no colour where
@@ -114,8 +110,7 @@ def quantity(number: int, one: str, many: str = "") -> str:
 # far the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to
 # do, in a unit that is done at an even pace, such as bytes or releases; and `done`, how much of
 # it is finished. Where several workers are at it, each has a `part`, and the parts' `done` add
-# up. The time that is left follows from these numbers. Where the pace is not even, the record
-# gives that time itself as `left_s`, in seconds; where it is not known, none is shown.
+# up. Where the pace is not even, the record gives the time that is left as `left_s`, in seconds.
 #
 # Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the
 # operator on a terminal. Where standard error is no terminal, or `--json` is given, others may
@@ -126,59 +121,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _FORMAT = "%(asctime)s %(levelname)s %(message)s"
 # Lines of one stage in a log are this far apart at least, but for its first and its last one.
 _APART_S = 60.0
-# An estimate from less time is no better than a guess.
-_SHORTEST_S = 2.0
-
-
-class Estimate:
-    """Estimates the time that is left of a stage, by its pace so far."""
-
-    def __init__(self) -> None:
-        self._stage: str | None = None
-        self._parts: dict[object, float] = {}
-        self._begun = self._noted = 0.0
-        self._first = self._done = self._total = 0.0
-        self._reported_left_s: float | None = None
-
-    def note(self, record: logging.LogRecord, now: float) -> None:
-        """Takes in a record's numbers; a record without numbers ends the stage.
-
-        Args:
-            record: Of any logger.
-            now: Seconds of a clock that only goes forward.
-        """
-        stage, total = getattr(record, "stage", None), getattr(record, "total", 0)
-        if stage is None or total <= 0:
-            self._stage = None
-            return
-        is_new = (stage, total) != (self._stage, self._total)
-        if is_new:
-            self._parts.clear()
-        self._parts[getattr(record, "part", None)] = float(getattr(record, "done", 0.0))
-        self._done = sum(self._parts.values())
-        self._reported_left_s = getattr(record, "left_s", None)
-        if is_new:
-            # What was finished before the first record says nothing of the pace.
-            self._stage, self._total, self._begun, self._first = stage, total, now, self._done
-        self._noted = now
-
-    def left(self, now: float) -> float | None:
-        """Returns how many seconds are left of the stage; None: nobody can tell."""
-        took = self._noted - self._begun
-        if self._stage is not None and self._reported_left_s is not None:
-            left = self._reported_left_s - (now - self._noted)
-            return left if left > 0 else None
-        if self._stage is None or took < _SHORTEST_S or self._done <= self._first:
-            return None
-        in_all = (self._total - self._done) * took / (self._done - self._first)
-        left = in_all - (now - self._noted)
-        # Below 0 it takes longer than it did so far, so nothing is estimated.
-        return left if left > 0 else None
-
-    @property
-    def is_at_an_end(self) -> bool:
-        """Whether the last record was the first or last of a stage, or of no stage."""
-        return self._stage is None or self._done in (self._first, self._total, self._total - 1)
 
 
 class EscapingFormatter(logging.Formatter):
@@ -189,42 +131,47 @@ class EscapingFormatter(logging.Formatter):
         return escaped(super().format(record), kept="\n\t")
 
 
+def _with_time_left(record: logging.LogRecord) -> logging.LogRecord:
+    if left_s := getattr(record, "left_s", None):
+        record = copy.copy(record)
+        record.msg, record.args = f"{record.getMessage()}, about {duration(left_s)} left", ()
+    return record
+
+
 class _LineHandler(logging.Handler):
-    """Shows the stage, the time so far and the time that is left, on a terminal."""
+    """Shows the time so far, how far the stage is, the time that is left of it, and its text."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(logging.INFO)
+        from rich import progress
         from rich.console import Console
-        from rich.live import Live
 
-        self._estimate = Estimate()
-        self._begun = time.monotonic()
-        self._stage = "starting"
-        console = Console(file=stream, highlight=False)
-        self._console = console
-        self.live = Live(
-            get_renderable=self._line, console=console, transient=True, refresh_per_second=4,
+        self.live = progress.Progress(
+            progress.TimeElapsedColumn(),
+            progress.BarColumn(20),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            console=Console(file=stream, highlight=False), transient=True, refresh_per_second=4,
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
+        self._task = self.live.add_task("starting", total=None)
+        self._stage: object = None
+        self._done_of_part: dict[object, float] = {}
         self.live.start()
-
-    def _line(self) -> Text:
-        from rich.text import Text
-
-        now = time.monotonic()
-        parts = [f"{duration(now - self._begun)} so far"]
-        left = self._estimate.left(now)
-        if left is not None:
-            parts.append(f"about {duration(left)} left of this stage")
-        # The stage comes last, as a line that is too long is cut at its end.
-        return Text(" · ".join([*parts, self._stage]), overflow="ellipsis", no_wrap=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno > logging.INFO:
-            self._console.print(self.format(record), markup=False, soft_wrap=True)
+            self.live.console.print(self.format(record), markup=False, soft_wrap=True)
             return
-        self._stage = escaped(record.getMessage())
-        self._estimate.note(record, time.monotonic())
+        stage, total = getattr(record, "stage", None), getattr(record, "total", None)
+        if stage != self._stage:
+            self._stage, self._done_of_part = stage, {}
+        if stage is not None:
+            self._done_of_part[getattr(record, "part", None)] = getattr(record, "done", 0)
+        text = escaped(_with_time_left(record).getMessage())
+        done = sum(self._done_of_part.values())
+        self.live.tasks[0].total = total  # None: `update` would keep the last one
+        self.live.update(self._task, completed=done, description=text)
 
     def close(self) -> None:
         self.live.stop()
@@ -236,21 +183,17 @@ class _LogHandler(logging.StreamHandler[TextIO]):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._estimate = Estimate()
-        self._written = -_APART_S
+        self._stage: object = None
+        self._written = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        now = time.monotonic()
-        self._estimate.note(record, now)
-        is_due = now - self._written >= _APART_S
-        if record.levelno > logging.INFO or is_due or self._estimate.is_at_an_end:
-            if hasattr(record, "stage"):
-                self._written = now
-            left = getattr(record, "left_s", None)
-            if left:
-                record = copy.copy(record)
-                record.msg, record.args = f"{record.getMessage()}, about {duration(left)} left", ()
-            super().emit(record)
+        now, stage = time.monotonic(), getattr(record, "stage", None)
+        is_last = getattr(record, "done", 0) + 1 >= getattr(record, "total", 0)
+        is_due = stage != self._stage or is_last or now - self._written >= _APART_S
+        if record.levelno > logging.INFO or stage is None or is_due:
+            if stage is not None:
+                self._stage, self._written = stage, now
+            super().emit(_with_time_left(record))
 
 
 class OperatorLinesFilter(logging.Filter):
