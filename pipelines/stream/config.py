@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
@@ -41,6 +41,11 @@ from tracecloak.pipelines.stream.message_keys import (
     Input,
     MessageKeys,
     OperatorConfig,
+    check_brokers,
+    check_inputs,
+    input_of,
+    kind_of,
+    operations_of,
 )
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
@@ -52,11 +57,8 @@ from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
-from tracecloak.transforms.services.kafka_topic import KAFKA
+from tracecloak.transforms.services.kafka_topic import KAFKA, KafkaTopic
 from tracecloak.transforms.stream.step_files import default_forms, epoch_folder, possible_forms
-
-if TYPE_CHECKING:
-    from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -100,8 +102,6 @@ Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
 _OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
-# What few messages need; see `pipelines.stream.message_keys`.
-_MORE = ("schema_registry", "schema_registry_properties", "operation", "operation_events")
 
 IN_DIGEST = (
     *(*MESSAGE_KEYS, "inputs", "clock"),
@@ -256,8 +256,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
         if self.inputs:
-            from tracecloak.pipelines.stream.message_keys import check_inputs
-
             check_inputs(self, self.inputs, self.sources, self.vocabulary, self.schema_registry)
         for one in self.sources:
             if one.columns.order is not None:
@@ -302,8 +300,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
                 "reject_topic must be a topic of its own: what it gets is for you alone"
             )
         if self.kafka_token is not None or self.input_kafka is not None:
-            from tracecloak.pipelines.stream.message_keys import check_brokers
-
             check_brokers(self.input_kafka, self.kafka_token)
 
     def _check_product(self) -> None:
@@ -369,8 +365,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     def _kafka(self, topic: str | None) -> KafkaTopic | None:
         if topic is None or not topic.startswith(KAFKA):
             return None
-        from tracecloak.transforms.services.kafka_topic import KafkaTopic
-
         return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
     @property
@@ -469,23 +463,17 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         closed = self.vocabulary if self.closed_vocabulary else None
         columns, source = self.columns.model_dump(), None
         if self.inputs:
-            from tracecloak.pipelines.stream.message_keys import input_of
-
             source = input_of(self.inputs[0], place)
             closed = source.unprefixed(closed)
             if source.constant_activity is not None:  # any field that every event has
                 columns["activity"] = columns["case_id"] or CASE_ID
         mapping = ColumnMapping(**columns, filters=filters, activities=closed)
-        kind: Any = self.message_schema
-        operations = None
-        if kind not in (None, "avro", "json") or any(getattr(self, name) for name in _MORE):
-            from tracecloak.pipelines.stream.message_keys import kind_of, operations_of
-
-            operations = operations_of(kind, self.operation, self.operation_events)
-            # Of several inputs some may have no schema of the registry.
-            is_framed = not self.inputs or "confluent-" in (kind or "")
-            registry = (self.schema_registry, self.schema_registry_properties)
-            kind = kind_of(kind, *(registry if is_framed else (None, None)))
+        schema = self.message_schema
+        operations = operations_of(schema, self.operation, self.operation_events)
+        # Of several inputs some may have no schema of the registry.
+        is_framed = not self.inputs or "confluent-" in (schema or "")
+        registry = (self.schema_registry, self.schema_registry_properties)
+        kind = kind_of(schema, *(registry if is_framed else (None, None)))
         return MessageFormat(
             mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations, source
         )

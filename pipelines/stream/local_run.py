@@ -30,6 +30,9 @@ from tracecloak.pipelines.stream.services import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_topic import KafkaTopic
+from tracecloak.transforms.services.pubsub_service import PubSubClock
 from tracecloak.transforms.stream.local_stream import (
     Kept,
     LocalState,
@@ -37,7 +40,14 @@ from tracecloak.transforms.stream.local_stream import (
     Sink,
     outdated_state_error,
 )
-from tracecloak.transforms.stream.sources import DIGEST_PURPOSE, SeveralSources, Source
+from tracecloak.transforms.stream.sources import (
+    DIGEST_PURPOSE,
+    KafkaSource,
+    PubSubSource,
+    SeveralSources,
+    Source,
+    delete_subscription,
+)
 from tracecloak.transforms.stream.stream_status import StreamStatus
 from tracecloak.transforms.stream.topic_sinks import RejectSink, add_up
 
@@ -75,8 +85,6 @@ def run_local(config: StreamConfig) -> StreamOutcome:
             name = ", ".join(source_names(config))
             run_epoch(epoch, opening, name, sinks, stop, standing=standing)
     if epoch.is_spent and config.input_kafka is None:
-        from tracecloak.transforms.stream.sources import delete_subscription
-
         for one in config.sources:
             if one.input_topic is not None:
                 delete_subscription(subscription_of(one))
@@ -238,27 +246,25 @@ def watched(
 def _source_of(config: StreamConfig, is_new: bool) -> Opening:
     """Returns the configured source's opening function, once the source is known to exist."""
     check_registry(config)
-    opened = [_one_source_of(one, is_new) for one in config.sources]
-    if len(opened) == 1:
-        return opened[0]
-    return functools.partial(SeveralSources, dict(zip(source_names(config), opened, strict=True)))
+    of_one = [
+        _subscription_opening(one, is_new)
+        if (topic := one.input_kafka) is None
+        else _topic_opening(one, topic, is_new)
+        for one in config.sources
+    ]
+    if len(of_one) == 1:
+        return of_one[0]
+    return functools.partial(SeveralSources, dict(zip(source_names(config), of_one, strict=True)))
 
 
-def _one_source_of(config: StreamConfig, is_new: bool) -> Opening:
-    """See `_source_of`."""
-    if (topic := config.input_kafka) is not None:
-        from tracecloak.transforms.services.kafka_clock import KafkaClock
-        from tracecloak.transforms.stream.sources import KafkaSource
+def _topic_opening(config: StreamConfig, topic: KafkaTopic, is_new: bool) -> Opening:
+    clock = KafkaClock(topic, config.clock_topic)
+    check_kafka(topic, clock, config, is_begun=not is_new)
+    given = topic, config.consumer_group, clock, config.start
+    return functools.partial(KafkaSource, *given, longest_us=config.rule.longest_us)
 
-        clock = KafkaClock(topic, config.clock_topic)
-        check_kafka(topic, clock, config, is_begun=not is_new)
-        longest_us = config.rule.longest_us
-        return functools.partial(
-            KafkaSource, topic, config.consumer_group, clock, config.start, longest_us=longest_us
-        )
-    from tracecloak.transforms.services.pubsub_service import PubSubClock
-    from tracecloak.transforms.stream.sources import PubSubSource
 
+def _subscription_opening(config: StreamConfig, is_new: bool) -> Opening:
     subscription = subscription_of(config)
 
     def opened(positions: Mapping[str, Any] | None, _: bytes) -> PubSubSource:

@@ -15,11 +15,10 @@ from tracecloak.schemas.calendar.durations import Duration
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.transforms.formats.messages import MessageInput, Operations
-from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA
+from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
 
 if TYPE_CHECKING:
     from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
-    from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
 
 # --- Keys of a stream's configuration: what it reads, and what whoever is on call is told. --------
@@ -237,8 +236,6 @@ def check_brokers(read: KafkaTopic | None, token: str | None) -> None:
         )
     if token is None:
         return
-    from tracecloak.transforms.services.kafka_topic import TOKENS
-
     try:
         TOKENS.named(token)
     except UsageError as error:
