@@ -1,10 +1,10 @@
 """A Pub/Sub service in this process, or in one of its own: the part of it that streams use.
 
-It speaks gRPC as the service does, so that Google's client and Beam's own connector meet it through
-the variable PUBSUB_EMULATOR_HOST. Topics, subscriptions, publishing, unary and streaming pull,
-acknowledgement, deadlines, redelivery, labels and detaching are there; filters and retention are
-kept and not applied; push, ordering keys, snapshots, seek, dead-letter topics and the flow control
-of streams are not. Nothing is stored: what no subscription waits for is gone.
+It speaks gRPC as the service does, so that Google's client meets it through the variable
+PUBSUB_EMULATOR_HOST. Topics, subscriptions, publishing, unary pull, acknowledgement, deadlines,
+redelivery, labels and detaching are there; filters and retention are kept and not applied;
+streaming pull, push, ordering keys, snapshots, seek and dead-letter topics are not. Nothing is
+stored: what no subscription waits for is gone.
 
 Where the service leaves something open the double does what is worse for the subscriber: a late
 acknowledgement does not count, so the message comes again.
@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
@@ -32,7 +32,6 @@ from google.pubsub_v1 import types
 # The messages themselves; the client's classes around them cost ten times the time.
 _RECEIVED = types.ReceivedMessage.pb()
 _PULLED = types.PullResponse.pb()
-_STREAMED = types.StreamingPullResponse.pb()
 
 _DEFAULT_ACK_SECONDS = 10
 _LONGEST_DEADLINE = 600  # of a subscription, and of one delivery, which 0 gives back
@@ -41,7 +40,7 @@ _CHANGEABLE = frozenset({"labels", "message_retention_duration"})  # a filter is
 _DELETED_TOPIC = "_deleted-topic_"
 _MOST_PULLED = 1000
 _TICK = 0.05  # seconds between two looks at the deadlines
-_THREADS = 32  # a streaming pull keeps one
+_THREADS = 32
 
 
 class Refused(Exception):  # noqa: N818 - what the caller gets is a status
@@ -262,48 +261,14 @@ class PubSubDouble:
 
     def _modify(self, request: Any) -> Any:
         subscription = self._subscription(request.subscription)
-        _extend(subscription, request.ack_ids, request.ack_deadline_seconds)
+        if not 0 <= request.ack_deadline_seconds <= _LONGEST_DEADLINE:
+            _refuse(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"ack_deadline_seconds must be between 0 and {_LONGEST_DEADLINE}",
+            )
+        subscription.extend(request.ack_ids, request.ack_deadline_seconds)
         self._changed.notify_all()
         return Empty()
-
-    def _streaming_pull(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        try:
-            first = next(requests, None)
-            if first is None:
-                return
-            with self._changed:
-                self._subscription(first.subscription)
-            seconds = [first.stream_ack_deadline_seconds or _DEFAULT_ACK_SECONDS]
-            name = first.subscription
-            threading.Thread(
-                target=self._listen, args=(name, requests, seconds), daemon=True
-            ).start()
-            while context.is_active() and not self._stopping:
-                with self._changed:
-                    taken = self._subscription(name).take(_MOST_PULLED, seconds[0])
-                    if not taken:
-                        self._changed.wait(_TICK)
-                if taken:
-                    yield _STREAMED(received_messages=taken)
-        except Refused as refusal:
-            context.abort(refusal.code, str(refusal))
-
-    def _listen(self, name: str, requests: Iterator[Any], seconds: list[int]) -> None:
-        """Takes the acknowledgements that come in on a stream until it ends."""
-        try:
-            for request in requests:
-                with self._changed:
-                    subscription = self._subscription(name)
-                    subscription.acknowledge(request.ack_ids)
-                    for ack_id, its_seconds in zip(
-                        request.modify_deadline_ack_ids,
-                        request.modify_deadline_seconds,
-                        strict=True,
-                    ):
-                        _extend(subscription, [ack_id], its_seconds)
-                    seconds[0] = request.stream_ack_deadline_seconds or seconds[0]
-        except (grpc.RpcError, Refused):
-            return  # the subscriber has gone, or the subscription
 
     # --- What the service is made of ----------------------------------------------------------
 
@@ -336,11 +301,6 @@ class PubSubDouble:
         }
         of_publisher = {name: self._unary(*call) for name, call in publisher.items()}
         of_subscriber = {name: self._unary(*call) for name, call in subscriber.items()}
-        of_subscriber["StreamingPull"] = grpc.stream_stream_rpc_method_handler(
-            self._streaming_pull,
-            types.StreamingPullRequest.pb().FromString,
-            lambda response: response.SerializeToString(),
-        )
         return (
             grpc.method_handlers_generic_handler("google.pubsub.v1.Publisher", of_publisher),
             grpc.method_handlers_generic_handler("google.pubsub.v1.Subscriber", of_subscriber),
@@ -355,15 +315,6 @@ class PubSubDouble:
                 context.abort(refusal.code, str(refusal))
 
         return grpc.unary_unary_rpc_method_handler(answer, request_type.pb().FromString)
-
-
-def _extend(subscription: _Subscription, ack_ids: Any, seconds: int) -> None:
-    if not 0 <= seconds <= _LONGEST_DEADLINE:
-        _refuse(
-            grpc.StatusCode.INVALID_ARGUMENT,
-            f"ack_deadline_seconds must be between 0 and {_LONGEST_DEADLINE}",
-        )
-    subscription.extend(ack_ids, seconds)
 
 
 def _named(name: str, kind: str) -> None:

@@ -24,7 +24,6 @@ from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StreamName
 from tracecloak.anonymizers.streams.variant_steps import VariantParams, VariantSteps
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, OTHER
-from tracecloak.schemas.published.step import StepIndicators, StepRelease
 
 NAME = StreamName("ward", "1", "configuration", 1_000, 50)
 STEPS = [("AB", "AB", "B"), (), ("AAB",), ("AB", "C", "B", "B"), ("AB",) * 5]
@@ -45,14 +44,12 @@ def product_of(asked: DfgParams | VariantParams) -> DfgSteps | VariantSteps:
     return DfgSteps(asked) if isinstance(asked, DfgParams) else VariantSteps(asked)
 
 
-def stream(
-    made: DfgSteps | VariantSteps, steps: list[Any], key: int = 0, name: StreamName = NAME
-) -> list[StepRelease]:
+def stream(made: Any, steps: Sequence[Sequence[str]]) -> list[Any]:
     """All steps one after the other; what is kept travels as bytes."""
     releases, past = [], []
     for step, variants in enumerate(steps):
         counted = decode(encode(made.count(batch_of(*variants))))
-        released, kept = made.publish(step, counted, past, name, release_key(key))
+        released, kept = made.publish(step, counted, past, NAME, release_key())
         releases.append(released)
         if kept is not None:
             past.append(decode(encode(kept)))
@@ -191,9 +188,8 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
     assert ratio == pytest.approx(2 * 5, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_what_cannot_be_is_refused_with_the_mend() -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"vocabulary": None}, "vocabulary is required"),
         ({"max_trace_length": None}, "max_trace_length is required"),
         ({"view": "sliding"}, "sliding_steps goes with view sliding"),
@@ -211,11 +207,10 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
         ),
         ({"delta": "1e-4"}, "delta must be at most 1e-5"),
         ({"epsilon": "1e-15"}, "epsilon of Gaussian noise"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_the_mend(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=said):
-        params(**changes)
+    ]
+    for changes, said in refused:
+        with pytest.raises(pydantic.ValidationError, match=said):
+            params(**changes)
 
 
 ODD_NAMES = [OTHER, "▶", "\x00", "\uffff", " ", "a" * 5_000, "A", "B"]
@@ -284,18 +279,6 @@ def indicator_params(**changes: Any) -> IndicatorStepParams:
     return IndicatorStepParams(**{**given, **changes})
 
 
-def indicator_stream(made: IndicatorSteps, steps: Sequence[Sequence[str]]) -> list[StepIndicators]:
-    """All steps one after the other; what is kept travels as bytes."""
-    releases, past = [], []
-    for step, variants in enumerate(steps):
-        counted = decode(encode(made.count(batch_of(*variants))))
-        release, rest = made.publish(step, counted, past, NAME, release_key())
-        releases.append(release)
-        if rest is not None:
-            past.append(decode(encode(rest)))
-    return releases
-
-
 def naive(cases: Sequence[str]) -> list[float]:
     """The numbers of `ASKED`; of no case a share is the middle of its bounds."""
     n = max(len(cases), 1)
@@ -317,7 +300,7 @@ def naive(cases: Sequence[str]) -> list[float]:
 )
 def test_without_noise_they_are_those_of_the_cases(changes: dict[str, Any]) -> None:
     with no_noise():
-        releases = indicator_stream(IndicatorSteps(indicator_params(**changes)), INDICATOR_STEPS)
+        releases = stream(IndicatorSteps(indicator_params(**changes)), INDICATOR_STEPS)
     length = {"window": 1, "total": len(INDICATOR_STEPS), "sliding": 2}[
         changes.get("view", "window")
     ]
@@ -359,20 +342,18 @@ def test_intervals_hold_what_was_counted() -> None:
     assert n_half / n < 0.85
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_what_a_stream_cannot_have_is_refused() -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"indicators": ["amount attribute=case:a bounds=0|1"]}, "indicators.0: a stream carries"),
         ({"indicators": ["cases", "cases by=month"]}, "the steps of a stream are its periods"),
         ({"indicators": ["throughput"]}, "at_most must be declared"),
         ({"indicators": ["waiting by=pair at_most=1d"]}, "groups by pair must be declared"),
         ({"indicators": ["frequency activity=Z"]}, "activity 'Z' is not in the vocabulary"),
         ({"delta": "0", "view": "total"}, "delta 0 is only for view window"),
-    ],
-)
-def test_what_a_stream_cannot_have_is_refused(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=said):
-        indicator_params(**changes)
+    ]
+    for changes, said in refused:
+        with pytest.raises(pydantic.ValidationError, match=said):
+            indicator_params(**changes)
 
 
 def test_a_case_beyond_the_clip_is_scaled_down() -> None:

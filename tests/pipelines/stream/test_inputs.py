@@ -227,9 +227,8 @@ def test_the_digest_is_of_mappings_and_not_of_addresses(tmp_path: Path) -> None:
     assert without_filters(of_values).digest == without_filters(config_of(tmp_path)).digest
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
+def test_inputs_that_cannot_be_read_together_are_refused(tmp_path: Path) -> None:
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"input_topic": f"{BROKER}/x"}, "move input_topic"),
         ({"inputs": [INPUTS[0], INPUTS[0]]}, "different topics"),
         ({"inputs": [*INPUTS, {"input_topic": "kafka://other:1/x"}]}, "the same brokers"),
@@ -244,10 +243,7 @@ def test_the_digest_is_of_mappings_and_not_of_addresses(tmp_path: Path) -> None:
         ({"inputs": [{**INPUTS[1], "where": [{"column": "activity", "equals": "A"}]}]}, "filter"),
         ({"inputs": [{**INPUTS[0], "epsilon": 3}]}, "epsilon"),
         ({"schema_registry": "http://r:1"}, "schema_registry and"),
-    ],
-)
-def test_inputs_that_cannot_be_read_together_are_refused(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        config_of(tmp_path, **changes)
+    ]
+    for changes, said in refused:
+        with pytest.raises(UsageError, match=said):
+            config_of(tmp_path, **changes)

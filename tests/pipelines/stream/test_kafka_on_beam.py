@@ -19,8 +19,6 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.services import kafka_identity
-from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.topic_sinks import SendSteps, StepSink
@@ -32,45 +30,22 @@ NAMES_OF_STATE = {
 }
 
 
-@pytest.fixture
-def checked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The topics that were looked for, and whether they are read."""
-    seen: list[tuple[str, int]] = []
-
-    def check(self: KafkaTopic, is_read: bool = True, **_: object) -> None:
-        seen.append((self.name, is_read))
-
-    monkeypatch.setattr(KafkaTopic, "check", check)
-    monkeypatch.setattr(KafkaClock, "passed_us", lambda _: 0)
-    monkeypatch.setattr(
-        kafka_identity,
-        "check_history",
-        lambda topic, us, _: seen.append((f"history of {topic.name}", us)),
-    )
-    return seen
-
-
 def of_kafka(folder: Path, **changes: Any) -> StreamConfig:
     given = {"input_subscription": None, "input_topic": "kafka://b:1/events", **changes}
     return stream_config(folder, **given)
 
 
-def test_topics_of_kafka_are_looked_for_before_they_are_used(
-    tmp_path: Path, checked: list[tuple[str, int]]
+def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = of_kafka(tmp_path, output_topic="kafka://b:1/steps", runner="FlinkRunner")
-    assert isinstance(stream.source_of(config)[0], ReadKafka)
-    [sink] = services.step_sinks(config)
-    assert isinstance(sink, StepSink)
-    assert checked == [("events", True), ("steps", False)]
-    assert isinstance(stream.source_of(config, is_new=True)[0], ReadKafka)
-    assert checked[2:] == [("events", True), ("history of events", config.start)]
-    others = {
-        "output_topic": "projects/hospital/topics/steps",
-        "reject_topic": "kafka://b:1/unread",
-    }
-    [sink] = services.step_sinks(of_kafka(tmp_path, **others))
-    assert isinstance(sink, StepSink) and checked[4:] == [("unread", False)]
+    seen: list[tuple[str, bool]] = []
+    monkeypatch.setattr(KafkaTopic, "check", lambda one, is_read: seen.append((one.name, is_read)))
+    kafka, pubsub = "kafka://b:1", "projects/hospital/topics/steps"
+    [sink] = services.step_sinks(of_kafka(tmp_path, output_topic=f"{kafka}/steps"))
+    others = {"output_topic": pubsub, "reject_topic": f"{kafka}/unread"}
+    [other] = services.step_sinks(of_kafka(tmp_path, **others))
+    assert isinstance(sink, StepSink) and isinstance(other, StepSink)
+    assert seen == [("steps", False), ("unread", False)]
     assert services.step_sinks(of_kafka(tmp_path)) == []
     with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got 'unread'"):
         services.step_sinks(of_kafka(tmp_path, reject_topic="unread"))

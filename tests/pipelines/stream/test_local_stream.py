@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -9,8 +10,7 @@ import signal
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,6 @@ from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.stuck import Overdue, StuckNote, check_stuck_after, stop_if_stuck
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.schemas.published.step import StepRelease
-from tracecloak.transforms.services import pubsub_service
-from tracecloak.transforms.stream import sources
 from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import MessageBatch
 from tracecloak.transforms.stream.stream_status import StreamStatus
@@ -113,43 +111,53 @@ def test_no_text_of_a_message_is_in_the_state(tmp_path: Path) -> None:
     assert b"case-events" in path.read_bytes()
 
 
-@contextmanager
-def stopped_at(tmp_path: Path, n_happenings: int) -> Iterator[tuple[StreamConfig, Path]]:
-    with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        config = stream_config(tmp_path)
-        run_script(config, script(), until=n_happenings)
-        yield config, state_of(tmp_path)
+CHANGED = "UPDATE record SET value = substr(value, 1, length(value) - 1) || x'07'"
+
+
+def damages(path: Path) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
+    """Statements by which each record is changed or gone, or in the place of another one."""
+    with contextlib.closing(sqlite3.connect(path)) as rows:
+        records = rows.execute("SELECT kind, number FROM record").fetchall()
+    assert {kind for kind, _ in records} >= {"head", "opened", "counted", "waiting"}
+    for at in records:
+        for change in (CHANGED, "DELETE FROM record"):
+            yield [(f"{change} WHERE kind = ? AND number = ?", at)]
+    pairs = [
+        (first, second)
+        for first, second in itertools.combinations(records, 2)
+        if first[0] == second[0] or first[1] == second[1]
+    ]
+    assert any(first[0] == second[0] for first, second in pairs)
+    move = "UPDATE record SET kind = ?, number = ? WHERE kind = ? AND number = ?"
+    aside = ("aside", 0)
+    for first, second in pairs[:: len(pairs) // 12]:
+        places = ((first, aside), (second, first), (aside, second))
+        yield [(move, (*new, *old)) for old, new in places]
 
 
 def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    """Catches a stream that begins anew, or goes on, with what is left of its state."""
-    with stopped_at(tmp_path, 6) as (config, path):
-        before = steps_of(config)
+    """Catches a stream that goes on with what is left, and a seal that names no record."""
+    with pytest.MonkeyPatch.context() as patch:
+        one_key(patch)
+        config = stream_config(tmp_path, view="total")
+        later: list[Happening] = [[Sent(41, f"later{i}", "A", f"later{i}")] for i in range(3)]
+        happenings = [*script()[:8], *later, *script()[8:]]
+        run_script(config, happenings, until=11)
+        path, before = state_of(tmp_path), steps_of(config)
         whole = path.read_bytes()
-        rows = sqlite3.connect(path)
-        kinds = rows.execute("SELECT kind, number FROM record").fetchall()
-        rows.close()
-        assert {kind for kind, _ in kinds} >= {"head", "opened", "counted", "waiting"}
-        for kind, number in kinds:
-            for change in (
-                "UPDATE record SET value = substr(value, 1, length(value) - 1) || x'07' "
-                "WHERE kind = ? AND number = ?",
-                "DELETE FROM record WHERE kind = ? AND number = ?",
-            ):
-                path.write_bytes(whole)
-                with sqlite3.connect(path) as rows:
-                    assert rows.execute(change, (kind, number)).rowcount == 1
-                rows.close()
-                with pytest.raises(TracecloakError, match=r"not what tracecloak wrote.*another ep"):
-                    run_script(config, script())
+        for statements in damages(path):
+            path.write_bytes(whole)
+            with contextlib.closing(sqlite3.connect(path)) as rows, rows:
+                assert all(rows.execute(*one).rowcount == 1 for one in statements)
+            with pytest.raises(TracecloakError, match=r"not what tracecloak wrote.*another epoch"):
+                run_script(config, happenings)
         for wrong in (b"", whole[: len(whole) // 2], b"no database" * 1000):
             path.write_bytes(wrong)
             with pytest.raises(TracecloakError, match=r"not what tracecloak wrote|cannot be read"):
-                run_script(config, script())
+                run_script(config, happenings)
         assert steps_of(config) == before
         path.write_bytes(whole)
-        assert run_script(config, script()).is_spent
+        assert run_script(config, happenings).is_spent
 
 
 def test_a_copy_without_the_index_of_its_log_is_told(tmp_path: Path) -> None:
@@ -160,38 +168,6 @@ def test_a_copy_without_the_index_of_its_log_is_told(tmp_path: Path) -> None:
     with pytest.raises(TracecloakError, match=r"without state\.sqlite-shm.*copy it again"):
         with state.opened("", is_read_only=True):
             pass
-
-
-def test_records_that_are_whole_and_in_the_place_of_others_are_refused(tmp_path: Path) -> None:
-    """Catches a seal that does not say which record it is of."""
-    config = stream_config(tmp_path, view="total")
-    later: list[Happening] = [[Sent(41, f"later{i}", "A", f"later{i}")] for i in range(3)]
-    run_script(config, [*script()[:8], *later], until=11)
-    path = state_of(tmp_path)
-    whole = path.read_bytes()
-    with sqlite3.connect(path) as rows:
-        records = rows.execute("SELECT kind, number FROM record").fetchall()
-    rows.close()
-    pairs = [
-        (first, second)
-        for first, second in itertools.combinations(records, 2)
-        if first[0] == second[0] or first[1] == second[1]
-    ]
-    assert any(first[0] == second[0] for first, second in pairs)
-    before = steps_of(config)
-    for first, second in pairs[:: len(pairs) // 12]:
-        path.write_bytes(whole)
-        aside = ("aside", 0)
-        with sqlite3.connect(path) as rows:
-            for old, new in ((first, aside), (second, first), (aside, second)):
-                rows.execute(
-                    "UPDATE record SET kind = ?, number = ? WHERE kind = ? AND number = ?",
-                    (*new, *old),
-                )
-        rows.close()
-        with pytest.raises(TracecloakError, match="not what tracecloak wrote"):
-            run_script(config, script())
-    assert steps_of(config) == before
 
 
 def test_a_state_of_another_version_or_source_is_refused(
@@ -312,9 +288,9 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
                 raise TracecloakError("cut off")
             return super().pull(max_messages, timeout_seconds)
 
-    monkeypatch.setattr(sources, "PubSubSource", Subscription)
-    monkeypatch.setattr(pubsub_service, "PubSubClock", lambda *_: None)
-    monkeypatch.setattr(sources, "delete_subscription", deleted.append)
+    monkeypatch.setattr(local_run, "PubSubSource", Subscription)
+    monkeypatch.setattr(local_run, "PubSubClock", lambda *_: None)
+    monkeypatch.setattr(local_run, "delete_subscription", deleted.append)
     changes = {"input_subscription": None, "input_topic": "projects/p/topics/events"}
     config, other = (stream_config(tmp_path, epoch=epoch, **changes) for epoch in "12")
     with pytest.raises(TracecloakError, match="cut off"):
@@ -368,41 +344,37 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(stuck, name, 0.02)
 
 
-def test_a_step_is_overdue_by_the_clock_that_only_goes_forward(tmp_path: Path) -> None:
-    now, seconds = [0.0], [0.0]
-    standing = StreamStatus(step=None)
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [  # seconds since 1970, seconds that passed, what the loop says
+            (0.0, 1e6, {}, False),  # nothing is due
+            (DUE_SECONDS, 0, {}, False),
+            (0.0, AFTER_SECONDS, {}, False),  # somebody sets the clock back
+            (0.0, 1, {}, True),
+            (0.0, 0, {"step": 1}, False),  # which is not due yet
+            (1e6, 0, {}, False),  # set forward: the step has all of its time from now on
+            (1e6, AFTER_SECONDS + 1, {}, True),
+            (1e6, 0, {"step": 6}, False),  # the horizon
+        ],
+        [  # each turn reads on by a second of the topic, and then by nothing
+            *((1e6, AFTER_SECONDS - 1, {"step": 0, "complete_us": n}, False) for n in range(5)),
+            (1e6, AFTER_SECONDS - 1, {}, False),
+            (1e6, 2, {}, True),
+        ],
+    ],
+    ids=["by the clock that goes forward", "while a backlog is read"],
+)
+def test_a_step_is_overdue(
+    tmp_path: Path, turns: Sequence[tuple[float, float, dict[str, int], bool]]
+) -> None:
+    now, seconds, standing = [0.0], [0.0], StreamStatus()
     overdue = Overdue(config_of(tmp_path), standing, 0, lambda: now[0], lambda: seconds[0])
-    seconds[0] = 1e6
-    assert not overdue.is_stuck()  # nothing is due
-    now[0] = DUE_SECONDS
-    assert not overdue.is_stuck()
-    now[0] = 0.0  # somebody sets the clock back
-    seconds[0] += AFTER_SECONDS
-    assert not overdue.is_stuck()
-    seconds[0] += 1
-    assert overdue.is_stuck()
-    standing.step = 1  # which is not due yet
-    assert not overdue.is_stuck()
-    now[0] = 1e6  # somebody sets it forward: the step has all of its time from now on
-    assert not overdue.is_stuck()
-    seconds[0] += AFTER_SECONDS + 1
-    assert overdue.is_stuck()
-    standing.step = config_of(tmp_path).horizon
-    assert not overdue.is_stuck()
-
-
-def test_a_backlog_that_is_read_is_not_stuck_and_one_that_is_not_is(tmp_path: Path) -> None:
-    """Each turn reads on by a second of the topic, or by nothing."""
-    seconds = [0.0]
-    standing = StreamStatus(step=0)
-    overdue = Overdue(config_of(tmp_path), standing, 0, lambda: 1e6, lambda: seconds[0])
-    for second in range(5):
-        standing.complete_us = second * 1_000_000
-        assert not overdue.is_stuck()
-        seconds[0] += AFTER_SECONDS - 1
-        assert not overdue.is_stuck()
-    seconds[0] += 2
-    assert overdue.is_stuck()
+    for now[0], passed, said, is_stuck in turns:
+        seconds[0] += passed
+        for name, value in said.items():
+            setattr(standing, name, value)
+        assert overdue.is_stuck() == is_stuck
 
 
 def test_three_starts_at_one_step_stay_down_until_somebody_mends_it(tmp_path: Path) -> None:
@@ -484,23 +456,22 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
             local_run.run_local(config)
     StuckNote(config).path.unlink()
     hung_at.clear()
-    monkeypatch.setattr(sources, "delete_subscription", lambda name: None)
+    monkeypatch.setattr(local_run, "delete_subscription", lambda name: None)
     assert local_run.run_local(config).is_spent
     balance = open_ledger(config, open_store(config)).balance("default")
     assert (balance.spent_epsilon, balance.n_releases) == (1, 1)
 
 
 def test_a_limit_below_the_reconnection_of_the_broker_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match=r"stuck_after is 10 minutes, and Pub/Sub .* more than 600s"
-    ):
-        check_stuck_after(config_of(tmp_path, stuck_after="10m"))
     properties = tmp_path / "kafka.properties"
     properties.write_text("socket.timeout.ms=90000\n")
     of_kafka = {"input_subscription": None, "input_topic": "kafka://b:9092/in"}
+    slow = {**of_kafka, "kafka_properties": str(properties)}
     check_stuck_after(config_of(tmp_path, **of_kafka, stuck_after="71s"))
-    with pytest.raises(UsageError, match=r"more than 70s, or leave it out"):
-        check_stuck_after(config_of(tmp_path, **of_kafka, stuck_after="70s"))
-    with pytest.raises(UsageError, match="more than 100s"):
-        given = {**of_kafka, "kafka_properties": str(properties), "stuck_after": "71s"}
-        check_stuck_after(config_of(tmp_path, **given))
+    for given, after, said in (
+        ({}, "10m", r"stuck_after is 10 minutes, and Pub/Sub .* more than 600s"),
+        (of_kafka, "70s", "more than 70s, or leave it out"),
+        (slow, "71s", "more than 100s"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            check_stuck_after(config_of(tmp_path, **given, stuck_after=after))

@@ -94,19 +94,6 @@ def test_windows_without_noise_are_what_a_batch_counts(tmp_path: Path) -> None:
 # --- The ticker -------------------------------------------------------------------------------
 
 
-def test_steps_in_which_nothing_closed_publish_every_cell_with_noise(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    run(config, [[Sent(1, "c", "END", "1")], *ticking(0, 90)])
-    found = published(config)
-    assert [release.step for release in found] == list(range(6))
-    assert [release.n_steps_left for release in found] == [5, 4, 3, 2, 1, 0]
-    assert len({release.cells for release in found}) == 1
-    assert len(found[0].cells) == 35  # of five names: 25 pairs, 5 after START, 5 before END
-    for release in found:
-        assert np.count_nonzero(release.counts) > 20
-    assert len({tuple(release.counts.tolist()) for release in found}) == 6
-
-
 # --- Individuals ------------------------------------------------------------------------------
 
 
@@ -116,39 +103,29 @@ def person_messages() -> list[Sent]:
     return [*sent, Sent(2, "again", "END", "7", 0, "p"), Sent(21, "d", "END", "8", 0, "q")]
 
 
-@pytest.mark.parametrize(("cap", "counts"), [(1, [1, 0, 1]), (2, [2, 0, 1]), (3, [2, 1, 1])])
-def test_so_many_cases_of_an_individual_count_over_the_horizon(
-    tmp_path: Path, cap: int, counts: list[int]
+@pytest.mark.parametrize(
+    ("changes", "counts", "charged"),
+    [
+        ({"epsilon": "2"}, [1, 0, 1, 0, 0, 0], "2"),
+        ({"max_cases_per_individual": 2}, [2, 0, 1, 0, 0, 0], "1"),
+        ({"max_cases_per_individual": 3}, [2, 1, 1, 0, 0, 0], "1"),
+        # Three times two steps are paid.
+        ({"guarantee": "w_event", "w_event_steps": 2, "delta": "0"}, [1, 1, 2, 1, 1, 1], "3"),
+    ],
+)
+def test_so_many_cases_of_an_individual_count(
+    tmp_path: Path, changes: dict[str, Any], counts: list[int], charged: str
 ) -> None:
-    config = stream_config(
-        tmp_path, individual_id="person", max_cases_per_individual=cap, epsilon="2"
-    )
+    """Over the horizon, or in each step."""
+    config = stream_config(tmp_path, individual_id="person", **changes)
     with no_noise():
-        run(config, in_time(person_messages(), 80))
-    found = [counts_of(r).get(("▶", "END"), 0) for r in published(config)]
-    assert found == [*counts, 0, 0, 0]
+        run_script(config, [*in_time(person_messages(), 80), *ticking(80, 90)])
+    assert [counts_of(r).get(("▶", "END"), 0) for r in published(config)] == counts
     [charge] = counting_charges(tmp_path / "keys")
-    assert (charge.unit, charge.epsilon) == ("individual", "2")
-
-
-def test_within_w_steps_a_cap_is_on_each_step_and_the_whole_horizon_is_paid(tmp_path: Path) -> None:
-    config = stream_config(
-        tmp_path,
-        individual_id="person",
-        guarantee="w_event",
-        w_event_steps=2,
-        epsilon="1",
-        delta="0",
-    )
-    with no_noise():
-        run(config, in_time(person_messages(), 80))
-    found = [counts_of(r).get(("▶", "END"), 0) for r in published(config)]
-    assert found == [1, 1, 2, 1, 1, 1]
-    [charge] = counting_charges(tmp_path / "keys")
-    assert (charge.unit, charge.epsilon) == ("individual", "3")  # three times two steps
-    manifest = json.loads(files_of(config)["manifest.json"])
-    assert manifest["guarantee"]["epsilon"] == 3
-    assert "within any 2 of 6 steps: epsilon 1 " in manifest["guarantee"]["reality"]
+    assert (charge.unit, charge.epsilon) == ("individual", charged)
+    guarantee = json.loads(files_of(config)["manifest.json"])["guarantee"]
+    assert guarantee["epsilon"] == float(charged)
+    assert ("within any 2 of 6 steps" in guarantee["reality"]) == ("guarantee" in changes)
 
 
 # --- The log ----------------------------------------------------------------------------------
@@ -224,40 +201,41 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
 
 
-def test_a_stream_without_a_ledger_pays_nothing_and_publishes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="does not exist, so what was spent before is not known"):
-        run_stream(stream_config(tmp_path, new_ledger=None), messages=NeverRead())
-    assert not (tmp_path / "keys").exists()
-
-
 # --- Messages that are not what they should be ------------------------------------------------
 
 
-def test_a_poison_message_stops_nothing_and_is_listed_without_itself(
+def test_poison_and_clocks_that_jump_touch_nothing_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic gets the places, too."""
+    """What is unreadable is listed without itself, for a topic too; event times move no watermark.
+
+    Events are from 1970 and from 2099 in the batches of others.
+    """
     of_topic: list[str] = []
     monkeypatch.setattr(LineSink, "send", lambda _, lines: of_topic.extend(lines))
-    sent = random_messages()
+    sent, century = random_messages(), 130 * 365 * 86_400
+    jumps = [
+        Sent(float(second), f"jump{second}", "END", "1", age)
+        for second, age in ((6, 1e6), (11, -century), (23, 5.0), (37, -1e9))
+    ]
     poison = [
         TimestampedValue(PubsubMessage(b'{"case_id": "patient-7"', {}), 12.5),
         TimestampedValue(PubsubMessage(b"\xff\x00 patient-8", {}), 13),
         TimestampedValue(PubsubMessage(b'{"case_id": "patient-9", "activity": "A"}', {}), 14),
     ]
-    happenings = in_time(sent, 120)
+    happenings = in_time([*sent, *jumps], 120)
     config = stream_config(tmp_path, horizon=9, reject_topic="projects/ward/topics/unread")
     with no_noise():
         run(config, [*happenings[:4], poison, [poison[0]], *happenings[4:]])
-    expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 9}
-    assert {r.step: counts_of(r) for r in published(config) if counts_of(r)} == expected
+    expected = {step: Counter(batch_pairs(own)) for step, own in accepted(sent).items()}
+    for jump in jumps:
+        expected[int((jump.publish + 3) // PERIOD)] += Counter({("▶", "END"): 1, ("END", "■"): 1})
+    found = {r.step: Counter(counts_of(r)) for r in published(config) if counts_of(r)}
+    assert found == {step: pairs for step, pairs in expected.items() if step < 9}
     files = list((tmp_path / "keys" / "operator").rglob("*.jsonl"))
-    lines = rejected(tmp_path / "keys")
-    assert Counter(line["publish_time"] for line in lines)[12_500_000] >= 1
-    assert {line["publish_time"] for line in lines} == {12_500_000, 13_000_000, 14_000_000}
     assert "patient" not in "".join(path.read_text() for path in files)
-    places = {line["publish_time"] for line in map(json.loads, of_topic)}
-    assert places == {12_500_000, 13_000_000, 14_000_000}
+    for lines in (rejected(tmp_path / "keys"), list(map(json.loads, of_topic))):
+        assert {line["publish_time"] for line in lines} == {12_500_000, 13_000_000, 14_000_000}
 
 
 def test_a_registry_that_is_away_is_waited_for_or_ends_a_runner_of_beam(
@@ -286,24 +264,6 @@ def test_a_registry_that_is_away_is_waited_for_or_ends_a_runner_of_beam(
     assert not rejected(tmp_path / "keys")
 
 
-def test_clocks_that_jump_do_not_touch_the_cases_of_others(tmp_path: Path) -> None:
-    """Events from 1970 and from 2099 in the batches of others: event times move no watermark."""
-    sent = random_messages()
-    century = 130 * 365 * 86_400
-    jumps = [
-        Sent(float(second), f"jump{second}", "END", "1", age)
-        for second, age in ((6, 1e6), (11, -century), (23, 5.0), (37, -1e9))
-    ]
-    config = stream_config(tmp_path, horizon=9)
-    with no_noise():
-        run(config, in_time([*sent, *jumps], 120))
-    expected = {step: Counter(batch_pairs(own)) for step, own in accepted(sent).items()}
-    for jump in jumps:
-        expected[int((jump.publish + 3) // PERIOD)] += Counter({("▶", "END"): 1, ("END", "■"): 1})
-    found = {r.step: Counter(counts_of(r)) for r in published(config) if counts_of(r)}
-    assert found == {step: pairs for step, pairs in expected.items() if step < 9}
-
-
 # --- What is said of it -----------------------------------------------------------------------
 
 
@@ -326,21 +286,22 @@ def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> Non
     assert path.stat().st_mtime_ns == written
 
 
-def test_an_output_that_cannot_be_written_is_found_before_anything_is_paid(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "place", "said"),
+    [
+        ("output", "file/out", "cannot be written"),
+        ("dead_letter", "file/out", "cannot be written"),
+        ("output", "run_id=a", "is or lies in"),  # it would go when another one is withdrawn
+        ("dead_letter", "out/rejects", "is or lies in"),  # rejects would be published
+    ],
+)
+def test_a_wrong_place_is_found_before_anything_is_paid(
+    tmp_path: Path, flag: str, place: str, said: str
+) -> None:
     (tmp_path / "file").write_text("in the way")
-    for flag in ("output", "dead_letter"):
-        config = stream_config(tmp_path, **{flag: str(tmp_path / "file" / "out")})
-        with pytest.raises(UsageError, match=rf"^{flag} '.*' cannot be written: .*--{flag}$"):
-            run(config, [])
-    assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
-
-
-def test_a_place_among_releases_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
-    """Catches epochs that go when another release is withdrawn, and rejects that are published."""
-    for flag, place in (("output", "run_id=a"), ("dead_letter", "out/rejects")):
-        chosen = {"output": str(tmp_path / "out"), flag: str(tmp_path / place)}
-        with pytest.raises(UsageError, match=rf"^{flag} '.*' is or lies in .*--{flag}"):
-            run(stream_config(tmp_path, **chosen), [])
+    chosen = {"output": str(tmp_path / "out"), flag: str(tmp_path / place)}
+    with pytest.raises(UsageError, match=rf"^{flag} '.*' {said}.*--{flag}"):
+        run(stream_config(tmp_path, **chosen), [])
     assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
 
 

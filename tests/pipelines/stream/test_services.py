@@ -17,10 +17,9 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.services import kafka_identity, pubsub_service
+from tracecloak.transforms.services import kafka_identity
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream import sources
 
 INPUT, OUTPUT = "kafka://b:1/events", "kafka://b:1/steps"
 LOCAL_AND_FLINK = pytest.mark.parametrize(
@@ -165,8 +164,8 @@ def test_a_subscription_is_waited_for_as_well(
         def close(self) -> None:
             away.asked.append("closed")
 
-    monkeypatch.setattr(sources, "PubSubSource", Source)
-    monkeypatch.setattr(pubsub_service, "PubSubClock", lambda *_: None)
+    monkeypatch.setattr(local_run, "PubSubSource", Source)
+    monkeypatch.setattr(local_run, "PubSubClock", lambda *_: None)
     name = "projects/p/subscriptions/s"
     away.n_refusals[name] = 2
     if not is_mended:

@@ -152,15 +152,6 @@ def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
     return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
 
 
-def test_a_message_redelivered_after_the_closing_does_not_open_the_case_again() -> None:
-    first, end = Sent(1, "c", "A", "e1"), Sent(2, "c", "END", "e2")
-    happenings: list[Happening] = [[first, end], *ticking(0, 35)]
-    happenings += [[first], [Sent(36, "c", "B", "e3"), Sent(36, "d", "END", "e4")]]
-    seen, panes = run([*happenings, *ticking(35, 80)])
-    assert seen == [(0, "c", ("A", "END")), (3, "d", ("END",))]
-    assert [pane.counted for pane in panes] == [seen[:1], seen[1:]]
-
-
 def test_every_window_fires_once_at_the_watermark() -> None:
     """Whatever is late, and however many shards hand on their cases."""
     happenings: list[Happening] = []
@@ -215,8 +206,10 @@ def test_no_early_or_late_firing_can_be_had() -> None:
     assert windowing.allowed_lateness == 0
 
 
-def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> None:
-    """After a restart with seek, so that what the ledger adds is the worst case."""
+def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a restart with seek, and however often messages are merged."""
     sent = random_messages()
     expected = assembled(sent)
     assert len({case for _, case, _ in expected}) == len(expected) == 40
@@ -226,14 +219,9 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps() -> N
     rng = np.random.default_rng(5)
     shuffled = [sent[i] for i in rng.permutation(len(sent))]
     again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
-    assert sorted(again) == expected
-
-
-def test_merging_often_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = random_messages()
     monkeypatch.setattr(assemble, "_MERGE_EVENTS", 2)
-    seen, _ = run(in_time(sent, 120), n_shards=2)
-    assert sorted(seen) == assembled(sent)
+    often, _ = run(in_time(sent, 120), n_shards=2)
+    assert sorted(again) == sorted(often) == expected
 
 
 def test_a_bundle_that_is_tried_again_gives_each_case_once(monkeypatch: pytest.MonkeyPatch) -> None:
