@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -152,38 +152,38 @@ class AvroReader(TypedReader):
             schema, named, fields = _fields(source, wanted)
             self.check(_names(schema, named), required)
             projection = _projected(schema, fields, 0, named, set())
-            blocks = _blocks(source, projection, self.goes_on)
             steps = steps_of(schema["fields"], named, {tuple(f.names): f.name for f in fields})
-            if not steps or not fields:
-                yield from self._one_by_one(blocks, fields, batch_rows, 0)
-                return
             first = 0
-            for group in _groups(blocks, batch_rows):
-                columns = _regular(group, steps, fields)
-                if columns is None:
-                    yield from self._one_by_one(group, fields, batch_rows, first)
-                else:
+            for n_passed, group in _groups(source, projection, self.goes_on, batch_rows):
+                if n_passed:
+                    yield self._batch(fields, [], first, [first])
+                    first += n_passed
+                columns = _regular(group, steps, fields) if steps and fields else None
+                if columns is not None:
                     records = first + np.arange(columns.num_rows)
                     yield from RawBatch(columns, records, np.zeros(0, np.int64)).cut(batch_rows)
-                first += sum(b.num_passed + (b.block.num_records if b.block else 0) for b in group)
+                    first += columns.num_rows
+                    continue
+                records_of_group = _records(group)
+                while rows := list(islice(records_of_group, batch_rows)):
+                    yield self._batch(fields, rows, first, [])
+                    first += len(rows)
 
-    def _one_by_one(
-        self, blocks: Iterable[_Block], fields: Sequence[_Field], batch_rows: int, first: int
-    ) -> Iterator[RawBatch]:
-        """Yields the records of blocks, of which the first has a number."""
-        for rows, begin, passed in _runs(blocks, batch_rows, first):
-            records = np.arange(begin, begin + len(rows))
-            malformed = np.asarray(passed, np.int64)
-            try:
-                columns, fractional = _columns(fields, rows)
-            except (ValueError, pa.ArrowException):
-                if not self.goes_on:
-                    raise
-                sound = _sound(fields, rows)
-                malformed = np.concatenate([records[~sound], malformed])
-                records = records[sound]
-                columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
-            yield RawBatch(columns, records, malformed, fractional=fractional)
+    def _batch(
+        self, fields: Sequence[_Field], rows: list[dict[str, Any]], first: int, passed: list[int]
+    ) -> RawBatch:
+        """Returns records, of which the first has a number, and numbers of what was passed over."""
+        records = np.arange(first, first + len(rows))
+        malformed = np.asarray(passed, np.int64)
+        try:
+            columns, fractional = _columns(fields, rows)
+        except (ValueError, pa.ArrowException):
+            if not self.goes_on:
+                raise
+            sound = valid_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
+            malformed, records = records[~sound], records[sound]
+            columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
+        return RawBatch(columns, records, malformed, fractional=fractional)
 
 
 class _Source:
@@ -350,17 +350,83 @@ class _Field:
         )
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A block of the file.
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+
+
+SCALARS = {*_PRIMITIVES, "enum", "fixed"}
+_KINDS = {*SCALARS, "array", "map", "record", "error"}
+
+
+class PlainSchemas:
+    """Schemas without what does not decide on the bytes; all names in them are full.
 
     Attributes:
-        num_passed: How many records were passed over before it.
-        block: What fastavro has of it; None: the file ends.
+        types: The named types in them, by their names.
     """
 
-    num_passed: int
-    block: Any
+    def __init__(self, logical: Callable[[Mapping[str, Any], str], Mapping[str, Any]]) -> None:
+        """Begins with no schema.
+
+        Args:
+            logical: Returns what a type has in place of its logical type, `decimal` or one of
+                times, where that is one of such a type.
+        """
+        self.types: dict[str, Any] = {}
+        self._logical = logical
+
+    def rewritten(self, node: Any, namespace: str = "") -> Any:
+        """Returns a schema of a namespace so.
+
+        Raises:
+            ValueError: Two types have one name.
+            Exception: Of any kind; it is no schema.
+        """
+        if isinstance(node, list):
+            return [self.rewritten(branch, namespace) for branch in node]
+        if isinstance(node, str):
+            return node if node in _PRIMITIVES else _full_name(node, namespace)
+        kind = node["type"]
+        if not isinstance(kind, str) or kind not in _KINDS:
+            return self.rewritten(kind, namespace)
+        if kind in ("array", "map"):
+            key = "items" if kind == "array" else "values"
+            return {"type": kind, key: self.rewritten(node[key], namespace)}
+        if kind in _PRIMITIVES:
+            logical = self._logical_of(node)
+            return {"type": kind, **logical} if logical else kind
+        name = _full_name(node["name"], node.get("namespace", namespace))
+        outer, _, own = name.rpartition(".")
+        plain: dict[str, Any] = {"type": kind, "name": own, "namespace": outer}
+        if kind in ("record", "error"):
+            plain["fields"] = [
+                {"name": field["name"], "type": self.rewritten(field["type"], outer)}
+                for field in node["fields"]
+            ]
+        else:
+            key = "symbols" if kind == "enum" else "size"
+            plain |= {key: node[key], **self._logical_of(node)}
+        if self.types.setdefault(name, plain) != plain:
+            raise ValueError("two types have one name")
+        return plain
+
+    def _logical_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
+        kind, logical = node["type"], str(node.get("logicalType"))
+        # Iceberg has one logical type for instants and for local times.
+        if node.get("adjust-to-utc") is False and f"local-{logical}" in _TIME_TYPES:
+            logical = f"local-{logical}"
+        of_kinds = {"date": ("int",), "decimal": ("bytes", "fixed")}
+        kinds = of_kinds.get(logical, ("long",) if logical in _TIME_TYPES else ())
+        return self._logical(node, logical) if kind in kinds else {}
+
+
+def _full_name(name: str, namespace: str | None) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _logical(node: Mapping[str, Any], logical: str) -> Mapping[str, Any]:
+    if logical != "decimal":
+        return {_TIME: logical}
+    return {key: node[key] for key in ("logicalType", "precision", "scale") if key in node}
 
 
 def _fields(
@@ -392,11 +458,6 @@ def _columns(
     read = {field.name: field.column(field.values(rows)) for field in fields}
     columns = pa.RecordBatch.from_arrays([values for values, _ in read.values()], list(read))
     return columns, {name: marks for name, (_, marks) in read.items() if marks is not None}
-
-
-def _sound(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> np.ndarray:
-    """bool[n]: the rows of which all values are what their types allow."""
-    return valid_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
 
 
 def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
@@ -439,15 +500,11 @@ def _from_milliseconds(numbers: pa.Array, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _regular(
-    group: Sequence[_Block], steps: Sequence[Step], fields: Sequence[_Field]
+    group: Sequence[Any], steps: Sequence[Step], fields: Sequence[_Field]
 ) -> pa.RecordBatch | None:
     """Returns the records of blocks as the columns of fields, or None if they are not regular."""
-    if any(block.num_passed or block.block is None for block in group):
-        return None
-    held = [block.block for block in group]
-    values = read_regular(
-        steps, [block.bytes_.getvalue() for block in held], [block.num_records for block in held]
-    )
+    data, n_records = ([b.bytes_.getvalue() for b in group], [b.num_records for b in group])
+    values = read_regular(steps, data, n_records)
     if values is None:
         return None
     try:
@@ -469,9 +526,8 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError("no Avro container")
     _require_codec(header["meta"].get("avro.codec"))
     named: dict[str, Any] = {}
-    schema: Any = fastavro.parse_schema(
-        _structure(json.loads(header["meta"]["avro.schema"])), named, _write_hint=False
-    )
+    plain = PlainSchemas(_logical).rewritten(json.loads(header["meta"]["avro.schema"]))
+    schema: Any = fastavro.parse_schema(plain, named, _write_hint=False)
     if not isinstance(schema, dict) or schema["type"] != "record":
         raise InputSchemaError("the input is an Avro file, but not one of records")
     for name, count in Counter(field["name"] for field in schema["fields"]).items():
@@ -496,37 +552,6 @@ def _require_codec(codec: bytes | None) -> None:
                 f"the input is compressed with {codec.decode()}, which needs {package}, which is "
                 f"not installed: run pip install {package}"
             ) from None
-
-
-def _structure(schema: Any) -> Any:
-    """Returns what of a schema decides on the bytes, and decimals; other logical types go."""
-    if isinstance(schema, list):
-        return [_structure(branch) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kind = schema["type"]
-    if not isinstance(kind, str):
-        return _structure(kind)
-    structure = {
-        key: schema[key] for key in ("name", "namespace", "symbols", "size") if key in schema
-    }
-    for key in ("items", "values"):
-        if key in schema:
-            structure[key] = _structure(schema[key])
-    if "fields" in schema:
-        structure["fields"] = [
-            {"name": field["name"], "type": _structure(field["type"])} for field in schema["fields"]
-        ]
-    logical = schema.get("logicalType")
-    if logical == "decimal":
-        structure |= {
-            key: schema[key] for key in ("logicalType", "precision", "scale") if key in schema
-        }
-    elif (kind, logical) == ("int", "date") or (kind == "long" and logical in _TIME_TYPES):
-        # Iceberg has one logical type for instants and for local times.
-        is_local = schema.get("adjust-to-utc") is False and f"local-{logical}" in _TIME_TYPES
-        structure[_TIME] = f"local-{logical}" if is_local else logical
-    return {"type": kind, **structure} if structure else kind
 
 
 def _projected(
@@ -571,79 +596,51 @@ def _complete(schema: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
     return named[name]
 
 
-def _blocks(source: _Source, projection: dict[str, Any], goes_on: bool) -> Iterator[_Block]:
-    """Yields the blocks of a file, and then its end."""
+def _groups(
+    source: _Source, projection: dict[str, Any], goes_on: bool, batch_rows: int
+) -> Iterator[tuple[int, list[Any]]]:
+    """Yields blocks that are held and read beside each other, all of them also before an error.
+
+    With them comes how many records were passed over before them; the last may be none.
+    """
     blocks: Any = fastavro.block_reader(
         cast(BinaryIO, source),
         projection,
         # What is no UTF-8 becomes halves of surrogate pairs, which no column takes.
         handle_unicode_errors="surrogateescape" if goes_on else "strict",
     )
+    group: list[Any] = []
+    n_passed = n_rows = n_bytes = 0
     is_end = False
     while not is_end:
-        block = next(blocks, None)
-        n_passed, source.passed = source.passed, 0
+        try:
+            block = next(blocks, None)
+        except Exception:
+            yield n_passed, group
+            raise
         is_end = block is None
-        yield _Block(n_passed, block)
-
-
-def _groups(blocks: Iterator[_Block], batch_rows: int) -> Iterator[list[_Block]]:
-    """Yields blocks that are held and read beside each other, all of them also before an error."""
-    group: list[_Block] = []
-    n_rows = n_bytes = 0
-    try:
-        for block in blocks:
-            if group and (block.num_passed or block.block is None):
-                yield group
-                group, n_rows, n_bytes = [], 0, 0
+        if is_end or source.passed:
+            yield n_passed, group
+            group, n_rows, n_bytes = [], 0, 0
+            n_passed, source.passed = source.passed, 0
+        if block is not None:
             group.append(block)
-            if block.block is not None:
-                n_rows += block.block.num_records
-                n_bytes += block.block.bytes_.getbuffer().nbytes
-            if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= min(_GROUP_BYTES, BATCH_BYTES):
-                yield group
-                group, n_rows, n_bytes = [], 0, 0
-    except Exception:
-        if group:
-            yield group
-        raise
-    if group:
-        yield group
+            n_rows += block.num_records
+            n_bytes += block.bytes_.getbuffer().nbytes
+        if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= min(_GROUP_BYTES, BATCH_BYTES):
+            yield n_passed, group
+            group, n_passed, n_rows, n_bytes = [], 0, 0, 0
+    yield n_passed, group
 
 
-def _runs(
-    blocks: Iterable[_Block], batch_rows: int, first: int
-) -> Iterator[tuple[list[dict[str, Any]], int, list[int]]]:
-    """Yields runs of records, the number of the first, and the numbers of those passed over."""
-    rows: list[dict[str, Any]] = []
-    size = 0
-    for each in blocks:
-        block = each.block
-        if each.num_passed:  # before this block
-            yield rows, first, [first + len(rows)]
-            first += len(rows) + each.num_passed
-            rows, size = [], 0
-        if block is None:
-            break
-        length = block.bytes_.getbuffer().nbytes
-        if not 0 <= block.num_records <= length:
+def _records(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """Yields the records of blocks, and makes sure that these hold nothing else."""
+    for block in blocks:
+        if not 0 <= block.num_records <= block.bytes_.getbuffer().nbytes:
             raise ValueError("a record takes a byte at least")
-        records = iter(block)
-        while part := list(islice(records, batch_rows - len(rows))):
-            rows += part
-            if len(rows) == batch_rows:
-                yield rows, first, []
-                first += len(rows)
-                rows, size = [], 0
+        yield from block
         if block.bytes_.read(1):
             raise ValueError("a block is longer than its records")
-        size += length
-        if size >= BATCH_BYTES and rows:
-            yield rows, first, []
-            first += len(rows)
-            rows, size = [], 0
-    if rows:
-        yield rows, first, []
 
 
 @contextmanager
