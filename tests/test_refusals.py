@@ -31,7 +31,7 @@ from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.examination.doctor import places, sources
 from tracecloak.examination.doctor import run as due
 from tracecloak.examination.evaluation import evaluate, indicators
-from tracecloak.examination.experiments import paper, run, tlkc
+from tracecloak.examination.experiments import other_papers, paper, run
 from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.pipelines.budget import opening
@@ -225,11 +225,12 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "holds neither a log nor dfg.json"),
     (lambda f: evaluate._tree_report(evaluate._Judge(evaluate._Log(NONE)), "'A'"), UsageError,
      "the original has no case"),
-    (lambda f: paper.value_of(SINGLE, "1,2"), UsageError, "k must be one number, got 2"),
+    (lambda f: paper.value_of(SINGLE, "1,2"), UsageError, "one only, got '1,2'"),
     (lambda f: run.Experiment(ANY, (), patience=0), UsageError, "patience must be above 0"),
-    (lambda f: tlkc.settings_of("hours/2/20/0.5,hours/2/20/0.5", {}), UsageError,
+    (lambda f: other_papers.settings_of("hours/2/20/0.5,hours/2/20/0.5", {}), UsageError,
      "settings must be distinct"),
-    (lambda f: tlkc._weight("alpha", "half"), UsageError, "alpha must be a number from 0 to 1"),
+    (lambda f: other_papers._weight("alpha", "half"), UsageError,
+     "alpha must be a number from 0 to 1"),
     (lambda f: indicators._numbers(ANY, None, ANY), TypeError, "NoneType has no numbers"),
     (lambda f: patched(knowledge, "MAX_CODE", 1,
                        lambda: knowledge.elements_of([CASES], "activity")),

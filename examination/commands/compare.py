@@ -63,6 +63,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, and writes a page of charts, its results and its rows."""
     from tracecloak.examination.comparison import compare, report
+    from tracecloak.examination.comparison import rows as kept
     from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_log
@@ -90,7 +91,7 @@ def run(given: Given) -> int:
         "max_minutes": flags.pop("max_minutes", None),
     }
     names = [Path(path).name.split(".")[0] for path in inputs]
-    compare.check_runs({"log": names}, 1, 0, None)
+    kept.check_runs({"log": names}, 1, 0, None)
     comparison = compare.Comparison((), chosen, **settings)  # before logs are read
     originals = tuple(
         Original.read(name, source_of(load_log({"log": path, **flags})))
@@ -98,7 +99,7 @@ def run(given: Given) -> int:
     )
     comparison = replace(comparison, originals=originals)
     with showing_progress(given.form):
-        made = compare.run(comparison.rows, rows)
+        made = comparison.ordered(kept.run(comparison.rows, rows))
         compared = report.results_of(comparison, made, command, recorded_peers(peers))
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}
         for path, text in texts.items():

@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.add_argument(
         "--max_minutes",
         type=float,
-        help="begin no release that would end later than that; the same command goes on with the "
+        help="begin no release after that; the same command goes on with the "
         f"rest (by default {DEFAULT_MINUTES:g}, and with --full there is no end)",
     )
     parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
@@ -128,10 +128,10 @@ def run(given: Given) -> int:
     wanted = experiment.Experiment(paper, logs, **settings)
     file_to_write("output", str(folder / experiment.ROWS))
     with showing_progress(given.form):
-        rows = experiment.run(wanted, folder / experiment.ROWS)
+        rows = wanted.run(folder / experiment.ROWS)
         experiment.write_parquet(rows, folder / experiment.TABLE)
-        page, *images = experiment_report.write_report(wanted, rows, command, folder)
-    stated = wanted.statements(rows)
+        stated = {log.name: list(paper.statements(wanted.table(log, rows))) for log in wanted.logs}
+        page, *images = experiment_report.write_report(wanted, rows, stated, command, folder)
     missing = wanted.missing(rows)
     shown = [
         ("page", f"{page}, with {len(images)} charts (not private: for the operator only)"),

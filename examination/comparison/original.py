@@ -27,7 +27,7 @@ from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, Relea
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, target_of
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
-from tracecloak.examination.measure.mining import MinedProcess
+from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.examination.measure.utility import (
     CaseTimes,
@@ -137,9 +137,9 @@ class Original:
         return SingledOut(_known_in_time(self.traces.recode(self.vocabulary)), "relative")
 
     @cached_property
-    def process(self) -> MinedProcess:
+    def process(self) -> ModelJudge:
         """What mined models are judged by."""
-        return MinedProcess(self.variants, self.vocabulary)
+        return ModelJudge(self.variants, self.vocabulary)
 
     def identity(self) -> dict[str, str | int]:
         """Returns the columns of rows that distinguish this log from others."""

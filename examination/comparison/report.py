@@ -1,6 +1,6 @@
 """The results of a comparison as JSON, and the page that is made of them: the board.
 
-The rows that the results are made of, one a release, stay beside them (`compare.run`). The page is
+The rows that the results are made of, one a release, stay beside them (`rows.run`). The page is
 made of the results alone, so that it can be made again without the logs; a script of the page
 (`static/board.js`) draws what is chosen there. Figures of methods of others that cannot run in this
 process are recorded in `recorded.json`: who wrote the method, which code ran with which parameters,
@@ -22,21 +22,16 @@ from typing import Annotated, Any
 import pydantic
 
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison.compare import (
-    LINES,
-    Comparison,
-    Row,
-    code_version,
-    quartiles,
-)
+from tracecloak.examination.comparison.compare import LINES, Comparison
 from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
 from tracecloak.examination.comparison.original import LENGTH_SHARE, MAX_EMD_CELLS, Original
+from tracecloak.examination.comparison.rows import Row, code_version, quartiles
 from tracecloak.examination.measure.registry import MEASURES, Figures
 from tracecloak.transforms.pages.page import Page, rendered
 
 # ---
 # The results of a comparison as JSON: what was run, on which logs, and the quartiles of figures.
-# The rows that they are made of, one a release, stay beside them (`compare.run`). Pages are made of
+# The rows that they are made of, one a release, stay beside them (`rows.run`). Pages are made of
 # the results alone (`report`), so that a page can be made again without the logs.
 
 
@@ -260,7 +255,8 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
 
 
 def _models(original: Original) -> dict[str, float]:
-    judged = {"": original.process.of_original, "flower_": original.process.of_flower}
+    judge = original.process
+    judged = {"": judge.judged("IMf"), "flower_": judge.judged("flower")}
     names = ("f_score", "fitness")
     return {f"{of}{name}": getattr(one, name) for of, one in judged.items() for name in names}
 

@@ -29,7 +29,6 @@ from tracecloak.examination.measure.intervals import (
 from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.mining import (
     PatientMiner,
-    TreeJudge,
     require_pm4py,
     share_that_fits,
 )
@@ -417,7 +416,7 @@ def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
     note = None
     try:
         require_pm4py()
-        judge_of_tree = PatientMiner(variants, vocabulary, _TREE_SECONDS, TreeJudge)
+        judge_of_tree = PatientMiner(variants, vocabulary, _TREE_SECONDS)
         with contextlib.closing(judge_of_tree):
             quality = judge_of_tree.mined(tree)
         of_release |= {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}

@@ -13,27 +13,24 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracecloak.examination.comparison.compare import Row
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.experiments.run import Experiment, rows_of
+from tracecloak.examination.comparison.rows import Row
+from tracecloak.examination.experiments.run import Experiment
 from tracecloak.examination.experiments.table import (
     THE_LOG,
     Boxes,
-    Graph,
     Lines,
     Section,
     Statement,
-    Table,
-    Tree,
     counted,
 )
 from tracecloak.schemas.errors import of_extra
 from tracecloak.schemas.models import parse_tree
-from tracecloak.transforms.models.dfg_svg import write_svg
 from tracecloak.transforms.models.tree_forms import write_tree_svg
 from tracecloak.transforms.pages.page import Page, rendered
 
@@ -59,13 +56,18 @@ def require_matplotlib() -> None:
 
 
 def write_report(
-    experiment: Experiment, rows: Sequence[Row], command: str, folder: Path
+    experiment: Experiment,
+    rows: Sequence[Row],
+    stated: Mapping[str, Sequence[Statement]],
+    command: str,
+    folder: Path,
 ) -> list[Path]:
     """Writes the page and its charts, and returns their paths, the page first.
 
     Args:
         experiment: What was run.
         rows: All of its rows.
+        stated: The statements of the paper by log.
         command: The command that makes the page, in the folder of the logs.
         folder: Where to; it is there.
 
@@ -75,130 +77,68 @@ def write_report(
     require_matplotlib()
     (folder / FIGURES).mkdir(exist_ok=True)
     images: list[Path] = []
-    stated = experiment.statements(rows)
     logs = []
     for log in experiment.logs:
-        log_row, of_log = rows_of(log, rows)
         sections = []
-        shown = experiment.paper.sections(log, of_log, log_row)
-        for section in (*shown, *_of_statements(stated[log.name])):
-            parts = [
-                _part(part, section, log.name, folder, images)
-                for part in section.parts
-                if not isinstance(part, Table) or part.rows
-            ]
-            if parts:
-                sections.append({"title": section.title, "text": section.text, "parts": parts})
-        size = log.identity()
+        for section in experiment.paper.sections(log, experiment.table(log, rows)):
+            image, text = _drawn(section, log.name, folder, images)
+            if section.rows or image or text:
+                sections.append({"section": section, "image": image, "model": text})
         logs.append(
             {
                 "name": log.name,
-                "text": f"{size['cases']:,} cases, {size['events']:,} events, "
-                f"{size['variants']:,} variants, {len(log.names)} activities.",
-                "refused": _refusals(of_log) + _unmined(of_log),
+                "size": log.identity(),
+                "n_activities": len(log.names),
+                "rows": [row for row in rows if row["log"] == log.name],
+                "unmined": _unmined(row for row in rows if row["log"] == log.name),
                 "sections": sections,
+                "statements": stated[log.name],
+                "counted": counted(stated[log.name]),
             }
         )
-    page = folder / PAGE
     context = {
         "internal": INTERNAL,
         "command": command,
-        "notes": [*experiment.paper.notes(), *_of_the_run(experiment, rows)],
+        "notes": experiment.paper.notes(),
+        "experiment": experiment,
+        "missing": experiment.missing(rows),
         "logs": logs,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
+    page = folder / PAGE
     page.write_bytes(
         rendered(Page("experiment.html.j2", experiment.paper.spec["title"], anchors, context))
     )
     return [page, *images]
 
 
-def _of_statements(statements: Sequence[Statement]) -> Iterator[Section]:
-    """The last section of a log, of a paper that states something."""
-    if statements:
-        text = (
-            f"Of the paper's statements on its results: {counted(statements)}. Each is judged on "
-            "the medians of this log."
-        )
-        rows = [(one.source, one.text, one.verdict, one.found) for one in statements]
-        table = Table(("the paper", "states", "here", "figures"), rows)
-        yield Section("What the paper states", text, [table], "")
-
-
-def _of_the_run(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    n = experiment.repetitions
-    said = [
-        "A figure is of one release."
-        if n == 1
-        else f"A figure is the median of {n} releases, each under a fresh key, and in brackets "
-        "the quartiles."
-    ]
-    if experiment.paper.has_models and experiment.mined < n:
-        said.append(f"Processes were mined of {experiment.mined} of them.")
-    missing = experiment.missing(rows)
-    if missing:
-        said.append(
-            f"The time was up before {missing:,} releases were begun: the same command goes on."
-        )
-    if experiment.left_out:
-        said.append(
-            f"Left out, as this installation does not have them: {', '.join(experiment.left_out)}."
-        )
-    return said
-
-
-def _refusals(rows: Sequence[Row]) -> list[str]:
-    """What was refused, and why."""
-    return [
-        f"{row['arm']} at {row['level']} was refused after {row['repetition']} releases: "
-        f"{row['refused']}."
+def _unmined(rows: Iterable[Row]) -> Counter[str]:
+    """The cells of which some model took too long, and of how many releases."""
+    return Counter(
+        row["arm"] + (f" at {row['level']}" if row["level"] else "")
         for row in rows
-        if "refused" in row
-    ]
+        if row.get("mine_patience") and row.get("released_cases") != 0 and row["f_score"] is None
+    )
 
 
-def _unmined(rows: Sequence[Row]) -> list[str]:
-    """The cells of which some model took too long."""
-    said: dict[tuple[str, str], int] = {}
-    for row in rows:
-        tried = row.get("mine_patience") and row.get("released_cases") != 0
-        if tried and row["f_score"] is None:
-            key = row["arm"], row["level"]
-            said[key] = said.get(key, 0) + 1
-    return [
-        f"{arm}{f' at {level}' if level else ''}: {n} models took too long to be judged; they "
-        "count nowhere."
-        for (arm, level), n in said.items()
-    ]
-
-
-def _part(
-    part: Table | Boxes | Lines | Tree | Graph,
-    section: Section,
-    log: str,
-    folder: Path,
-    images: list[Path],
-) -> dict[str, Any]:
-    """Returns what the template shows of a part; writes its image, if it has one."""
-    empty: dict[str, Any] = {"image": None, "header": None, "rows": None, "text": None}
-    if isinstance(part, Table):
-        return {**empty, "header": part.header, "rows": part.rows}
-    name = section.file
-    if isinstance(part, Tree):
-        tree = parse_tree(part.text)
-        if sum(not node.children for node in tree.nodes()) > _MAX_LEAVES:
-            return {**empty, "text": part.text}
+def _drawn(
+    section: Section, log: str, folder: Path, images: list[Path]
+) -> tuple[str | None, str | None]:
+    """Writes what a section draws; returns its address, or a text of a model that is too large."""
+    tree = None if section.tree is None else parse_tree(section.tree)
+    if tree is not None and sum(not node.children for node in tree.nodes()) > _MAX_LEAVES:
+        return None, section.tree
+    if tree is not None:
         drawn = write_tree_svg(tree, section.title, _NOT_PRIVATE).encode()
-    elif isinstance(part, Graph):
-        name += f"-{part.title}"
-        drawn = write_svg(part.graph, part.title, _NOT_PRIVATE).encode()
+    elif section.chart is None:
+        return None, None
     else:
         with _drawing():
-            drawn = _saved(_boxes_figure(part) if isinstance(part, Boxes) else _lines_figure(part))
-    path = folder / FIGURES / (re.sub(r"[^\w.-]+", "-", f"{name}-{log}") + ".svg")
+            drawn = _chart(section.chart)
+    path = folder / FIGURES / (re.sub(r"[^\w.-]+", "-", f"{section.file}-{log}") + ".svg")
     path.write_bytes(drawn)
     images.append(path)
-    return {**empty, "image": f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"}
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}", None
 
 
 # --- Charts -----------------------------------------------------------------------------------
@@ -215,43 +155,41 @@ def _drawing() -> Iterator[None]:
         yield
 
 
-def _axes(chart: Boxes | Lines, grid: str) -> tuple[Any, Any]:
-    """A figure, and axes with room for a legend beside them."""
+def _chart(chart: Boxes | Lines) -> bytes:
+    """The SVG of a chart, with room for a legend beside it."""
     figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7.5, 3.6))
     axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
-    axes.grid(axis=grid, linewidth=0.3)
-    return figure, axes
-
-
-def _saved(figure: Any) -> bytes:
+    axes.grid(axis="y" if isinstance(chart, Boxes) else "both", linewidth=0.3)
+    handles = _boxes(axes, chart) if isinstance(chart, Boxes) else _lines(axes, chart)
+    axes.legend(
+        handles.values(), handles, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False
+    )
     figure.text(0.995, 0.005, _NOT_PRIVATE, ha="right", fontsize=6)
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return stream.getvalue()
 
 
-def _boxes_figure(boxes: Boxes) -> Any:
-    """Boxes of quartiles with the median; whiskers reach to the extremes.
+def _boxes(axes: Any, boxes: Boxes) -> dict[str, Any]:
+    """Draws boxes of quartiles with the median, whose whiskers reach to the extremes.
 
-    A single figure is a bar: a box of it is a line that nobody sees.
+    A single figure is a bar: a box of it is a line that nobody sees. Returns handles by label.
     """
-    figure, axes = _axes(boxes, "y")
     arms = boxes.arms
     width = 0.8 / max(len(arms), 1)
     has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
     cbook = importlib.import_module("matplotlib.cbook")
-    handles = []
-    for number, arm in enumerate(arms):
-        colour = _COLOURS[number % len(_COLOURS)]
+    handles: dict[str, Any] = {}
+    for number, (arm, colour) in enumerate(zip(arms, itertools.cycle(_COLOURS))):
         groups = [group for group in boxes.groups if (arm, group) in boxes.values]
         places = [
             boxes.groups.index(group) + (number - (len(arms) - 1) / 2) * width for group in groups
         ]
         if has_bars:
             heights = [boxes.values[arm, group][0] for group in groups]
-            handles.append(axes.bar(places, heights, width * 0.85, color=colour))
+            handles[arm] = axes.bar(places, heights, width * 0.85, color=colour)
             continue
         stats = cbook.boxplot_stats([boxes.values[arm, g] for g in groups], whis=(0, 100))
         drawn = axes.bxp(
@@ -264,26 +202,22 @@ def _boxes_figure(boxes: Boxes) -> Any:
             boxprops={"facecolor": colour, "edgecolor": colour, "linewidth": 2},
             medianprops={"color": "black", "linewidth": 0.8},
         )
-        handles.append(drawn["boxes"][0])
-    if boxes.line is not None:
-        handles.append(axes.axhline(boxes.line, color="black", linewidth=0.8, linestyle="--"))
-    for value, style in zip(boxes.marks.values(), itertools.cycle(_DASHES)):
-        handles.append(axes.axhline(value, color="black", linewidth=0.8, linestyle=style))
+        handles[arm] = drawn["boxes"][0]
+    marks = [(THE_LOG, boxes.line, "--")] if boxes.line is not None else []
+    marks += [(*mark, style) for mark, style in zip(boxes.marks.items(), itertools.cycle(_DASHES))]
+    for label, value, style in marks:
+        handles[label] = axes.axhline(value, color="black", linewidth=0.8, linestyle=style)
     if boxes.is_log:
         axes.set_yscale("log")
-    labels = [*arms, *([THE_LOG] if boxes.line is not None else []), *boxes.marks]
-    axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     axes.set_xticks(range(len(boxes.groups)), boxes.groups)
     axes.set_xlim(-0.6, len(boxes.groups) - 0.4)
-    return figure
+    return handles
 
 
-def _lines_figure(lines: Lines) -> Any:
-    figure, axes = _axes(lines, "both")
-    colours = ("black", *_COLOURS)
-    for number, (label, values) in enumerate(lines.values.items()):
-        axes.plot(
-            lines.places, values, label=label, linewidth=1, color=colours[number % len(colours)]
-        )
-    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    return figure
+def _lines(axes: Any, lines: Lines) -> dict[str, Any]:
+    """Draws lines; returns handles by label."""
+    colours = itertools.cycle(("black", *_COLOURS))
+    return {
+        label: axes.plot(lines.places, values, linewidth=1, color=colour)[0]
+        for (label, values), colour in zip(lines.values.items(), colours, strict=False)
+    }

@@ -1,25 +1,19 @@
 """`tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
 
-A `Paper` says what is run and measured; this module runs it. Every release is made in memory under
-a fresh key, and every figure is a row of JSON lines that is written as soon as it is known: a run
-that was killed goes on where it stopped. All cells are released once, then all once more, and so
-on: whenever a run ends, there is about as much of every cell. Models are mined by as many processes
-as there are processors. The figures are exact about private data: for the operator only.
+A `Paper` says what is run and measured; here are its releases, each in memory under a fresh key.
+All cells are released once, then all once more, and so on: whenever a run ends, there is about as
+much of every cell. The figures are exact about private data: for the operator only.
 """
 
 from __future__ import annotations
 
-import logging
-import os
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent import futures
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,94 +24,29 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison import compare
-from tracecloak.examination.comparison.compare import Row
+from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.comparison.report import INTERNAL
+from tracecloak.examination.comparison.rows import Asked, Row, Step
 from tracecloak.examination.experiments.amun import AmunPaper
+from tracecloak.examination.experiments.other_papers import (
+    DpimPaper,
+    PretsaPaper,
+    SacofaSapaPaper,
+    TlkcPaper,
+)
 from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
-from tracecloak.examination.experiments.small_papers import DpimPaper, PretsaPaper, SacofaSapaPaper
-from tracecloak.examination.experiments.table import THE_LOG, Statement
-from tracecloak.examination.experiments.tlkc import TlkcPaper
+from tracecloak.examination.experiments.table import THE_LOG, Figures
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import (
-    MinedQuality,
+    ModelQuality,
     PatientMiner,
     require_pm4py,
     require_scikit_learn,
 )
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
-
-# --- Several processes that mine and judge models, as many as there are processors. ---------------
-# What is asked and how long it may take is `PatientMiner`'s; here is who is asked when.
-
-
-_T = TypeVar("_T")
-# Each holds the log, and pm4py.
-_MOST = 8
-# Seconds between two attempts to interrupt.
-_BETWEEN = 0.05
-
-
-class Miners:
-    """Processes that mine at once; each begins with its first question, and all end with the block.
-
-    Args:
-        make: Makes one.
-        n: How many; by default as many as there are processors, and eight at most.
-    """
-
-    def __init__(self, make: Callable[[], PatientMiner], n: int | None = None) -> None:
-        self.n = n or min(os.cpu_count() or 1, _MOST)
-        self._all = [make() for _ in range(self.n)]
-        self._free: SimpleQueue[PatientMiner] = SimpleQueue()
-        for miner in self._all:
-            self._free.put(miner)
-        # A thread waits for the answer of each process.
-        self._threads = ThreadPoolExecutor(self.n, thread_name_prefix="miner")
-
-    def submit(self, ask: Callable[[PatientMiner], _T]) -> Future[_T]:
-        """Begins to ask one that is free, or as soon as one is; returns the answer to come."""
-        return self._threads.submit(self._asked, ask)
-
-    def _asked(self, ask: Callable[[PatientMiner], _T]) -> _T:
-        miner = self._free.get()
-        try:
-            return ask(miner)
-        finally:
-            self._free.put(miner)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Ends all processes, at work or not."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        while self._free.qsize() < self.n:
-            for miner in self._all:
-                miner.interrupt()
-            time.sleep(_BETWEEN)  # one that is just beginning has no process yet
-        self._threads.shutdown()
-        for miner in self._all:
-            miner.close()
-
-
-# ---
-# `tracecloak experiment`: a paper's evaluation on given logs, as one command that can be resumed.
-# A `Paper` says what is run and measured; this module runs it. Every
-# release is made in memory under a fresh key, and every figure is a row of JSON lines that is
-# written
-# as soon as it is known: a run that was killed goes on where it stopped. All cells are released
-# once,
-# then all once more, and so on: whenever a run ends, there is about as much of every cell. Models
-# are
-# mined by as many processes as there are processors. The figures are exact about private data: for
-# the operator only.
-
-
-_LOG = logging.getLogger("tracecloak")
 
 # A new experiment is a file of a paper, its TOML file, and a line here.
 PAPERS: dict[str, type[Paper]] = {
@@ -130,11 +59,6 @@ DEFAULT_MINUTES = 60.0
 ROWS, TABLE = "experiment.jsonl", "experiment.parquet"
 REPORT_FILES = "experiment.html, figures/*.svg, experiment.parquet and experiment.jsonl"
 
-# What a row is known by: where these agree, it is not computed again.
-_IDENTITY = (
-    "version", "experiment", "log", "cases", "events", "variants", "max_length", "arm", "level",
-    "method", "params", "repetition",
-)  # fmt: skip
 _MINED = ("fitness", "precision", "f_score", "generalization")
 
 
@@ -204,8 +128,8 @@ class Experiment:
         repetitions: Releases of each cell.
         mined: Of so many of them a process is mined, where the paper mines.
         patience: Seconds that mining and judging one model may take.
-        max_minutes: After so many of them no release is begun that would end later, by what those
-            before it took; of several logs, each has its share. None: there is no end.
+        max_minutes: After so many of them no release is begun; of several logs, each has its share.
+            None: there is no end.
 
     Raises:
         UsageError: One of them is out of range, no method is there, or a library is not installed.
@@ -221,7 +145,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         names = [log.name for log in self.logs]
-        compare.check_runs({"log": names}, self.repetitions, self.mined, self.max_minutes)
+        kept.check_runs({"log": names}, self.repetitions, self.mined, self.max_minutes)
         if not 0 < self.patience <= 10**6:
             raise UsageError(f"patience must be above 0 and at most 10^6 s, got {self.patience:g}")
         for name in self.methods or ():
@@ -252,220 +176,77 @@ class Experiment:
     def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
         """Yields every row, and whether it was computed now or is one of those known.
 
-        Rows of a log come together, each as soon as it is known. A release that was refused has
-        `refused` in place of figures, the reason, and its cell has no further rows; `is_lost` is
-        that the promise cannot be kept, so that nothing of the log would be left. Where the time is
-        up, rows are missing; see `missing`.
+        Rows of a log come together; see `rows_of_steps`.
         """
-        known_rows = {_key(row): row for row in known if "experiment" in row}
-        end = None if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
+        end = math.inf if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
         for number, log in enumerate(self.logs):
-            left = None if end is None else (end - time.monotonic()) / (len(self.logs) - number)
-            with Miners(partial(self.paper.miner, log, self.patience)) as miners:
-                yield from self._of_log(log, miners, known_rows, left)
+            seconds = (end - time.monotonic()) / (len(self.logs) - number)
+            miner = partial(PatientMiner, log.variants, log.vocabulary, self.patience)
+            stage = f"experiment on {log.name}"
+            yield from kept.rows_of_steps(stage, self._steps(log), miner, known, seconds)
 
     def missing(self, rows: Sequence[Row]) -> int:
         """Returns how many releases are neither among some rows nor of a cell that was refused."""
-        there = {_key(row) for row in rows}
-        refused = {_key({**row, "repetition": 0}) for row in rows if "refused" in row}
-        n = 0
-        for log in self.logs:
-            for step in self._steps(log):
-                is_refused = _key({**step.identity, "repetition": 0}) in refused
-                n += not is_refused and _key(step.identity) not in there
-        return n
+        return sum(kept.missing(self._steps(log), rows) for log in self.logs)
 
-    def ordered(self, rows: Iterable[Row]) -> list[Row]:
-        """Returns rows in the order in which their releases begin, not that in which they ended."""
-        steps = (step for log in self.logs for step in self._steps(log))
-        place = {_key(step.identity): number for number, step in enumerate(steps)}
-        return sorted(rows, key=lambda row: place[_key(row)])
+    def table(self, log: Log, rows: Sequence[Row]) -> Figures:
+        """Returns the figures of a log."""
+        of_log = [row for row in rows if row["log"] == log.name]
+        [log_row] = [row for row in of_log if row["arm"] == THE_LOG]
+        return self.paper.table(log, [row for row in of_log if row is not log_row], log_row)
 
-    def statements(self, rows: Sequence[Row]) -> dict[str, list[Statement]]:
-        """Returns by log name the statements of the paper, each judged by all rows of the log."""
-        by_log = {}
-        for log in self.logs:
-            log_row, of_log = rows_of(log, rows)
-            by_log[log.name] = list(self.paper.statements(log, of_log, log_row))
-        return by_log
-
-    def _steps(self, log: Log) -> list[_Step]:
+    def _steps(self, log: Log) -> list[Step]:
         """What is done on a log: the log itself, other models of it, and all cells again and again.
 
         What takes longer than the rest comes no later for that: nobody knows before.
         """
-        head = {
-            "version": compare.code_version(), "experiment": self.paper.name, **log.identity(),
-        }  # fmt: skip
-        cells = [self.paper.of_the_log(), *self._cells(log)]
+        head = {"version": kept.code_version(), "experiment": self.paper.name, **log.identity()}
         steps = [
-            _Step(
-                cell,
-                repetition,
-                {**head, **cell.identity, "delta": "0", "repetition": repetition},
-                self.patience if cell.is_mined and repetition < self.mined else 0.0,
-            )
-            for cell in cells
+            self._step(log, number, cell, {**head, **cell.identity, "delta": "0"}, repetition)
+            for number, cell in enumerate([self.paper.of_the_log(), *self._cells(log)])
             for repetition in range(self.repetitions if cell.method and cell.is_drawn else 1)
         ]
-        return sorted(steps, key=lambda step: step.repetition)  # stable: cells keep their order
+        return sorted(steps, key=lambda step: step.row["repetition"])  # cells keep their order
 
-    def _of_log(
-        self,
-        log: Log,
-        miners: Miners,
-        known: Mapping[tuple[Any, ...], Row],
-        seconds: float | None,
-    ) -> Iterator[tuple[Row, bool]]:
-        begun = time.monotonic()
-        steps = self._steps(log)
-        pace = _Pace()
-        for step in steps:
-            before = known.get(_key(step.identity))
-            if before is not None:
-                pace.note(step.cell, _seconds_of(before))
-        refused: set[int] = set()
-        waiting: dict[Future[Row], _Step] = {}
+    def _step(self, log: Log, number: int, cell: Cell, row: Row, repetition: int) -> Step:
+        is_mined = cell.is_mined and repetition < self.mined and self.paper.has_models
+        patience = self.patience if is_mined else 0.0
 
-        def done(most: int) -> Iterator[tuple[Row, bool]]:
-            """Waits until so many models are mined at most, and yields rows of the others."""
-            while len(waiting) > most:
-                for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
-                    step, row = waiting.pop(future), future.result()
-                    pace.note(step.cell, _seconds_of(row))
-                    yield row, True
+        def release() -> tuple[Row, Asked | None]:
+            released = release_of(log, cell)
+            figures = {
+                **self.paper.figures(log, released, cell),
+                "seconds": released.seconds,
+                "read_seconds": log.read_seconds,
+            }
+            tree = None if released.tree is None else released.tree.tree
+            return figures, (tree or cell.model or released.variants) if is_mined else None
 
-        for number, step in enumerate(steps):
-            if id(step.cell) in refused:
-                continue
-            before = known.get(_key(step.identity))
-            if before is not None and _is_reusable(before, step.patience):
-                yield before, False
-                if "refused" in before:
-                    refused.add(id(step.cell))
-                continue
-            yield from done(miners.n - 1)
-            now = time.monotonic()
-            if seconds is not None and number and now - begun + pace.of(step.cell) > seconds:
-                continue
-            to_do = (
-                one
-                for one in steps[number:]
-                if not _is_known(known, one) and id(one.cell) not in refused
-            )
-            left = pace.left(to_do, miners.n)
-            if seconds is not None:  # never more than there are to the end
-                left = min(left, seconds - (now - begun))
-            _report_progress(log, step.cell, number, len(steps), left)
-            try:
-                released = release_of(log, step.cell) if step.cell.method else _unreleased(log)
-                row = {
-                    **step.identity,
-                    **self.paper.figures(log, released, step.cell),
-                    "seconds": released.seconds,
-                    "read_seconds": log.read_seconds,
-                }
-            except TracecloakError as error:
-                refused.add(id(step.cell))
-                row = {**step.identity, "refused": str(error)}
-                # The method's promise cannot be kept, so all of the log would be lost.
-                yield {**row, "is_lost": True} if isinstance(error, GuaranteeError) else row, True
-                continue
-            if self.paper.has_models and step.patience:
-                mined = partial(self._with_model, row, step, released)
-                waiting[miners.submit(mined)] = step
-                continue
-            pace.note(step.cell, time.monotonic() - now)
-            yield (
-                {**row, **self._of_model(None, step, None)} if self.paper.has_models else row,
-                True,
-            )
-        yield from done(0)
+        def of_model(quality: ModelQuality | None, seconds: float | None) -> Row:
+            if not self.paper.has_models:
+                return {}
+            names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
+            of_quality: Row = {name: getattr(quality, name, None) for name in names}
+            if quality is not None:
+                of_quality["tree"] = str(quality.tree)
+            return {**of_quality, "mine_patience": patience, "mine_seconds": seconds}
 
-    def _with_model(self, row: Row, step: _Step, released: Released, miner: PatientMiner) -> Row:
-        """Returns a row with the figures of the model that is mined from the release."""
-        quality = None
-        begun = time.perf_counter()
-        try:
-            quality = self.paper.mined(miner, released, step.cell)
-        except (TimeoutError, RuntimeError) as error:
-            _LOG.warning("experiment: %s", error)
-        return {**row, **self._of_model(quality, step, time.perf_counter() - begun)}
+        def is_known(before: Row) -> bool:
+            has_model = before.get("f_score") is not None or before.get("released_cases") == 0
+            return has_model or patience <= before.get("mine_patience", 0.0)
 
-    def _of_model(self, quality: MinedQuality | None, step: _Step, seconds: float | None) -> Row:
-        names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
-        row: Row = {name: getattr(quality, name, None) for name in names}
-        if quality is not None:
-            row["tree"] = str(quality.tree)
-        return {**row, "mine_patience": step.patience, "mine_seconds": seconds}
+        title = f"{cell.arm}, {cell.level}" if cell.level else cell.arm
+        whole_row = {**row, "repetition": repetition}
+        return Step(number, whole_row, title, release, of_model, is_known)
 
+    def run(self, path: Path) -> list[Row]:
+        """Computes what a file of rows lacks, adds each as it comes, and returns all in order.
 
-@dataclass(frozen=True, eq=False)
-class _Step:
-    """One release of a cell: which, what its row is known by, and the seconds to mine in."""
-
-    cell: Cell
-    repetition: int
-    identity: Row
-    patience: float
-
-
-class _Pace:
-    """What a step takes, by those that are done: of its cell, else of its method, else of any."""
-
-    def __init__(self) -> None:
-        self._sums: dict[object, tuple[float, int]] = {}
-
-    def note(self, cell: Cell, seconds: float) -> None:
-        """Takes in that a step of a cell took so long."""
-        for key in self._keys(cell):
-            total, n = self._sums.get(key, (0.0, 0))
-            self._sums[key] = total + seconds, n + 1
-
-    def of(self, cell: Cell) -> float:
-        """Returns the mean seconds of such a step; 0 if nothing is done."""
-        for key in self._keys(cell):
-            if key in self._sums:
-                total, n = self._sums[key]
-                return total / n
-        return 0.0
-
-    def left(self, steps: Iterable[_Step], n_miners: int) -> float:
-        """Returns the seconds that some steps take, if so many models are mined at once."""
-        return sum(self.of(step.cell) / (n_miners if step.patience else 1) for step in steps)
-
-    @staticmethod
-    def _keys(cell: Cell) -> tuple[object, ...]:
-        return (cell.arm, cell.level, cell.identity["params"]), cell.method, None
-
-
-def _seconds_of(row: Row) -> float:
-    return float(row.get("seconds") or 0) + float(row.get("mine_seconds") or 0)
-
-
-def _is_known(known: Mapping[tuple[Any, ...], Row], step: _Step) -> bool:
-    before = known.get(_key(step.identity))
-    return before is not None and _is_reusable(before, step.patience)
-
-
-def _report_progress(log: Log, cell: Cell, number: int, total: int, left_s: float) -> None:
-    """Logs what is begun, with the seconds that are left."""
-    stage = f"experiment on {log.name}"
-    _LOG.info(
-        "experiment: %s, %s%s (release %d of %d)",
-        log.name, cell.arm, f", {cell.level}" if cell.level else "", number + 1, total,
-        extra={"stage": stage, "done": number, "total": total, "left_s": left_s},
-    )  # fmt: skip
-
-
-def _is_reusable(row: Row, patience: float) -> bool:
-    """Whether a row that was computed before need not be computed again to mine its process."""
-    return (
-        "refused" in row
-        or row.get("f_score") is not None
-        or row.get("released_cases") == 0
-        or patience <= row.get("mine_patience", 0.0)
-    )
+        Raises:
+            UsageError: The file is not one of rows.
+        """
+        made = kept.run(self.rows, path)
+        return kept.ordered([step for log in self.logs for step in self._steps(log)], made)
 
 
 def _parameters(method: Anonymizer, cell: Cell) -> Any:
@@ -478,10 +259,14 @@ def _parameters(method: Anonymizer, cell: Cell) -> Any:
 def release_of(log: Log, cell: Cell) -> Released:
     """Makes one release of a log in memory, under a fresh key, and verifies it where that is due.
 
+    Of a cell without a method the log itself stands for it.
+
     Raises:
         UsageError: The method refuses its parameters, or the log with them.
         GuaranteeError: It cannot keep its promise on this log, or has not.
     """
+    if not cell.method:
+        return Released(log.variants, log.traces.recode(log.vocabulary), 0.0)
     method = METHODS[cell.method]
     params = _parameters(method, cell)
     arguments: tuple[Any, ...] = (
@@ -501,30 +286,6 @@ def release_of(log: Log, cell: Cell) -> Released:
         method.verify(done.traces, params)
     traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in done.traces])
     return Released(VariantHistogram.from_traces(traces), traces, seconds)
-
-
-def rows_of(log: Log, rows: Sequence[Row]) -> tuple[Row, list[Row]]:
-    """Returns the row of a log itself, and the others of it."""
-    of_log = [row for row in rows if row["log"] == log.name]
-    [log_row] = [row for row in of_log if row["arm"] == THE_LOG]
-    return log_row, [row for row in of_log if row["arm"] != THE_LOG]
-
-
-def _unreleased(log: Log) -> Released:
-    return Released(log.variants, log.traces.recode(log.vocabulary), 0.0)
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _IDENTITY)
-
-
-def run(experiment: Experiment, path: Path) -> list[Row]:
-    """Computes what a file of rows lacks, adds each row as it comes, and returns all of them.
-
-    Raises:
-        UsageError: The file is not one of rows.
-    """
-    return experiment.ordered(compare.run(experiment.rows, path))
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:

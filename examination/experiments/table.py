@@ -16,8 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tracecloak.examination.comparison.compare import Row, quartiles
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.examination.comparison.rows import Row, quartiles
 
 # --- The rows of one log as a table: a figure by what was released (arm) and at which level. ------
 # Of these rows the sections of a page are made, as the file of a paper says: tables and charts.
@@ -143,23 +142,6 @@ def median_of(values: Iterable[float | None]) -> float | None:
     return None if spread is None else spread[0]
 
 
-# With more levels than this, and than arms, levels are the rows of a table.
-_MOST_COLUMNS = 6
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of texts.
-
-    Attributes:
-        header: Names of the columns.
-        rows: Texts, as many a row as columns.
-    """
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
 @dataclass(frozen=True)
 class Boxes:
     """Boxes of repeated figures, side by side in groups.
@@ -206,44 +188,26 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Tree:
-    """A process model.
-
-    Attributes:
-        text: Its text form (schemas.models).
-    """
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A graph with its counts.
-
-    Attributes:
-        title: What stands above it.
-        graph: The edges.
-    """
-
-    title: str
-    graph: ReleasedGraph
-
-
-@dataclass(frozen=True)
 class Section:
     """A figure or a table of the paper, for one log.
 
     Attributes:
         title: Its heading.
         text: What it shows, or an empty text.
-        parts: Tables, charts and graphs.
-        file: What its images are called, without an ending.
+        file: What its image is called, without an ending.
+        header: Names of the columns of its table.
+        rows: Texts, as many a row as columns; without any there is no table.
+        chart: What is drawn, if anything.
+        tree: A process model in its text form (schemas.models), if it shows one.
     """
 
     title: str
     text: str
-    parts: Sequence[Table | Boxes | Lines | Tree | Graph]
     file: str
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    chart: Boxes | Lines | None = None
+    tree: str | None = None
 
 
 def sections_of(
@@ -253,54 +217,65 @@ def sections_of(
 
     Args:
         spec: `title`, `file` and `text`, in which `{}` is that value, `{title}` the first figure's
-            and `{log}` the log's own; `figures`, a table each; `prefix` of their names; `arms`,
-            patterns of what is shown (all), and `also`, of what the tables alone show; `at`, the
-            levels. `chart`: the first figure is drawn as well, by `is_log` with a logarithmic axis;
-            `log`: with a line that is the log's own figure. `is_wide`: there is one table, a column
-            a figure, `from` an arm whose figures are subtracted; its chart has `marks`. `is_tree`:
-            models are drawn, each in a section of its own, whose title has `{arm}` and `{level}`.
+            and `{log}` the log's own; `figures`, a column each; `prefix` of their names; `arms`,
+            patterns of what is shown (all), and `also`, of what the table alone shows; `at`, the
+            levels; `from`, an arm whose figures are subtracted. `chart`: the first figure is drawn
+            as well, by `is_log` with a logarithmic axis; `log`: with a line that is the log's own
+            figure; `marks`: with these in place of those of models. `is_tree`: models are drawn,
+            each in a section of its own, whose title has `{arm}` and `{level}`.
         table: The figures.
         words: Values of the flags by name.
     """
     for one in expanded(spec, words):
-        names = [spec.get("prefix", "") + name.format(one) for name in spec.get("figures", ())]
-        titles = [table.title(name.format(one)) for name in spec.get("figures", ())]
-        figures = dict(zip(names, titles, strict=True))
-        arms = table.matching([arm.format(one) for arm in spec.get("arms", ["*"])])
-        levels = table.levels_at(spec, table.levels)
-        text = spec.get("text", "")
+        names = [name.format(one) for name in spec.get("figures", ())]
+        figures = {spec.get("prefix", "") + name: table.title(name) for name in names}
+        arms, also = (
+            table.matching([arm.format(one) for arm in spec.get(which, default)])
+            for which, default in (("arms", ["*"]), ("also", []))
+        )
         if spec.get("is_tree"):
-            yield from _trees(spec, table, arms, levels)
+            yield from _trees(spec, table, arms)
             continue
-        if spec.get("is_wide"):
-            parts = _wide(spec, table, figures, arms, levels)
-        else:
-            also = table.matching(spec.get("also", []))
-            line = table.median(names[0], THE_LOG, "") if spec.get("log") else None
-            chart = _chart(spec, table, names[0], titles[0], arms, line)
-            parts = [chart] if chart is not None else []
-            parts += [by_level(table, *named, [*arms, *also]) for named in figures.items()]
-            text = text.format(log=format_figure(line))
-        fields = {**words, "title": titles[0] if titles else ""}
+        first, title = next(iter(figures.items()))
+        line = table.median(first, THE_LOG, "") if spec.get("log") else None
+        fields = {**words, "title": title, "log": format_figure(line)}
+        header, rows = _table(spec, table, figures, [*arms, *also])
         yield Section(
-            spec["title"].format(one, **fields), text, parts, spec["file"].format(one, **fields)
+            spec["title"].format(one, **fields),
+            spec.get("text", "").format(one, **fields),
+            spec["file"].format(one, **fields),
+            header,
+            rows,
+            _chart(spec, table, first, title, arms, line) if spec.get("chart") else None,
         )
 
 
-def by_level(table: Figures, figure: str, title: str, arms: Sequence[str]) -> Table:
-    """Returns quartiles of a figure: a row an arm, a column a level; or the other way round."""
-    levels = table.levels
-    rows = []
+def _values(
+    spec: Mapping[str, Any], table: Figures, figure: str, arm: str, level: str
+) -> list[float]:
+    """The values of a figure, or by how much they are more than those of the arm `from`."""
+    known = table.values(figure, arm, level)
+    if "from" not in spec:
+        return known
+    less = table.median(figure, spec["from"], "")
+    return [] if less is None else [value - less for value in known]
+
+
+def _table(
+    spec: Mapping[str, Any], table: Figures, figures: Mapping[str, str], arms: Sequence[str]
+) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Quartiles: a row an arm and level, a column a figure."""
+    levels = table.levels_at(spec, table.levels)
+    rows: list[Sequence[str]] = []
     for arm in arms:
-        cells = [format_quartiles(table.values(figure, arm, level)) for level in levels]
-        if arm in table.models:  # it has none, so its figure stands once
-            cells[1:] = [NOTHING] * (len(levels) - 1)
-        if arm in (*table.models, *table.arms) and {*cells} != {NOTHING}:
-            rows.append((arm, *cells))
-    header = (table.spec["axis"] or title, *levels)
-    if len(levels) > max(_MOST_COLUMNS, len(rows)) and rows:
-        header, *rows = zip(header, *rows, strict=True)
-    return Table(header, rows)
+        for level in levels if arm in table.arms else [""]:
+            cells = [format_quartiles(_values(spec, table, name, arm, level)) for name in figures]
+            if {*cells} != {NOTHING}:
+                rows.append((arm, level, *cells))
+    header = ("", table.spec["axis"], *figures.values())
+    if any(row[1] for row in rows):
+        return header, rows
+    return header[:1] + header[2:], [(arm, *cells) for arm, _, *cells in rows]
 
 
 def _chart(
@@ -313,66 +288,34 @@ def _chart(
 ) -> Boxes | None:
     """A group a level and a box an arm; or, if `is_grouped`, a group a level and a part of it."""
     values: dict[tuple[str, str], Sequence[float]] = {}
-    levels = table.charted[: table.spec.get("most_charted")]
-    for level in levels:
+    for level in table.levels_at(spec, table.charted)[: table.spec.get("most_charted")]:
         for arm in arms:
-            known = table.values(figure, arm, level) if arm in table.arms else []
+            known = _values(spec, table, figure, arm, level) if arm in table.arms else []
             if known and table.spec.get("is_grouped"):
                 method, part = arm.split(", ")[:2]
                 values[method, f"{part}\n{level}"] = known
             elif known:
                 values[arm, level] = known
-    if not values or not spec.get("chart"):
+    if not values:
         return None
     groups = list(dict.fromkeys(group for _, group in values))
-    marks = {arm: table.median(figure, arm, "") for arm in arms if arm in table.models}
-    known_marks = {arm: mark for arm, mark in marks.items() if mark is not None}
-    axis = table.spec["axis"]
-    return Boxes(title, axis, groups, values, line, spec.get("is_log", False), known_marks)
+    marks = spec.get("marks") or {
+        arm: mark
+        for arm in arms
+        if arm in table.models and (mark := table.median(figure, arm, "")) is not None
+    }
+    is_log = spec.get("is_log", False)
+    return Boxes(title, table.spec["axis"], groups, values, line, is_log, marks)
 
 
-def _wide(
-    spec: Mapping[str, Any],
-    table: Figures,
-    figures: Mapping[str, str],
-    arms: Sequence[str],
-    levels: Sequence[str],
-) -> list[Table | Boxes]:
-    """A row an arm and level, a column a figure; its chart has the figures as groups."""
-    beside = {name: table.median(name, spec.get("from", ""), "") for name in figures}
-    rows, values = [], {}
+def _trees(spec: Mapping[str, Any], table: Figures, arms: Sequence[str]) -> Iterator[Section]:
     for arm in arms:
-        for level in levels if arm in table.arms else [""]:
-            cells = []
-            for name, title in figures.items():
-                known, less = table.values(name, arm, level), beside[name]
-                if "from" in spec:
-                    known = [] if less is None else [value - less for value in known]
-                if known:
-                    values[arm, title] = known
-                cells.append(format_quartiles(known))
-            if {*cells} != {NOTHING}:
-                rows.append((arm, level, *cells))
-    header = ("", table.spec["axis"], *figures.values())
-    if not any(row[1] for row in rows):
-        header, *rows = ((one, *others) for one, _, *others in (header, *rows))
-    shown_as = Table(header, rows)
-    if not spec.get("chart") or not values:
-        return [shown_as]
-    return [Boxes(spec["y"], "", list(figures.values()), values, marks=spec["marks"]), shown_as]
-
-
-def _trees(
-    spec: Mapping[str, Any], table: Figures, arms: Sequence[str], levels: Sequence[str]
-) -> Iterator[Section]:
-    for arm in arms:
-        for level in levels if arm in table.arms else [""]:
+        for level in table.levels_at(spec, table.levels) if arm in table.arms else [""]:
             for tree in table.values("tree", arm, level)[:1]:
-                fields = {"arm": arm, "level": level}
-                yield Section(
-                    spec["title"].format(**fields), spec.get("text", ""), [Tree(str(tree))],
-                    spec["file"].format(**fields).lower(),
-                )  # fmt: skip
+                title, file = (
+                    spec[name].format(arm=arm, level=level) for name in ("title", "file")
+                )
+                yield Section(title, spec.get("text", ""), file.lower(), tree=str(tree))
 
 
 # --- What a paper states of its results, and whether the figures of an experiment agree. ----------

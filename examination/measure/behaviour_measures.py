@@ -16,6 +16,7 @@ from tracecloak.examination.measure.measures import (
     edge_hours,
     variant_emd,
 )
+from tracecloak.examination.measure.registry import Figures
 from tracecloak.examination.measure.utility import PairWaits
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -202,27 +203,7 @@ def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> fl
 # --- Graphs ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class GraphSimilarity:
-    """How alike a released directly-follows graph, or handover network, is to the original one.
-
-    Attributes:
-        kept: From 0 to 1: the smaller of both counts of each of the original's edges, as a share
-            of its occurrences there.
-        precision: From 0 to 1: of the pairs of nodes that the original does not join, the share
-            that the release does not join either; 1 if the original joins all.
-        f_score: From 0 to 1: harmonic mean of the two.
-        occurrence_ratio: Occurrences, in the release, of the original's edges, over those in the
-            original. The paper calls it fitness; it is above 1 if the release has more of them.
-    """
-
-    kept: float
-    precision: float
-    f_score: float
-    occurrence_ratio: float
-
-
-def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> GraphSimilarity:
+def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Figures:
     """Compares directly-follows graphs by their edges.
 
     After the TLKC paper, F_dfg, P_dfg and F1_dfg of section 6.4 and, of resources, F_sn, P_sn and
@@ -236,6 +217,14 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Graph
         a: Edges of the original.
         b: Edges of the release.
         nodes: int32[n], the codes that the original has.
+
+    Returns:
+        `kept`: from 0 to 1, the smaller of both counts of each of the original's edges, as a share
+        of its occurrences there. `precision`: from 0 to 1, of the pairs of nodes that the original
+        does not join, the share that the release does not join either; 1 if the original joins all.
+        `f_score`: the harmonic mean of the two. `occurrence_ratio`: occurrences, in the release, of
+        the original's edges, over those in the original. The paper calls it fitness; it is above 1
+        if the release has more of them.
     """
     counts_a, counts_b = aligned_edges(a, b)
     total = counts_a.sum()
@@ -248,33 +237,12 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Graph
     n_free = len(nodes) ** 2 - n_joined
     precision = (len(nodes) ** 2 - n_joined_by_one) / n_free if n_free else 1.0
     both = share_kept + precision
-    return GraphSimilarity(
-        share_kept,
-        float(precision),
-        float(2 * share_kept * precision / both) if both else 0.0,
-        float(counts_b[counts_a > 0].sum() / total) if total else 1.0,
-    )
-
-
-@dataclass(frozen=True)
-class BottleneckSimilarity:
-    """Whether work waits in the same places.
-
-    Attributes:
-        n_compared: How many bottlenecks of each log are compared.
-        shared: Share of the original's bottlenecks that are the release's too; None without any.
-        is_slowest_kept: Whether the slowest arc is the same; None without any.
-        rank_correlation: Spearman's, of the mean durations of the frequent arcs of the original
-            that the release has; None if there are fewer than three or all are equal.
-        mean_error: Mean difference of these mean durations as a share of the original's, each arc
-            weighed by its frequency; None if none takes time.
-    """
-
-    n_compared: int
-    shared: float | None
-    is_slowest_kept: bool | None
-    rank_correlation: float | None
-    mean_error: float | None
+    return {
+        "kept": share_kept,
+        "precision": float(precision),
+        "f_score": float(2 * share_kept * precision / both) if both else 0.0,
+        "occurrence_ratio": float(counts_b[counts_a > 0].sum() / total) if total else 1.0,
+    }
 
 
 def bottlenecks(
@@ -282,7 +250,7 @@ def bottlenecks(
     b: TraceBatch,
     n: int = N_BOTTLENECKS,
     frequent_share: float = FREQUENT_SHARE,
-) -> BottleneckSimilarity:
+) -> Figures:
     """Compares the slowest arcs of the performance-annotated directly-follows graphs.
 
     TLKC paper, section 6.4: the original is projected on the activities that the release has, and
@@ -295,21 +263,28 @@ def bottlenecks(
         b: The released log; its stamps must be times.
         n: Bottlenecks to compare.
         frequent_share: From 0 to 1.
+
+    Returns:
+        `n_compared`: how many bottlenecks of each log are compared. `shared`: the share of the
+        original's bottlenecks that are the release's too. `is_slowest_kept`: 1 if the slowest arc
+        is the same, else 0; both are None without any. `rank_correlation`: Spearman's, of the mean
+        durations of the frequent arcs of the original that the release has; None if there are fewer
+        than three or all are equal. `mean_error`: the mean difference of these mean durations as a
+        share of the original's, each arc weighed by its frequency; None if none takes time.
     """
     arcs_a, arcs_b = (PairWaits.of(side) for side in (only_common(a, b), b))
     frequent = arcs_a.counts >= frequent_share * arcs_a.counts.sum()
     slow_a, slow_b = (_slowest(arcs, n, frequent_share) for arcs in (arcs_a, arcs_b))
-    if not len(slow_a):
-        return BottleneckSimilarity(0, None, None, None, None)
     _, in_a, in_b = np.intersect1d(arcs_a.keys[frequent], arcs_b.keys, True, True)
     before, after = arcs_a.means_us[frequent][in_a], arcs_b.means_us[in_b]
-    return BottleneckSimilarity(
-        len(slow_a),
-        float(np.isin(slow_a, slow_b).mean()),
-        bool(len(slow_b) and slow_a[0] == slow_b[0]),
-        _rank_correlation(before, after),
-        _relative_difference(before, after, arcs_a.counts[frequent][in_a]),
-    )
+    is_any = len(slow_a) > 0
+    return {
+        "n_compared": len(slow_a),
+        "shared": float(np.isin(slow_a, slow_b).mean()) if is_any else None,
+        "is_slowest_kept": float(slow_a[:1].tolist() == slow_b[:1].tolist()) if is_any else None,
+        "rank_correlation": _rank_correlation(before, after),
+        "mean_error": _relative_difference(before, after, arcs_a.counts[frequent][in_a]),
+    }
 
 
 def _slowest(arcs: PairWaits, n: int, frequent_share: float) -> np.ndarray:
@@ -374,22 +349,7 @@ def _relations(traces: TraceBatch) -> np.ndarray:
     return follows
 
 
-@dataclass(frozen=True)
-class SampledBehaviour:
-    """What became of the original's directly-follows pairs, as shares of them.
-
-    Attributes:
-        truly: Their sample ratio is within a standard deviation of the expected one, and not 0.
-        to_the_unit: Their count is the expected one, rounded up or down.
-        unsampled: The release has none of them.
-    """
-
-    truly: float
-    to_the_unit: float
-    unsampled: float
-
-
-def truly_sampled(a: TraceBatch, b: TraceBatch) -> SampledBehaviour | None:
+def truly_sampled(a: TraceBatch, b: TraceBatch) -> Figures:
     """Judges the released log as if it were a sample of the original.
 
     Truly sampled behaviour (Knols, van der Werf: Measuring the behavioral quality of log sampling,
@@ -399,21 +359,23 @@ def truly_sampled(a: TraceBatch, b: TraceBatch) -> SampledBehaviour | None:
     everything has a wide band: `to_the_unit` asks for the expected count itself.
 
     Returns:
-        None if the original has no directly-follows pair.
+        Shares of the original's directly-follows pairs, None if it has none. `truly`: their sample
+        ratio is within a standard deviation of the expected one, and not 0. `to_the_unit`: their
+        count is the expected one, rounded up or down. `unsampled`: the release has none of them.
     """
     counts_a, counts_b = aligned_edges(edges_of(a), edges_of(b))
     known = counts_a > 0
     counts_a, counts_b = counts_a[known], counts_b[known]
     if not len(counts_a):
-        return None
+        return dict.fromkeys(("truly", "to_the_unit", "unsampled"))
     ratios, expected = counts_b / counts_a, b.n_cases / a.n_cases
     # What the comparison of two rounded numbers may miss.
     band = float(ratios.std()) + 1e-12
-    return SampledBehaviour(
-        float(((np.abs(ratios - expected) <= band) & (counts_b > 0)).mean()),
-        float((np.abs(counts_b - expected * counts_a) < 1 - 1e-9).mean()),
-        float((counts_b == 0).mean()),
-    )
+    return {
+        "truly": float(((np.abs(ratios - expected) <= band) & (counts_b > 0)).mean()),
+        "to_the_unit": float((np.abs(counts_b - expected * counts_a) < 1 - 1e-9).mean()),
+        "unsampled": float((counts_b == 0).mean()),
+    }
 
 
 def total_duration_error(a: TraceBatch, b: TraceBatch) -> float | None:

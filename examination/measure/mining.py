@@ -24,7 +24,7 @@ import os
 import threading
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from multiprocessing.connection import Connection
@@ -48,16 +48,10 @@ from tracecloak.schemas.models import (
 )
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
-# --- What process is mined from a released log, and how well it describes the original: by pm4py. -
-# The inductive miner infrequent (Leemans, Fahland and van der Aalst, 2014) makes a model of
-# released variants, and the original log is held against it: fitness by token replay (Rozinat and
-# van der Aalst, 2008), precision by escaping edges (Muñoz-Gama and Carmona, 2010), and the
-# F-score of both. On Sepsis, 846 variants, and its own model, fitness by replay takes 0.9 s and
-# by alignments 14 s; precision by replay takes 10 s, and by alignments every prefix would need
-# one. So both are replayed.
-#
-# Every figure is exact about private data: for the operator, not for publication. pm4py is the
-# extra `mining` and is imported when it is first needed.
+# --- The quality of a model -----------------------------------------------------------------------
+# On Sepsis, 846 variants, and its own model, fitness by replay takes 0.9 s and by alignments 14 s;
+# precision by replay takes 10 s, and by alignments every prefix would need one. So both are
+# replayed.
 
 
 # Of the inductive miner: edges rarer than this share of the strongest are left out where no model
@@ -68,6 +62,14 @@ _ACTIVITY = "concept:name"
 _OPERATORS: dict[str, Operator] = {sign: operator for operator, sign in SIGNS.items()}
 
 
+# The measures of a model, by the attributes of `ModelQuality`.
+MEASURES = ("fitness", "precision", "simplicity", "generalization")
+
+# Models of the log itself: of the inductive miner, of its infrequent variant, and of no miner.
+Baseline = Literal["IM", "IMf", "flower"]
+BASELINES: tuple[Baseline, ...] = get_args(Baseline)
+
+
 @dataclass(frozen=True)
 class ModelQuality:
     """How well a model describes a log.
@@ -75,14 +77,25 @@ class ModelQuality:
     Attributes:
         fitness: From 0 to 1: how much of the log the model can replay.
         precision: From 0 to 1: how little else it allows where the log has been.
+        generalization: At most 1, which it comes near if every transition of the model is needed
+            often: 1 minus the mean of 1 / √(times that the log fires it), 1 for one never fired.
+        simplicity: At most 1: 1 / (1 + what the mean number of arcs of a place or a transition of
+            the Petri net has above 2). It is 1 for a sequence; a flower is not simple in this way.
+        tree: The model.
+        share: From 0 to 1: the mean over the cases of the share of a case that fits; None of a
+            model that was mined of released variants, of which it is not computed.
     """
 
     fitness: float
     precision: float
+    generalization: float
+    simplicity: float
+    tree: ProcessTree
+    share: float | None = None
 
     @property
     def f_score(self) -> float:
-        """The harmonic mean of both; 0 if both are."""
+        """The harmonic mean of fitness and precision; 0 if both are."""
         both = self.fitness + self.precision
         return 2 * self.fitness * self.precision / both if both else 0.0
 
@@ -99,12 +112,12 @@ def require_pm4py() -> None:
         raise missing_extra("mining", "pm4py", "mining") from None
 
 
-class MinedProcess:
-    """Judges models by one log.
+class ModelJudge:
+    """Judges models by one log; equal trees are judged once.
 
     Args:
         original: The log's variants, at least one.
-        vocabulary: What their codes mean.
+        vocabulary: What their codes, and those of released variants, mean.
 
     Raises:
         UsageError: pm4py is not installed, or the log is empty.
@@ -114,36 +127,49 @@ class MinedProcess:
         require_pm4py()
         if not original.n_variants:
             raise UsageError("mining needs a log with at least one case")
-        self._original = _counter(original, vocabulary)
+        self._variants, self._vocabulary = original, vocabulary
+        self._known: dict[ProcessTree, ModelQuality] = {}
 
-    def of(self, released: VariantHistogram, vocabulary: ActivityVocabulary) -> ModelQuality | None:
-        """Returns the quality of the model of a released log; None if it has no case.
-
-        Args:
-            released: Its variants.
-            vocabulary: What their codes mean.
-        """
+    def of(self, released: VariantHistogram) -> ModelQuality | None:
+        """Returns the quality of the model of released variants; None if they have no case."""
         if not released.n_variants:
             return None
-        return self._judge(_mined(_counter(released, vocabulary)))
+        return self._judge(_mined(_counter(released, self._vocabulary)))
 
-    @cached_property
-    def of_original(self) -> ModelQuality:
-        """The quality of the model of the original itself."""
-        return self._judge(_mined(self._original))
+    def judged(self, asked: ProcessTree | Baseline) -> ModelQuality:
+        """Returns the quality of a tree, or of the model of the log itself that is named.
 
-    @cached_property
-    def of_flower(self) -> ModelQuality:
-        """The quality of the model that allows everything: any of the activities, any number."""
-        names = {name for variant in self._original for name in variant}
-        return self._judge(pm4py_tree(flower(sorted(names))))
+        Args:
+            asked: Of activities of the vocabulary, each in one leaf at most.
+
+        Raises:
+            ValueError: The tree has an activity twice, or one that the vocabulary lacks.
+        """
+        tree = asked if isinstance(asked, ProcessTree) else self.baseline(asked)
+        if tree not in self._known:
+            share = share_that_fits(tree, self._variants, self._vocabulary)
+            self._known[tree] = replace(self._judge(pm4py_tree(tree)), share=share)
+        return self._known[tree]
+
+    def baseline(self, name: Baseline) -> ProcessTree:
+        """Returns a model of the log itself, without privacy.
+
+        Args:
+            name: `IM`: of the inductive miner (Leemans, Fahland and van der Aalst, 2013); `IMf`: of
+                its infrequent variant (2014, noise 0.2); or the flower of the activities that
+                occur.
+        """
+        if name == "flower":
+            names = self._vocabulary.names.to_pylist()
+            return flower(names[code] for code in sorted(set(self._variants.codes.tolist())))
+        return inductive_tree(self._variants, self._vocabulary, is_infrequent=name == "IMf")
 
     @cached_property
     def _log(self) -> Any:
         """The original as pm4py's event log; equal cases are one object."""
         log_of = pm4py_module("pm4py.objects.log.obj")
         log = log_of.EventLog()
-        for variant, count in self._original.items():
+        for variant, count in _counter(self._variants, self._vocabulary).items():
             trace = log_of.Trace([log_of.Event({_ACTIVITY: name}) for name in variant])
             for _ in range(count):
                 log.append(trace)
@@ -151,15 +177,26 @@ class MinedProcess:
 
     def _judge(self, tree: Any) -> ModelQuality:
         converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
-        fitness = pm4py_module("pm4py.algo.evaluation.replay_fitness.variants.token_replay")
-        precision = pm4py_module("pm4py.algo.evaluation.precision.variants.etconformance_token")
+        fitness, precision, generality, simplicity = (
+            pm4py_module(f"pm4py.algo.evaluation.{name}")
+            for name in (
+                "replay_fitness.variants.token_replay",
+                "precision.variants.etconformance_token",
+                "generalization.variants.token_based",
+                "simplicity.variants.arc_degree",
+            )
+        )
         silent = {"show_progress_bar": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of pm4py and its libraries
             net = converter.apply(tree)
-            fit = fitness.apply(self._log, *net, parameters=silent)["log_fitness"]
-            exact = precision.apply(self._log, *net, parameters=silent)
-        return ModelQuality(float(fit), float(exact))
+            return ModelQuality(
+                float(fitness.apply(self._log, *net, parameters=silent)["log_fitness"]),
+                float(precision.apply(self._log, *net, parameters=silent)),
+                float(generality.apply(self._log, *net, parameters=silent)),
+                float(simplicity.apply(net[0])),
+                own_tree(tree),
+            )
 
 
 def pm4py_module(module: str) -> Any:
@@ -229,57 +266,7 @@ def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
     return tree
 
 
-# --- What the SaCoFa and SaPa papers measure a released trace-variant distribution by. ------------
-# Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for
-# Control-flow Anonymization in Process Mining", 2023), section 5.2: the F-score and the
-# generalisation (Buijs, van Dongen and van der Aalst, 2014) of the process model that is mined
-# from it, its normalised sequence entropy (Augusto, Mendling, Vidgof and Wurm, "The connection
-# between process complexity of event sequences and models discovered by process mining", 2022),
-# and the share of its traces that an isolation forest (Liu, Ting and Zhou, 2008) trained on the
-# original calls normal.
-#
-# All variants are coded by one vocabulary. Every figure is exact about private data: for the
-# operator, not for publication. scikit-learn and pm4py are the extra `mining` and are imported
-# when they are first needed.
-
-
-# --- Mined models -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MinedQuality(ModelQuality):
-    """How well a mined model describes a log, and the model.
-
-    Attributes:
-        generalization: At most 1, which it comes near if every transition of the model is needed
-            often: 1 minus the mean of 1 / √(times that the log fires it), 1 for one never fired.
-        tree: The model.
-    """
-
-    generalization: float
-    tree: ProcessTree
-
-
-class JudgedProcess(MinedProcess):
-    """Judges models by one log: fitness, precision and generalisation by one adapter to pm4py."""
-
-    def answer(self, question: Any, vocabulary: ActivityVocabulary) -> ModelQuality | None:
-        """Returns the answer to what a `PatientMiner` is asked: the quality of released variants.
-
-        Args:
-            question: The variants.
-            vocabulary: What their codes mean.
-        """
-        return self.of(question, vocabulary)
-
-    def _judge(self, tree: Any) -> MinedQuality:
-        quality = super()._judge(tree)
-        converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
-        generality = pm4py_module("pm4py.algo.evaluation.generalization.variants.token_based")
-        value = generality.apply(
-            self._log, *converter.apply(tree), parameters={"show_progress_bar": False}
-        )
-        return MinedQuality(quality.fitness, quality.precision, float(value), own_tree(tree))
+# --- Mining in a process of its own ---------------------------------------------------------------
 
 
 class PatientMiner:
@@ -292,24 +279,19 @@ class PatientMiner:
         original: The log's variants, at least one.
         vocabulary: What their codes mean.
         patience: Seconds that one model may take.
-        kind: What answers in the other process.
     """
 
     def __init__(
-        self,
-        original: VariantHistogram,
-        vocabulary: ActivityVocabulary,
-        patience: float,
-        kind: type[JudgedProcess] = JudgedProcess,
+        self, original: VariantHistogram, vocabulary: ActivityVocabulary, patience: float
     ) -> None:
-        self._log, self._patience, self._kind = (original, vocabulary), patience, kind
+        self._log, self._patience = (original, vocabulary), patience
         self._worker: tuple[Any, Connection] | None = None
 
-    def mined(self, question: object) -> MinedQuality | None:
-        """Returns the quality of the model of a released log; None if it has no case.
+    def mined(self, asked: VariantHistogram | ProcessTree | Baseline) -> ModelQuality | None:
+        """Returns the quality of the model of released variants; None if they have no case.
 
         Args:
-            question: The variants of the log; or what else `kind` answers.
+            asked: The variants; or a tree, or the name of a model of the log itself.
 
         Raises:
             TimeoutError: It took too long.
@@ -319,7 +301,7 @@ class PatientMiner:
             self._worker = self._started()
         _, end = self._worker
         try:
-            end.send(question)
+            end.send(asked)
             has_answered = end.poll(self._patience)
             answer = end.recv() if has_answered else None
         except (EOFError, OSError):
@@ -330,7 +312,7 @@ class PatientMiner:
             raise TimeoutError(f"mining took longer than {self._patience:g} s")
         if isinstance(answer, Exception):
             raise RuntimeError(f"mining failed with {answer}")
-        assert answer is None or isinstance(answer, MinedQuality)
+        assert answer is None or isinstance(answer, ModelQuality)
         return answer
 
     def interrupt(self) -> None:
@@ -350,9 +332,7 @@ class PatientMiner:
     def _started(self) -> tuple[Any, Connection]:
         context = multiprocessing.get_context("spawn")
         our_end, their_end = context.Pipe()
-        process = context.Process(
-            target=_mine_all, args=(their_end, self._kind, *self._log), daemon=True
-        )
+        process = context.Process(target=_mine_all, args=(their_end, *self._log), daemon=True)
         process.start()
         their_end.close()
         try:
@@ -362,23 +342,19 @@ class PatientMiner:
         return process, our_end
 
 
-def _mine_all(
-    end: Connection,
-    kind: type[JudgedProcess],
-    original: VariantHistogram,
-    vocabulary: ActivityVocabulary,
-) -> None:
+def _mine_all(end: Connection, original: VariantHistogram, vocabulary: ActivityVocabulary) -> None:
     """Answers every question, until there are no more."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    process = kind(original, vocabulary)
+    judge = ModelJudge(original, vocabulary)
     end.send(None)
     while True:
         try:
-            question = end.recv()
+            asked = end.recv()
         except EOFError:
             return
         try:
-            end.send(process.answer(question, vocabulary))
+            is_released = isinstance(asked, VariantHistogram)
+            end.send(judge.of(asked) if is_released else judge.judged(asked))
         except Exception as error:  # of pm4py: its text may hold data
             end.send(RuntimeError(type(error).__name__))
 
@@ -508,103 +484,6 @@ class NormalBehaviour:
         span = self._width + 1
         pairs = span + codes[within] * span + codes[within + 1]
         return (row, row[within]), (codes, pairs)
-
-
-# ---
-# What the DPIM paper measures a process tree by, and the models that it is set beside: by pm4py.
-# Schulze, Zisgen, Kirschke, Mohammadi and Koschmider ("Differentially Private Inductive Miner",
-# section VI) compare fitness, precision, simplicity and generalisation, all of the Petri net of a
-# tree and on the log itself: fitness and precision by token replay (Rozinat and van der Aalst,
-# 2008;
-# Muñoz-Gama and Carmona, 2010), generalisation by how often transitions fire (Buijs, van Dongen and
-# van der Aalst, 2014), simplicity by the mean degree of places and transitions (Vázquez-Barreiros,
-# Mucientes and Lama, 2015).
-# Token replay passes over activities that a model does not have, as if they had not happened. The
-# mean share of a case that fits (`anonymizers.trees.fitness`) counts them, so it stands beside
-# them.
-
-
-# The four measures of the paper, by the attributes of `TreeQuality`.
-MEASURES = ("fitness", "precision", "simplicity", "generalization")
-
-# Models of the log itself: of the inductive miner, of its infrequent variant, and of no miner.
-Baseline = Literal["IM", "IMf", "flower"]
-BASELINES: tuple[Baseline, ...] = get_args(Baseline)
-
-
-@dataclass(frozen=True)
-class TreeQuality(MinedQuality):
-    """How well a process tree describes a log.
-
-    Attributes:
-        simplicity: At most 1: 1 / (1 + what the mean number of arcs of a place or a transition of
-            the Petri net has above 2). It is 1 for a sequence; a flower is not simple in this way.
-        share: From 0 to 1: the mean over the cases of the share of a case that fits.
-    """
-
-    simplicity: float
-    share: float
-
-
-class TreeJudge(JudgedProcess):
-    """Judges process trees by one log; equal trees are judged once.
-
-    Args:
-        original: The log's variants, at least one.
-        vocabulary: What their codes mean.
-
-    Raises:
-        UsageError: pm4py is not installed, or the log is empty.
-    """
-
-    def __init__(self, original: VariantHistogram, vocabulary: ActivityVocabulary) -> None:
-        super().__init__(original, vocabulary)
-        self._variants, self._vocabulary = original, vocabulary
-        self._known: dict[ProcessTree, TreeQuality] = {}
-
-    def judged(self, asked: ProcessTree | Baseline) -> TreeQuality:
-        """Returns the quality of a tree, or of the model of the log itself that is named.
-
-        Args:
-            asked: Of activities of the vocabulary, each in one leaf at most.
-
-        Raises:
-            ValueError: The tree has an activity twice, or one that the vocabulary lacks.
-        """
-        tree = asked if isinstance(asked, ProcessTree) else self.baseline(asked)
-        if tree not in self._known:
-            self._known[tree] = self._judge(pm4py_tree(tree))
-        return self._known[tree]
-
-    def answer(self, question: Any, vocabulary: ActivityVocabulary) -> TreeQuality:
-        """Returns the quality of the tree or the model that a `PatientMiner` is asked for."""
-        return self.judged(question)
-
-    def baseline(self, name: Baseline) -> ProcessTree:
-        """Returns a model of the log itself, without privacy.
-
-        Args:
-            name: `IM`: of the inductive miner (Leemans, Fahland and van der Aalst, 2013); `IMf`: of
-                its infrequent variant (2014, noise 0.2); or the flower of the activities that
-                occur.
-        """
-        if name == "flower":
-            names = self._vocabulary.names.to_pylist()
-            return flower(names[code] for code in sorted(set(self._variants.codes.tolist())))
-        return inductive_tree(self._variants, self._vocabulary, is_infrequent=name == "IMf")
-
-    def _judge(self, tree: Any) -> TreeQuality:
-        quality = super()._judge(tree)
-        converter = pm4py_module("pm4py.objects.conversion.process_tree.converter")
-        simplicity = pm4py_module("pm4py.algo.evaluation.simplicity.variants.arc_degree")
-        return TreeQuality(
-            quality.fitness,
-            quality.precision,
-            quality.generalization,
-            quality.tree,
-            float(simplicity.apply(converter.apply(tree)[0])),
-            share_that_fits(quality.tree, self._variants, self._vocabulary),
-        )
 
 
 def share_that_fits(

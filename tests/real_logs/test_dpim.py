@@ -23,7 +23,7 @@ from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
 from tracecloak.examination.experiments.paper import Log
-from tracecloak.examination.measure.mining import MEASURES, Baseline, TreeJudge, TreeQuality
+from tracecloak.examination.measure.mining import MEASURES, Baseline, ModelJudge, ModelQuality
 from tracecloak.schemas.models import ProcessTree
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -51,17 +51,17 @@ def log(folder: Path, name: str) -> Log:
 
 
 @functools.cache
-def judge(folder: Path, name: str) -> TreeJudge:
+def judge(folder: Path, name: str) -> ModelJudge:
     pytest.importorskip("pm4py")
     found = log(folder, name)
-    return TreeJudge(found.variants, found.vocabulary)
+    return ModelJudge(found.variants, found.vocabulary)
 
 
-def quality(folder: Path, name: str, tree: ProcessTree | Baseline) -> TreeQuality:
+def quality(folder: Path, name: str, tree: ProcessTree | Baseline) -> ModelQuality:
     return judge(folder, name).judged(tree)
 
 
-def measures(found: TreeQuality) -> np.ndarray:
+def measures(found: ModelQuality) -> np.ndarray:
     """float64[4]: fitness, precision, simplicity, generalisation."""
     return np.array([getattr(found, which) for which in MEASURES])
 

@@ -20,12 +20,13 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison import compare
-from tracecloak.examination.comparison.compare import LINES, quartiles
-from tracecloak.examination.comparison.compare import read_rows as all_rows
+from tracecloak.examination.comparison import rows as kept
+from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.report import INTERNAL, Results, board, command_line
+from tracecloak.examination.comparison.rows import quartiles
+from tracecloak.examination.comparison.rows import read_rows as all_rows
 from tracecloak.schemas.errors import UsageError
 
 COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}
@@ -164,7 +165,7 @@ def test_the_page_says_what_it_is_and_how_it_is_made(
     ) in text
     assert "read from the logs themselves, for the comparison only" in text
     printed = capsys.readouterr()
-    assert "not private" in printed.out and "(18 of 18)" in printed.err
+    assert "not private" in printed.out and "(30 of 30)" in printed.err
     for hidden in (str(log.parent), "secret-"):
         assert hidden not in text + json.dumps(rows)
     data = data_of(log.parent / "page.html")
@@ -235,7 +236,7 @@ def test_where_the_time_ends_there_is_as_much_of_each_and_the_next_run_goes_on(
     clock = Clock(lambda: 60.0 * next(minutes))  # whoever asks for the time makes it a minute later
     flags = ["--methods", "laplace-levels,privtree", "--epsilons", "1,2", "--repetitions", 3]
     with monkeypatch.context() as patch:
-        patch.setattr(compare, "time", clock)
+        patch.setattr(kept, "time", clock)
         # Four lines and four cells have a minute each, and so have four lines and two of the cells.
         assert run(log, *flags, "--max_minutes", 15) == 0
     first = read_rows(log.parent / "page.jsonl")
@@ -259,13 +260,13 @@ class Clock:
 def test_rows_of_other_code_are_computed_again(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["--methods", "privtree", "--epsilons", "1", "--repetitions", 2]
     assert run(log, *flags) == 0
-    assert compare.code_version() == compare.code_version()
+    assert kept.code_version() == kept.code_version()
     # Its digest is of the code that there is.
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", lambda path: b"other code")
-        other = compare.code_version()
-    assert other != compare.code_version()
-    monkeypatch.setattr(compare, "code_version", lambda: "0.2 another")
+        other = kept.code_version()
+    assert other != kept.code_version()
+    monkeypatch.setattr(kept, "code_version", lambda: "0.2 another")
     assert run(log, *flags) == 0
     rows = read_rows(log.parent / "page.jsonl")
     assert [row["version"] == "0.2 another" for row in rows] == [False] * 2 + [True] * 2

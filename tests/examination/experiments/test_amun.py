@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
 from tracecloak.examination.experiments import amun
-from tracecloak.examination.experiments import amun as of_amun
-from tracecloak.examination.experiments.amun import TABLE_9, AmunPaper, described, printed_epsilon
+from tracecloak.examination.experiments.amun import AmunPaper
 from tracecloak.examination.experiments.paper import Log
-from tracecloak.examination.experiments.run import paper_named
-from tracecloak.examination.experiments.table import NOTHING, Section, Table
-
-SEPSIS = described(1_050, 15_214, 846)
+from tracecloak.examination.experiments.run import paper_named, release_of
+from tracecloak.examination.experiments.table import NOTHING
 
 
 def grid(profile: str = "tables") -> AmunPaper:
@@ -29,41 +25,36 @@ def log_of() -> Log:
     return Log("table 1", traces)
 
 
-def table(sections: Iterator[Section]) -> list[tuple[str, ...]]:
-    [section] = sections
-    [found] = section.parts
-    assert isinstance(found, Table)
-    return [tuple(row) for row in found.rows]
-
-
 # --- what the paper prints ------------------------------------------------------------------------
 
 
-def test_a_log_of_the_paper_is_known_by_its_numbers() -> None:
-    assert len(TABLE_9) == len({one.name for one in TABLE_9}) == 14
-    assert SEPSIS is not None and SEPSIS.name == "Sepsis" and SEPSIS[6:8] == (3, 185)
-    assert described(1_050, 15_214, 845) is None
-    for one in TABLE_9:
-        assert described(one.n_cases, one.n_events, one.n_variants) is one
+def test_a_log_of_the_paper_is_known_by_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for sizes, name, longest in (((1050, 15214, 846), "Sepsis", 185), ((1050, 15214, 845), "", 0)):
+        identity = dict(zip(("cases", "events", "variants"), sizes, strict=True))
+        monkeypatch.setattr(Log, "identity", lambda self, identity=identity: identity)
+        found = grid().printed(log_of())
+        assert (found.get("name", ""), found.get("longest_trace", 0)) == (name, longest)
 
 
-# --- beside the experiment's ----------------------------------------------------------------------
+def as_sepsis(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"cases": 1050, "events": 15214, "variants": 846}
+    monkeypatch.setattr(Log, "identity", lambda self: sizes)
 
 
 def rows_of(values: list[float], arm: str = "Amun, sampling") -> list[dict[str, object]]:
     return [{"arm": arm, "level": "0.2", "edge_time_emd_months": value} for value in values]
 
 
-def compared(rows: list[dict[str, Any]], profile: str = "tables") -> list[tuple[str, ...]]:
+def compared(rows: list[dict[str, Any]], profile: str = "tables") -> list[Any]:
     [spec] = [one for one in AmunPaper.spec["sections"] if one.get("file") == "table-7-times"]
     figures = grid(profile).table(log_of(), rows, {})
-    return table(grid(profile).compared(log_of(), figures, spec))
+    return list(grid(profile).compared(log_of(), figures, spec).rows)
 
 
 def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Table 7 has 8.97 months for Sepsis by sampling at 0.2."""
+    """Table 7 has 8.97 months for Sepsis by sampling at 0.2, and 8.68 by PRIPEL."""
     assert compared(rows_of([2.0]))[0][-3:] == (NOTHING, NOTHING, NOTHING)  # no log of the paper
-    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS)
+    as_sepsis(monkeypatch)
     [[g, _, arm, here, paper, ratio, why]] = compared(rows_of([2.0, 3.0, 4.0]), "reference")
     assert (g, arm, paper, ratio) == ("0.2", "Amun, sampling", "8.970", "0.334")
     assert here.startswith("3.000 (2.500-3.500)")
@@ -77,24 +68,21 @@ def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.M
         for row in rows_of([value], f"PRIPEL at epsilon_t, k = {share} %")
     ]
     [[_, _, arm, here, paper, *_]] = compared(thresholds)
-    assert (arm, here) == ("PRIPEL", "4.000 at 5 %")
-    assert float(paper) == printed_epsilon("times", "Sepsis", "0.2", "PRIPEL")
+    assert (arm, here, paper) == ("PRIPEL", "4.000 at 5 %", "8.680")
 
 
 def test_table_9_describes_the_log_beside_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = grid().table(log_of(), [], {})
-    alone = table(grid().described(log_of(), figures, {}))
-    assert [row[0] for row in alone][:5] == ["traces", "tasks", "events", "edges", "case variants"]
-    assert [row[1] for row in alone] == [
-        "6", "5", "20", "5", "4", "3", "4", "5.92 h", "1.27 d", "11.1 h"
+    own = grid().figures(log_of(), release_of(log_of(), grid().of_the_log()), grid().of_the_log())
+    found = {name: own[name] for name in ("tasks", "edges", "shortest_trace", "longest_trace")}
+    assert found == {"tasks": 5, "edges": 5, "shortest_trace": 3, "longest_trace": 4}
+    assert own["shortest_days"] == pytest.approx(5.92 / 24, abs=0.001)
+    assert own["longest_days"] == pytest.approx(1.27, abs=0.01)
+    as_sepsis(monkeypatch)
+    sections = grid().sections(log_of(), grid().table(log_of(), [], own))
+    [table_9] = [one for one in sections if one.file == "table-9"]
+    assert [(row[0], row[2]) for row in table_9.rows] == [
+        ("the log itself", "5.000"), ("the paper", "115")
     ]  # fmt: skip
-    assert {row[2] for row in alone} == {row[3] for row in alone} == {NOTHING}
-    assert SEPSIS is not None
-    monkeypatch.setattr(of_amun, "described", lambda *numbers: SEPSIS._replace(n_cases=6))
-    rows = {row[0]: row for row in table(grid().described(log_of(), figures, {}))}
-    assert rows["traces"] == ("traces", "6", "6", NOTHING)
-    assert rows["edges"][2:] == ("115", of_amun._OF_TABLE_9["edges"])
-    assert rows["mean case"][2] == "4 w"
 
 
 # --- epsilon_t ------------------------------------------------------------------------------------

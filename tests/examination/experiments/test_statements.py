@@ -1,10 +1,8 @@
-"""What papers state beside what was found, and how long an experiment takes."""
+"""What papers state beside what was found, and what is missing where the time is over."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from tests.examination.experiments.test_run import (
     sacofa_sapa,
 )
 from tests.examination.experiments.test_run import path as path  # a fixture
+from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.paper import Cell, Log
 from tracecloak.examination.experiments.run import Experiment, paper_named, release_of
@@ -26,6 +25,7 @@ from tracecloak.examination.experiments.table import (
     Statement,
     judge_statement,
 )
+from tracecloak.schemas.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -116,7 +116,7 @@ def test_figures_that_fall_are_ordered() -> None:
 
 
 def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: str) -> list[str]:
-    found = grid.statements(log_of(), rows, own)
+    found = grid.statements(grid.table(log_of(), rows, own))
     return [one.verdict for one in found if part in one.text]
 
 
@@ -154,62 +154,30 @@ def test_the_command_says_at_its_end_which_statements_hold(
     assert last.count("<tr>") == 1 + len(data["statements"])
 
 
-# --- how long it takes ----------------------------------------------------------------------------
+# --- what is missing ------------------------------------------------------------------------------
 
 
-class _Clock:
-    """Seconds that go by when a release is made."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = monotonic
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Clock]:
-    """Each release takes a minute."""
-    found = _Clock()
+def test_no_release_is_begun_when_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each release takes a minute: in seven and a half eight are begun, each cell once first."""
+    now = [0.0]
 
     def slow(log: Log, cell: Cell) -> Any:
-        found.now += 60
+        now[0] += 60 if cell.method else 0
         return release_of(log, cell)
 
-    monkeypatch.setattr(experiment, "time", found)
+    monkeypatch.setattr(kept.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(experiment, "release_of", slow)
-    yield found
-
-
-def test_no_release_is_begun_that_would_end_after_the_time(clock: _Clock) -> None:
-    """In seven and a half minutes there are seven releases: of each cell one, then the others."""
     wanted = Experiment(sacofa_sapa(), (log_of(),), None, 3, 0, max_minutes=7.5)
     rows = [row for row, _ in wanted.rows()]
     n_cells = len(list(wanted.paper.cells(log_of())))
-    assert len(rows) == 1 + 7
-    assert [row["repetition"] for row in rows[1:]] == [0] * n_cells + [1] * (7 - n_cells)
-    assert wanted.missing(rows) == 3 * n_cells - 7
+    assert [row["repetition"] for row in rows[1:]] == [0] * n_cells + [1] * (8 - n_cells)
+    assert wanted.missing(rows) == 3 * n_cells - 8
     # The same again goes on.
     more = list(wanted.rows(rows))
-    assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 7 <= 7
-
-
-def test_the_time_that_is_left_is_told_by_what_was_done(
-    clock: _Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    wanted = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 3, 0)
-    with caplog.at_level(logging.INFO, logger="tracecloak"):
-        n = len(list(wanted.rows())) - 1
-    left = [record.left_s for record in caplog.records]  # type: ignore[attr-defined]
-    # Nothing is known before the first release; then a minute for each of those left.
-    assert left[2:] == [60.0 * (n - done) for done in range(1, n)]
+    assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 8
 
 
 def test_what_was_refused_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tracecloak.schemas.errors import UsageError
-
     def refusing(log: Log, cell: Cell) -> Any:
         if cell.arm == "SaPa":
             raise UsageError("no")

@@ -28,7 +28,7 @@ def log(cases: dict[str, str], names: str = "ABCD") -> TraceBatch:
     return trace_batch(cases, names)
 
 
-def similarity(a: TraceBatch, b: TraceBatch) -> measures.GraphSimilarity:
+def similarity(a: TraceBatch, b: TraceBatch) -> Any:
     graphs = measures.edges_of(a), measures.edges_of(b)
     return measures.graph_similarity(*graphs, np.unique(a.activities))
 
@@ -69,11 +69,11 @@ def test_graphs_are_those_of_sets_of_pairs(original: Any, released: Any) -> None
     found = similarity(*(trace_batch(one, "ABC") for one in (original, released)))
     if a:
         fitness = sum(b[pair] for pair in a.keys() & b.keys()) / sum(a.values())
-        assert found.occurrence_ratio == pytest.approx(fitness)
+        assert found["occurrence_ratio"] == pytest.approx(fitness)
         kept = sum(min(a[pair], b[pair]) for pair in a) / sum(a.values())
-        assert found.kept == pytest.approx(kept)
+        assert found["kept"] == pytest.approx(kept)
     if free:
-        assert found.precision == pytest.approx(len(free - b.keys()) / len(free))
+        assert found["precision"] == pytest.approx(len(free - b.keys()) / len(free))
 
 
 def test_the_papers_table_8_loses_edges_and_adds_one() -> None:
@@ -90,9 +90,9 @@ def test_the_papers_table_8_loses_edges_and_adds_one() -> None:
     total = sum(pairs[0].values())
     expected = sum(n for pair, n in pairs[1].items() if pair in pairs[0]) / total
     found = similarity(before, after)
-    assert found.occurrence_ratio == pytest.approx(expected) and total == 22
+    assert found["occurrence_ratio"] == pytest.approx(expected) and total == 22
     assert set(pairs[1]) - set(pairs[0]) == {("HO", "BT")}
-    assert found.precision == pytest.approx(1 - 1 / (25 - len(pairs[0])))
+    assert found["precision"] == pytest.approx(1 - 1 / (25 - len(pairs[0])))
 
 
 # --- Bottlenecks ----------------------------------------------------------------------------------
@@ -104,19 +104,19 @@ def test_bottlenecks_by_hand() -> None:
     released = log({"1": "A@0 B@10 C@11", "2": "A@0 B@10 C@11", "3": "A@0 D@10"})
     found = measures.bottlenecks(original, released, n=2)
     # On A B C and D the original is the same; its slowest are C D and A B.
-    assert found.n_compared == 2 and found.shared == 0.5 and found.is_slowest_kept is False
-    assert found.rank_correlation is None  # two arcs in common
-    assert found.mean_error == pytest.approx((2 * 0 + 2 * 1) / (2 * 10 + 2 * 2))
+    assert found["n_compared"] == 2 and found["shared"] == 0.5 and found["is_slowest_kept"] == 0
+    assert found["rank_correlation"] is None  # two arcs in common
+    assert found["mean_error"] == pytest.approx((2 * 0 + 2 * 1) / (2 * 10 + 2 * 2))
     same = measures.bottlenecks(original, original, n=3)
-    assert same.shared == 1 and same.is_slowest_kept is True
-    assert same.rank_correlation == pytest.approx(1) and same.mean_error == 0
+    assert same["shared"] == 1 and same["is_slowest_kept"] == 1
+    assert same["rank_correlation"] == pytest.approx(1) and same["mean_error"] == 0
 
 
 def test_rare_arcs_are_no_bottlenecks() -> None:
     cases = {str(i): "A@0 B@1" for i in range(150)}
     original = log({**cases, "slow": "C@0 D@500"})
-    assert measures.bottlenecks(original, original).n_compared == 1
-    assert measures.bottlenecks(original, original, frequent_share=0).n_compared == 2
+    assert measures.bottlenecks(original, original)["n_compared"] == 1
+    assert measures.bottlenecks(original, original, frequent_share=0)["n_compared"] == 2
 
 
 # --- Behavioural appropriateness ------------------------------------------------------------------
@@ -168,15 +168,15 @@ def test_truly_sampled_by_hand() -> None:
         }
     )
     found = measures.truly_sampled(original, released)
-    assert found == measures.SampledBehaviour(1 / 3, 1 / 3, 1 / 3)
+    assert list(found.values()) == [1 / 3] * 3
     same = measures.truly_sampled(original, original)
-    assert same == measures.SampledBehaviour(1, 1, 0)
+    assert list(same.values()) == [1, 1, 0]
 
 
 def test_without_pairs_nothing_is_sampled() -> None:
-    assert measures.truly_sampled(log({"1": "A"}), log({"1": "A B"})) is None
+    assert set(measures.truly_sampled(log({"1": "A"}), log({"1": "A B"})).values()) == {None}
     none = measures.truly_sampled(log({"1": "A B"}), log({}))
-    assert none is not None and none.truly == 0 and none.unsampled == 1
+    assert none["truly"] == 0 and none["unsampled"] == 1
 
 
 # --- Durations ------------------------------------------------------------------------------------

@@ -1,22 +1,51 @@
-"""Mined processes: by hand on small logs, against pm4py's own front door, and on Sepsis."""
+"""Mined and released models: by hand, against pm4py's own front door, and on real logs."""
 
 from __future__ import annotations
 
+import math
+import os
+import signal
 import sys
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
 
-from tests.support.logs import Variant, histogram
+from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.tiers import at_night
+from tests.support.trees import trees
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.measure.mining import MinedProcess, ModelQuality, require_pm4py
+from tracecloak.examination.measure.mining import (
+    BASELINES,
+    MEASURES,
+    ModelJudge,
+    ModelQuality,
+    NormalBehaviour,
+    PatientMiner,
+    own_tree,
+    pm4py_tree,
+    require_pm4py,
+    require_scikit_learn,
+    sequence_entropy,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.models import (
+    SILENT,
+    ProcessTree,
+    exclusive,
+    flower,
+    leaf,
+    loop,
+    optional,
+    parallel,
+    sequence,
+)
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
@@ -24,75 +53,161 @@ from tracecloak.transforms.sources import EventSource
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
 NAMES = ActivityVocabulary.of("ABCD")
+A, B, C, D = map(leaf, "ABCD")
 SEQUENCE = {("A", "B", "C"): 6, ("A", "C"): 2}
+PROCESS = {("A", "B", "C"): 6, ("A", "C", "B"): 5, ("A", "C"): 4, ("A", "D", "D"): 1}
 
 
-@pytest.fixture(autouse=True)
-def _pm4py() -> Any:
+@pytest.fixture
+def pm4py() -> Any:
     return pytest.importorskip("pm4py")
 
 
-def judge(counts: Mapping[Variant, int]) -> MinedProcess:
-    return MinedProcess(histogram(counts, "ABCD"), NAMES)
+def judge(counts: Mapping[Variant, int]) -> ModelJudge:
+    return ModelJudge(histogram(counts, "ABCD"), NAMES)
 
 
+def of(counts: Mapping[Variant, int], released: Mapping[Variant, int]) -> ModelQuality:
+    found = judge(counts).of(histogram(released, "ABCD"))
+    assert found is not None
+    return found
+
+
+# --- models that are mined ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pm4py")
 def test_a_released_log_is_judged_by_the_original() -> None:
-    process = judge(SEQUENCE)
-    assert process.of(histogram({("A", "B", "C"): 1}, "ABCD"), NAMES) is not None
-    narrow = process.of(histogram({("A", "B", "C"): 99}, "ABCD"), NAMES)
-    assert narrow is not None and narrow.fitness < 1 and narrow.precision == 1
-    other = process.of(histogram({("D", "D"): 1}, "ABCD"), NAMES)
-    assert other is not None and other.fitness < narrow.fitness
-    # What counts is the names, not their codes.
-    recoded = process.of(histogram({("A", "B", "C"): 99}, "ABC"), ActivityVocabulary.of("ABC"))
-    assert recoded == narrow
+    narrow = of(SEQUENCE, {("A", "B", "C"): 99})
+    assert narrow.fitness < 1 and narrow.precision == 1
+    assert of(SEQUENCE, {("D", "D"): 1}).fitness < narrow.fitness
+    assert judge(SEQUENCE).of(histogram({}, "ABCD")) is None
+    assert ModelQuality(0, 0, 0, 0, A).f_score == 0
 
 
+@pytest.mark.usefixtures("pm4py")
 def test_counts_weigh_what_is_mined_and_what_it_is_judged_by() -> None:
     """Rare behaviour is left out of the model, and costs as much as it is frequent in the log."""
     usual, rare = ("A", "B", "C"), ("A", "C")
-    noisy = histogram({usual: 1000, rare: 1}, "ABCD")
-    many = judge({usual: 1, rare: 9}).of(noisy, NAMES)
-    few = judge({usual: 9, rare: 1}).of(noisy, NAMES)
-    assert many is not None and few is not None
-    assert many.fitness < few.fitness < 1
-    balanced = judge({usual: 9, rare: 1}).of(histogram({usual: 500, rare: 500}, "ABCD"), NAMES)
-    assert balanced is not None and balanced.fitness == 1
+    noisy = {usual: 1000, rare: 1}
+    assert of({usual: 1, rare: 9}, noisy).fitness < of({usual: 9, rare: 1}, noisy).fitness < 1
+    assert of({usual: 9, rare: 1}, {usual: 500, rare: 500}).fitness == 1
 
 
-def test_the_models_are_those_of_pm4pys_front_door(_pm4py: Any) -> None:
-    import pandas as pd
-
-    counts = {("A", "B", "C"): 5, ("A", "C", "B"): 4, ("A", "B", "B", "D"): 3, ("C", "D"): 1}
-    rows = [
-        (f"{variant} {i}", name, pd.Timestamp("2026-01-01") + pd.Timedelta(minutes=step))
-        for variant, n in counts.items()
-        for i in range(n)
-        for step, name in enumerate(variant)
-    ]
-    frame = pd.DataFrame(rows, columns=["case:concept:name", "concept:name", "time:timestamp"])
-    net = _pm4py.discover_petri_net_inductive(frame, noise_threshold=0.2)
-    fitness = _pm4py.fitness_token_based_replay(frame, *net)["log_fitness"]
-    precision = _pm4py.precision_token_based_replay(frame, *net)
-    found = judge(counts).of_original
-    assert (found.fitness, found.precision) == pytest.approx((fitness, precision))
-    assert 0 < found.precision < 1
+@pytest.mark.usefixtures("pm4py")
+def test_a_transition_that_never_fires_counts_fully_against_a_model() -> None:
+    """Of A and D to choose from the log needs A only, four times: 1 - (1/2 + 1/2 + 1) / 3."""
+    found = of({("B", "A"): 4}, {("B", "A"): 5, ("B", "D"): 5})
+    assert found.tree.operator == "sequence" and sorted(found.tree.labels) == ["A", "B", "D"]
+    assert found.generalization == pytest.approx(1 - 2 / 3)
 
 
-def test_an_empty_release_has_no_model_and_an_empty_log_no_judge() -> None:
-    assert judge(SEQUENCE).of(VariantHistogram.merge(()), NAMES) is None
-    with pytest.raises(UsageError, match="at least one case"):
-        MinedProcess(VariantHistogram.merge(()), NAMES)
+@pytest.mark.parametrize("needs", ["cases", "pm4py", "sklearn.ensemble"])
+def test_what_models_and_normal_behaviour_need_is_named(
+    needs: str, monkeypatch: pytest.MonkeyPatch, pm4py: Any
+) -> None:
+    pytest.importorskip("sklearn")
+    if needs == "cases":
+        for kind in (judge, lambda counts: NormalBehaviour(histogram(counts, "ABCD"))):
+            with pytest.raises(UsageError, match="at least one case"):
+                kind({})
+        return
+    monkeypatch.setitem(sys.modules, needs, None)
+    with pytest.raises(UsageError, match="the extra mining"):
+        require_pm4py() if needs == "pm4py" else require_scikit_learn()
 
 
-def test_no_fitness_and_no_precision_is_no_score() -> None:
-    assert ModelQuality(0, 0).f_score == 0
+# --- trees ----------------------------------------------------------------------------------------
 
 
-def test_without_pm4py_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pm4py", None)
-    with pytest.raises(UsageError, match=r"pip install 'pm4py.*the extra mining"):
-        require_pm4py()
+@pytest.mark.parametrize(
+    "tree",
+    [
+        sequence(A, optional(loop(parallel(B, C), SILENT)), optional(D)),
+        sequence(A, exclusive(sequence(optional(B), C), loop(D, SILENT))),
+        loop(A, exclusive(B, C)),
+        flower("ABCD"),
+    ],
+    ids=str,
+)
+def test_the_four_measures_are_what_the_front_door_gives(tree: ProcessTree, pm4py: Any) -> None:
+    found = judge(PROCESS)
+    net = pm4py.convert_to_petri_net(pm4py_tree(tree))
+    log = found._log
+    n = len(net[0].places) + len(net[0].transitions)
+    quality = found.judged(tree)
+    assert [getattr(quality, name) for name in MEASURES] == pytest.approx(
+        [
+            pm4py.fitness_token_based_replay(log, *net)["log_fitness"],
+            pm4py.precision_token_based_replay(log, *net),
+            1 / (1 + max(0, 2 * len(net[0].arcs) / n - 2)),  # each arc has two ends
+            pm4py.generalization_tbr(log, *net),
+        ]
+    )
+
+
+@pytest.mark.usefixtures("pm4py")
+@given(trees())
+@settings(max_examples=30)
+def test_a_tree_comes_back_from_pm4py_as_it_was(tree: ProcessTree) -> None:
+    theirs = pm4py_tree(tree)
+    assert own_tree(theirs) == tree
+    assert theirs.parent is None and all(child.parent is theirs for child in theirs.children)
+
+
+def test_the_inductive_miner_is_pm4py_s_and_fits_its_log(pm4py: Any) -> None:
+    counts = {("A", "B", "C"): 50, ("A", "C", "B"): 30, ("A", "B", "B"): 1, ("C", "A"): 1}
+    found = judge(counts)
+    theirs = pm4py.discover_process_tree_inductive(found._log)
+    assert found.baseline("IM") == own_tree(theirs)
+    infrequent = pm4py.discover_process_tree_inductive(found._log, noise_threshold=0.2)
+    assert found.baseline("IMf") == own_tree(infrequent) != found.baseline("IM")
+    quality = found.judged("IM")
+    assert (quality.fitness, quality.share) == (1, 1)
+    share = found.judged("IMf").share
+    assert share is not None and share < 1
+    # The model that is mined of a release is the infrequent one.
+    mined = of(counts, counts)
+    assert mined.tree == found.baseline("IMf")
+    assert mined.fitness == found.judged("IMf").fitness
+
+
+@pytest.mark.usefixtures("pm4py")
+def test_the_flower_has_the_activities_that_occur_and_allows_them_always() -> None:
+    """By hand: 30 of 66, as a case A B C takes one of three at each of its steps."""
+    found = judge(SEQUENCE).judged("flower")
+    assert found.tree == flower("ABC")
+    assert (found.fitness, found.share) == (1, 1)
+    assert found.precision == pytest.approx(30 / 66)
+
+
+@pytest.mark.usefixtures("pm4py")
+def test_a_tree_with_an_activity_that_the_vocabulary_lacks_is_refused() -> None:
+    with pytest.raises(ValueError, match="not"):
+        judge(PROCESS).judged(sequence(A, leaf("Z")))
+
+
+@pytest.mark.usefixtures("pm4py")
+def test_in_a_process_of_its_own_a_model_is_judged_the_same_until_patience_ends() -> None:
+    original = histogram(PROCESS, "ABCD")
+    released = histogram(shuffled(PROCESS), "ABCD")
+    miner = PatientMiner(original, NAMES, 100)
+    try:
+        for asked in (sequence(A, B, C), *BASELINES):
+            assert miner.mined(asked) == judge(PROCESS).judged(asked)
+        assert miner.mined(released) == judge(PROCESS).of(released)
+        assert miner.mined(histogram({}, "ABCD")) is None
+        with pytest.raises(RuntimeError, match="failed with ValueError"):
+            miner.mined(sequence(A, A))
+        worker, _ = miner._worker or (None, None)
+        assert worker is not None
+        os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
+        miner._patience = 0.0
+        with pytest.raises(TimeoutError, match="longer than 0 s"):
+            miner.mined(released)
+        assert not worker.is_alive()
+    finally:
+        miner.close()
 
 
 @pytest.mark.logs
@@ -100,12 +215,84 @@ def test_without_pm4py_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     ("name", "fitness", "precision"),
     [("coselog_receipt", 0.945, 0.266), at_night("sepsis", 0.987, 0.453)],
 )
+@pytest.mark.usefixtures("pm4py")
 def test_real_logs_have_the_known_quality(
     logs_folder: Path, name: str, fitness: float, precision: float
 ) -> None:
     """As pm4py 2.7.23 finds it on the whole logs, read and mined by its own functions."""
     files = tuple(match_files([str(logs_folder / f"{name}.xes.gz")]))
     original = Original.read(name, EventSource(files, SourceFormat(), ColumnMapping()))
-    found = original.process.of_original
+    found = original.process.judged("IMf")
     assert found.fitness == pytest.approx(fitness, abs=0.0006)
     assert found.precision == pytest.approx(precision, abs=0.0006)
+
+
+# --- complexity -----------------------------------------------------------------------------------
+
+
+def naive_entropy(counts: Mapping[Variant, int]) -> float:
+    """Case after case through a growing automaton of dicts, as the definition reads."""
+    children: dict[Variant, list[Variant]] = {(): []}
+    branch = {(): 0}
+    events: dict[int, int] = {}
+    for variant in sorted(counts, key=lambda v: (-counts[v], v)):
+        for _ in range(counts[variant]):
+            for end in range(1, len(variant) + 1):
+                prefix, before = variant[:end], variant[: end - 1]
+                if prefix not in branch:
+                    is_first = not children[before]
+                    branch[prefix] = branch[before] if is_first else max(branch.values()) + 1
+                    children[before].append(prefix)
+                    children[prefix] = []
+                events[branch[prefix]] = events.get(branch[prefix], 0) + 1
+    n = sum(events.values())
+    if n < 2:
+        return 0.0
+    return 1 - sum(k * math.log(k) for k in events.values()) / (n * math.log(n))
+
+
+@given(variant_counts("ABCD"))
+def test_the_entropy_is_that_of_the_definition(counts: dict[Variant, int]) -> None:
+    found = sequence_entropy(histogram(counts, "ABCD"))
+    assert found == pytest.approx(naive_entropy(counts), abs=1e-12)
+
+
+# --- normal traces --------------------------------------------------------------------------------
+
+LONGER = {
+    ("A", "B", "C", "D"): 300,
+    ("A", "C", "B", "D"): 200,
+    ("A", "B", "D"): 100,
+    ("A", "B", "C", "B", "C", "D"): 60,
+}
+
+
+def shuffled(counts: Mapping[Variant, int]) -> dict[Variant, int]:
+    """The same cases with their events in any order."""
+    random = np.random.default_rng(5)
+    found: dict[Variant, int] = {}
+    for variant, count in counts.items():
+        for _ in range(count):
+            mixed = tuple(random.permutation(variant).tolist())
+            found[mixed] = found.get(mixed, 0) + 1
+    return found
+
+
+def naive_features(variant: Variant, known: list[Any]) -> list[int]:
+    having = {*variant, *pairwise(variant)}
+    return [int(feature in having) for feature in known]
+
+
+def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    cases = [variant for variant, count in sorted(LONGER.items()) for _ in range(count)]
+    known = [*"ABCD", *sorted({pair for v in LONGER for pair in pairwise(v)})]
+    forest = ensemble.IsolationForest(random_state=0)
+    forest.fit(np.array([naive_features(case, known) for case in cases], np.float32))
+    released = {("A", "B", "C", "D"): 7, ("D", "A"): 2, ("B",): 1, ("A", "B", "D"): 5}
+    table = np.array([naive_features(variant, known) for variant in released], np.float32)
+    is_normal = forest.predict(table) == 1
+    counts = np.array(list(released.values()))
+    assert 0 < is_normal.sum() < len(released)
+    found = NormalBehaviour(histogram(LONGER, "ABCD")).share(histogram(released, "ABCD"))
+    assert found == pytest.approx(counts[is_normal].sum() / counts.sum())

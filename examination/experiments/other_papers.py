@@ -1,35 +1,190 @@
-"""The evaluations of the papers on PRETSA, on SaCoFa and SaPa, and on the DP inductive miner."""
+"""The evaluations of the papers on TLKC, PRETSA, SaCoFa and SaPa, and the DP inductive miner."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.pretsa.method import event_distances
 from tracecloak.anonymizers.trees.cuts import cases_with_pair
-from tracecloak.examination.comparison.compare import Row
-from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released, figures_of
-from tracecloak.examination.experiments.table import Figures, Section, Table
-from tracecloak.examination.measure.behaviour_measures import edges_of
-from tracecloak.examination.measure.mining import (
-    BASELINES,
-    MinedQuality,
-    PatientMiner,
-    TreeJudge,
-    sequence_entropy,
+from tracecloak.examination.comparison.rows import Row
+from tracecloak.examination.experiments.paper import (
+    Cell,
+    Log,
+    Paper,
+    Released,
+    figures_of,
+    perspectives_of,
 )
+from tracecloak.examination.linkage.logs import FEW_NUMBERS, number_of, sensitive_columns
+from tracecloak.examination.measure.behaviour_measures import RESOURCE, edges_of
+from tracecloak.examination.measure.mining import BASELINES, sequence_entropy
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.declarations import MAX_VALUES
+from tracecloak.schemas.statistics.background_knowledge import Perspective, TimeUnit
 
-# ---
-# `tracecloak experiment pretsa`: the evaluation of PRETSA with learnt distances, on given logs.
+# --- `tracecloak experiment tlkc` -----------------------------------------------------------------
+# Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section 6:
+# both algorithms for every kind of background knowledge, beside the two baselines; mined models,
+# data utility, directly-follows graphs, handover networks and bottlenecks, as Tables 9 and 10 and
+# Figures 5 to 13 have them. What is shown and stated is in `papers/tlkc.toml`.
+
+_ALGORITHMS = {"TLKC-EXT": ("n_score", "alpha"), "TLKC": ("frequent_traces", "theta")}
+_BASELINES = {"Baseline-1": "k-anonymous-variants", "Baseline-2": "k-anonymous-subtraces"}
+# Knowledge of more than a sequence is that of the times, and no baseline is for less.
+_OF_BASELINES = ("sequence", "relative")
+_ENDINGS: dict[Perspective, str] = {
+    "activity": "",
+    "resource": ", resources",
+    "activity_resource": ", activities with resources",
+}
+# All settings of section 6.1.
+_UNITS, _LENGTHS, _KS = ("hours", "minutes"), range(2, 7), range(20, 61, 10)
+_CONFIDENCES = (0.2, 0.3, 0.4, 0.5)
+
+
+class Setting(NamedTuple):
+    """T, L, K and C."""
+
+    time_unit: str
+    length: int
+    k: int
+    confidence: float
+
+
+class TlkcPaper(Paper):
+    """The evaluation; see above."""
+
+    name: ClassVar[str] = "tlkc"
+
+    def __init__(self, texts: Mapping[str, str | None]) -> None:
+        super().__init__(texts)
+        self.settings_by_name = settings_of(self.given["settings"], self.spec["settings"])
+        self._sensitive = sensitive_columns(self.given["sensitive"] or "")
+        self._weights = {name: _weight(name, self.given[name]) for name in ("alpha", "theta")}
+
+    def words(self) -> Mapping[str, Any]:
+        """Returns what the flags say, and the settings for the notes."""
+        settings = ", ".join(
+            f"{name} is {'/'.join(map(str, one))}" for name, one in self.settings_by_name.items()
+        )
+        sensitive = ", ".join(self._sensitive) or "none"
+        return {**self.given, "sensitive": sensitive, "settings_by_name": settings}
+
+    def columns(self, mapping: ColumnMapping) -> Mapping[str, str]:
+        """Returns those of the sensitive attributes, and of the resource if it is mapped."""
+        resource = {} if mapping.resource is None else {RESOURCE: mapping.resource}
+        return {**self._sensitive, **resource}
+
+    def cells(self, log: Log) -> Iterator[Cell]:
+        """Yields both algorithms and both baselines, for every setting and perspective.
+
+        Raises:
+            UsageError: An attribute has more values than can be declared.
+        """
+        sensitive = {name: declaration(log, name) for name in self._sensitive}
+        profile = self.given["profile"]
+        for perspective in perspectives_of(log):
+            resources = {} if perspective == "activity" else {RESOURCE: declaration(log, RESOURCE)}
+            for (name, setting), arm, kind in itertools.product(
+                self.settings_by_name.items(), (*_ALGORITHMS, *_BASELINES), self.given["knowledge"]
+            ):
+                params = {
+                    "k": setting.k, "time_unit": setting.time_unit, "perspective": perspective,
+                    "knowledge_kind": kind,
+                }  # fmt: skip
+                declared = {"resources": resources}
+                if arm in _ALGORITHMS:
+                    algorithm, weight = _ALGORITHMS[arm]
+                    declared["sensitive"] = sensitive
+                    params |= {
+                        "length": setting.length, "confidence": setting.confidence,
+                        "algorithm": algorithm, "profile": profile, weight: self._weights[weight],
+                    }  # fmt: skip
+                elif kind not in _OF_BASELINES:
+                    continue
+                yield Cell(
+                    f"{arm}, {kind}{_ENDINGS[perspective]}",
+                    name, "", _BASELINES.get(arm, "tlkc"), params, needs_log=True,
+                    is_mined=perspective == "activity",
+                    declared={what: columns for what, columns in declared.items() if columns},
+                    is_drawn=arm in _ALGORITHMS and profile == "paper",
+                )  # fmt: skip
+
+    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+        """Returns the measures of every perspective that the release has."""
+        return figures_of(log, released)
+
+
+def settings_of(text: str, named: Mapping[str, str]) -> dict[str, Setting]:
+    """Returns settings by their names: those that are named, T/L/K/C, or all 200 of the paper.
+
+    Raises:
+        UsageError: One is none of these, is there twice, or there is none.
+    """
+    if text == "all":
+        every = itertools.product(_UNITS, _LENGTHS, _KS, _CONFIDENCES)
+        return {"/".join(map(str, one)): Setting(*one) for one in every}
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    settings = {}
+    for name in names:
+        try:
+            unit, length, k, confidence = named.get(name, name).split("/")
+            settings[name] = Setting(unit, int(length), int(k), float(confidence))
+            if unit not in get_args(TimeUnit):
+                raise ValueError(unit)
+        except ValueError:
+            raise UsageError(
+                f"settings must be {', '.join(named)}, all, or T/L/K/C such as hours/2/20/0.5, got "
+                f"{name!r}"
+            ) from None
+    if not names or len(settings) < len(names):
+        raise UsageError(f"settings must be distinct and separated by commas, got {text!r}")
+    return settings
+
+
+def declaration(log: Log, name: str) -> dict[str, Any]:
+    """Declares an attribute by the values of a log: texts, or bounds of numbers that are many.
+
+    Raises:
+        UsageError: It has no value, or too many.
+    """
+    values = pc.unique(log.traces.attributes[name].cast(pa.string())).to_pylist()
+    texts = sorted(text for text in values if text)
+    column = log.columns[name]
+    numbers = [number_of(text) for text in texts] if name != RESOURCE else []
+    if len(numbers) > FEW_NUMBERS and all(map(math.isfinite, numbers)):
+        is_whole = all(number == int(number) for number in numbers)
+        low, high = min(numbers), max(numbers)
+        n_bins = min(int(high - low) + 1, MAX_VALUES) if is_whole else MAX_VALUES
+        return {"bounds": [low, high], "n_bins": n_bins, "whole": is_whole, "column": column}
+    if not 0 < len(texts) <= MAX_VALUES:
+        raise UsageError(
+            f"{name} must have 1 to {MAX_VALUES} different values in {log.name!r}, got {len(texts)}"
+        )
+    return {"values": texts, "column": column}
+
+
+def _weight(name: str, text: str) -> float:
+    """Returns a number, whose range the method knows."""
+    if math.isnan(number := number_of(text)):
+        raise UsageError(f"{name} must be a number from 0 to 1, got {text!r}")
+    return number
+
+
+# --- `tracecloak experiment pretsa`: the evaluation of PRETSA with learnt distances. --------------
 # Rösel, Fahrenkrog-Petersen, van der Aa and Weidlich ("A Distance Measure for Privacy-preserving
 # Process Mining based on Feature Learning"), section 4: PRETSA with Levenshtein's and with the
 # embedding distance for every k and t, Figures 2 to 4 and Table 3; PRETSA-case beside them. What is
@@ -40,7 +195,7 @@ _TOP = (1, 2, 3)
 
 
 class PretsaPaper(Paper):
-    """The evaluation; see the module."""
+    """The evaluation; see above."""
 
     name: ClassVar[str] = "pretsa"
 
@@ -80,16 +235,6 @@ class PretsaPaper(Paper):
                 row["event_distance_std"] = float(between.std())
         return row
 
-    def sizes(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
-        """Yields Table 2."""
-        row = table.rows[0]
-        cells = (
-            log.name, f"{log.traces.n_cases:,}", f"{log.variants.n_variants:,}",
-            f"{row['mean_cases']:.1f}", f"{row['most_cases']:,}",
-        )  # fmt: skip
-        header = ("log", "cases", "variants", "cases a variant: mean", "most")
-        yield Section("Table 2: the log", "", [Table(header, [cells])], "table-2")
-
 
 def top_shares(log: Log) -> Sequence[float | None]:
     """Returns the share of the 1, 2 and 3 most frequent directly-followers of an activity.
@@ -112,8 +257,7 @@ def top_shares(log: Log) -> Sequence[float | None]:
     return shares
 
 
-# ---
-# `tracecloak experiment sacofa-sapa`: the evaluation of the SaCoFa and SaPa paper, on given logs.
+# --- `tracecloak experiment sacofa-sapa`: the evaluation of the SaCoFa and SaPa paper. ------------
 # Fahrenkrog-Petersen, Kabierski, van der Aa and Weidlich ("Semantics-aware Mechanisms for
 # Control-flow Anonymization in Process Mining", 2023), section 5: the parameters of Table 4, ten
 # repetitions, and Figures 2 to 10, as `papers/sacofa-sapa.toml` has them.
@@ -126,7 +270,7 @@ _HARMLESS_SHARE = Fraction(3, 4)
 
 
 class SacofaSapaPaper(Paper):
-    """The evaluation; see the module."""
+    """The evaluation; see above."""
 
     name: ClassVar[str] = "sacofa-sapa"
 
@@ -215,22 +359,6 @@ class SacofaSapaPaper(Paper):
             "normal_share": log.normal.share(variants),
         }
 
-    def parameters(self, log: Log, table: Figures, spec: Row) -> Iterator[Section]:
-        """Yields Table 4 as it was used."""
-        text = ""
-        if not self.printed(log):
-            text = (
-                f"Not a log of the paper. Unless a flag says otherwise, k is what "
-                f"{_LENGTH_SHARE:.0%} of the variants do not exceed, and p_harmful is 2 / epsilon."
-            )
-        rows = []
-        for epsilon in self.given["epsilons"]:
-            harmful, harmless = self.thresholds(log, epsilon)
-            second = "/" if harmless is None else str(harmless)
-            rows.append((epsilon, str(self.length(log)), str(harmful), second))
-        header = ("epsilon", "k", "p_harmful", "p_harmless")
-        yield Section("Parameters (Table 4)", text, [Table(header, rows)], "table-4")
-
 
 # --- `tracecloak experiment dpim`: the evaluation of the DP inductive miner, on given logs. -------
 # Schulze, Zisgen, Kirschke, Mohammadi and Koschmider ("Differentially Private Inductive Miner"),
@@ -247,7 +375,7 @@ _WITHOUT_NOISE = {"dpim": "100000", "process-tree": "1000"}
 
 
 class DpimPaper(Paper):
-    """The evaluation; see the module."""
+    """The evaluation; see above."""
 
     name: ClassVar[str] = "dpim"
 
@@ -258,7 +386,7 @@ class DpimPaper(Paper):
     def cells(self, log: Log) -> Iterator[Cell]:
         """Yields the models of the log itself, then both methods without noise and at epsilons."""
         for name in BASELINES:
-            yield Cell(name, "", "", "", {}, is_mined=True)
+            yield Cell(name, "", "", "", {}, is_mined=True, model=name)
         names = list(log.names)
         of_dpim: dict[str, Any] = {"vocabulary": names}
         if self.given["size_bounds"] == "log":
@@ -282,21 +410,6 @@ class DpimPaper(Paper):
     def of_the_log(self) -> Cell:
         """Returns the cell of the log itself, whose models have cells of their own."""
         return replace(super().of_the_log(), is_mined=False)
-
-    def miner(self, log: Log, patience: float) -> PatientMiner:
-        """Returns what judges trees."""
-        return PatientMiner(log.variants, log.vocabulary, patience, TreeJudge)
-
-    def mined(self, miner: PatientMiner, released: Released, cell: Cell) -> MinedQuality | None:
-        """Returns the quality of a released tree, or of a model of the log itself.
-
-        Raises:
-            TimeoutError: It took too long.
-            RuntimeError: Judging failed.
-        """
-        if released.tree is not None:
-            return miner.mined(released.tree.tree)
-        return miner.mined(cell.arm)
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns whether a tree was found, its size, and what the release says of its fitness."""
