@@ -1,4 +1,4 @@
-"""Every round is decided once: what it decided is kept, and what follows depends on it."""
+"""A run of a method: its steps, whoever carries them out, and the executor of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import (
     Anonymizer,
-    Counter,
     Decision,
     Decisions,
     Params,
@@ -56,25 +55,19 @@ class Draws(Protocol):
         ...
 
 
-class ImmediateDecisions:
-    """Keeps nothing: for decisions that one process makes in one go and nobody pays for."""
-
-    def once(
-        self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]
-    ) -> Decision:
-        """Returns what is decided now."""
-        return decide()
-
-
-# ---
-# The rounds of the in-memory driver: those of the Beam pipeline, in one process and without Beam.
-# The reference that the pipeline must equal bit for bit, and the floor that the benchmarks compare
-# with. Every step looks at one batch of cases at a time and keeps none, so that what holds the
-# batches decides how much memory a log takes.
+# --- The steps of a method: each is a function of what is given, wherever it is carried out. ------
+# There are two executors: this process (`decide` and `released`), and Beam
+# (`transforms.batch.anonymize`), which must equal the other one bit for bit. Each counts a round on
+# every batch of traces, merges what was counted, decides, and goes on to the next round; then it
+# applies or generates. Every step looks at one batch of cases at a time and keeps none, so that
+# what holds the batches decides how much memory a log takes.
 
 
 S = TypeVar("S")
 T = TypeVar("T")
+
+INPUT_DIGEST = "input digest"
+"""What is counted beside the counters of the first round, and what all that follows depends on."""
 
 
 class Each(Protocol):
@@ -83,6 +76,107 @@ class Each(Protocol):
     def __call__(self, function: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:
         """Returns what the function returns of each, in their order."""
         ...
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a step of a method depends on beside the traces.
+
+    Attributes:
+        randomness: What is drawn from now; before the input is digested, that of the units alone.
+        decisions: What was decided, by the name of the round, in their order.
+    """
+
+    randomness: Randomness
+    decisions: Decisions
+
+
+def kinds_of_round(method: Anonymizer, params: Any, round_name: str) -> dict[str, type[Any]]:
+    """Returns the types of what is counted for a round, by name."""
+    kinds: dict[str, type[Any]] = {
+        name: counter.kind for name, counter in method.requires(round_name, params).items()
+    }
+    if round_name == method.rounds(params)[0]:
+        kinds[INPUT_DIGEST] = InputDigest
+    return kinds
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """One run of a method: what each of its steps computes.
+
+    Attributes:
+        method: The method.
+        params: Its parameters.
+        key: The release's key.
+        release_id: The release's name, which its randomness depends on.
+        noise_digest: Of the configuration and the method's version (`contract.identity`), likewise.
+        draws: Where decisions are made and kept; None: they are not kept.
+    """
+
+    method: Anonymizer
+    params: Any
+    key: ReleaseKey
+    release_id: str
+    noise_digest: str
+    draws: Draws | None = None
+
+    def known(
+        self, input_digest: InputDigest | None = None, decisions: Decisions | None = None
+    ) -> Known:
+        """Returns what the next step depends on, after some decisions or before the first."""
+        digest = "" if input_digest is None else input_digest.hex
+        first = Randomness(self.key, self.release_id, digest, self.noise_digest)
+        return Known(first.after(decided(decisions or {})), decisions or {})
+
+    def kinds(self, round_name: str) -> dict[str, type[Any]]:
+        """Returns the types of what `count` counts, by name."""
+        return kinds_of_round(self.method, self.params, round_name)
+
+    def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
+        """Returns the statistics of a batch for a round, by name; the first digests it as well."""
+        bounded = self._bounded(traces, known)
+        counted: dict[str, Any] = {
+            name: counter.count(bounded, known.decisions, known.randomness)
+            for name, counter in self.method.requires(round_name, self.params).items()
+        }
+        if round_name == self.method.rounds(self.params)[0]:
+            declared = _declared_only(traces, self.method, self.params)
+            counted[INPUT_DIGEST] = InputDigest.from_traces(declared, self.key)
+        return counted
+
+    def decide(self, round_name: str, totals: Mapping[str, Any], known: Known) -> Decision:
+        """Decides a round on what was counted of all batches.
+
+        Raises:
+            GuaranteeError: The method cannot keep its promise on this input.
+        """
+        decide = partial(
+            self.method.decide, round_name, totals, known.decisions, self.params, known.randomness
+        )
+        if self.draws is None:
+            return decide()
+        return self.draws.once(round_name, known.randomness, decide)
+
+    def apply(self, traces: TraceBatch, known: Known) -> TraceBatch:
+        """Returns the released cases of a batch, of a method that transforms a log."""
+        bounded = self._bounded(traces, known)
+        return self.method.apply(bounded, known.decisions, self.params, known.randomness)
+
+    def generate(self, piece: int, n_pieces: int, known: Known) -> TraceBatch:
+        """Returns one of some pieces of the log, of a method that makes one up."""
+        return self.method.generate(piece, n_pieces, known.decisions, self.params, known.randomness)
+
+    def products(self, known: Known) -> Products:
+        """Returns what is released beside a log."""
+        return self.method.products(known.decisions, self.params)
+
+    def _bounded(self, traces: TraceBatch, known: Known) -> TraceBatch:
+        (bounded,) = bound([traces], self.method, self.params, known.randomness)
+        return bounded
+
+
+# --- The executor of this process. ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -98,6 +192,83 @@ class Anonymised:
     traces: list[TraceBatch]
     products: Products
     input_digest: str
+
+
+def anonymise(
+    traces: Sequence[TraceBatch],
+    method: Anonymizer,
+    params: Params,
+    key: ReleaseKey,
+    release_id: str,
+    noise_digest: str,
+    draws: Draws | None = None,
+) -> Anonymised:
+    """Runs all rounds of a method and applies what they decided.
+
+    Args:
+        traces: Batches of complete cases, of one vocabulary.
+        method: The method.
+        params: Its parameters.
+        key: The release's key.
+        release_id: The release's name, which its randomness depends on.
+        noise_digest: See `MethodRun`.
+        draws: Where decisions are made and kept; None: they are not kept.
+
+    Raises:
+        GuaranteeError: The method cannot keep its promise on this input.
+    """
+    run = MethodRun(method, params, key, release_id, noise_digest, draws)
+    known = decide(traces, run)
+    log = list(released(traces, run, known))
+    return Anonymised(log, run.products(known), known.randomness.input_digest)
+
+
+def decide(traces: Iterable[TraceBatch], run: MethodRun, each: Each = map) -> Known:
+    """Counts and decides all rounds of a method; returns what its other steps depend on.
+
+    Args:
+        traces: As for `anonymise`; they are gone through once for every round.
+        run: The run.
+        each: How batches are gone through.
+
+    Raises:
+        GuaranteeError: The method cannot keep its promise on this input.
+    """
+    known, digest = run.known(), None
+    for name in run.method.rounds(run.params):
+        pieces = PiecesByThread(run.kinds(name))
+        for _ in each(partial(_count, pieces, run, name, known), traces):
+            pass
+        totals = pieces.result()
+        if digest is None:
+            digest = totals[INPUT_DIGEST]
+            known = run.known(digest)
+        known = run.known(digest, {**known.decisions, name: run.decide(name, totals, known)})
+    return known
+
+
+def _count(
+    pieces: PiecesByThread, run: MethodRun, name: str, known: Known, batch: TraceBatch
+) -> None:
+    pieces.add(run.count(name, batch, known))  # by the thread that counted it
+
+
+def released(
+    traces: Iterable[TraceBatch], run: MethodRun, known: Known, n_pieces: int = 1, each: Each = map
+) -> Iterator[TraceBatch]:
+    """Yields the released cases batch by batch; none of a method that releases no log.
+
+    Args:
+        traces: As for `anonymise`.
+        run: The run.
+        known: As `decide` returns it.
+        n_pieces: In how many pieces a log is generated that is made up.
+        each: How batches are gone through.
+    """
+    if run.method.log == "transformed":
+        yield from each(partial(run.apply, known=known), traces)
+    elif run.method.log == "generated":
+        yield from each(partial(run.generate, n_pieces=n_pieces, known=known), range(n_pieces))
 
 
 def group_into_traces(
@@ -129,138 +300,6 @@ def group_into_traces(
         local = [without_duplicates(batch) for batch in local]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])
     return [batch.recode(vocabulary) for batch in local]
-
-
-def anonymise(
-    traces: Sequence[TraceBatch],
-    method: Anonymizer,
-    params: Params,
-    key: ReleaseKey,
-    release_id: str,
-    noise_digest: str,
-    progress: Callable[[str], None] = lambda step: None,
-    draws: Draws | None = None,
-) -> Anonymised:
-    """Runs all rounds of a method and applies what they decided.
-
-    Args:
-        traces: Batches of complete cases, of one vocabulary.
-        method: The method.
-        params: Its parameters.
-        key: The release's key.
-        release_id: The release's name, which its randomness depends on.
-        noise_digest: Of the configuration and the method's version (`contract.identity`), likewise.
-        progress: Called with the name of each step before it runs.
-        draws: Where decisions are made and kept; None: they are not kept.
-
-    Raises:
-        GuaranteeError: The method cannot keep its promise on this input.
-    """
-    randomness, decisions = decide(
-        traces, method, params, key, release_id, noise_digest, progress, draws
-    )
-    progress("release")
-    log = released(traces, method, params, randomness, decisions)
-    return Anonymised(list(log), method.products(decisions, params), randomness.input_digest)
-
-
-def decide(
-    traces: Iterable[TraceBatch],
-    method: Anonymizer,
-    params: Params,
-    key: ReleaseKey,
-    release_id: str,
-    noise_digest: str,
-    progress: Callable[[str], None] = lambda step: None,
-    draws: Draws | None = None,
-    each: Each = map,
-) -> tuple[Randomness, dict[str, Decision]]:
-    """Runs all rounds of a method; returns the randomness after them, and what was decided.
-
-    Args:
-        traces: As for `anonymise`; they are gone through once, and once more for every round.
-        method: The method.
-        params: Its parameters.
-        key: The release's key.
-        release_id: The release's name.
-        noise_digest: See `anonymise`.
-        progress: Called with the name of each round before it runs.
-        draws: Where decisions are made and kept; None: they are not kept.
-        each: How batches are gone through.
-
-    Raises:
-        GuaranteeError: The method cannot keep its promise on this input.
-    """
-
-    def digest_of(batch: TraceBatch) -> InputDigest:
-        return InputDigest.from_traces(_declared_only(batch, method, params), key)
-
-    digest = InputDigest.merge(list(each(digest_of, traces))).hex
-    randomness = Randomness(key, release_id, digest, noise_digest)
-    draws = draws or ImmediateDecisions()
-    decisions: dict[str, Decision] = {}
-    for i, round_name in enumerate(method.rounds(params)):
-        progress(round_name)
-        counters = method.requires(round_name, params)
-        drawn_from = randomness if i else randomness.of_units
-        pieces = PiecesByThread({name: counter.kind for name, counter in counters.items()})
-        count = partial(_count, pieces, counters, method, params, decisions, randomness, drawn_from)
-        for _ in each(count, traces):
-            pass
-        statistics = pieces.result()
-        decide_round = partial(method.decide, round_name, statistics, decisions, params, randomness)
-        decisions[round_name] = draws.once(round_name, randomness, decide_round)
-        randomness = randomness.after(decided(decisions))
-    return randomness, decisions
-
-
-def _count(
-    pieces: PiecesByThread,
-    counters: Mapping[str, Counter],
-    method: Anonymizer,
-    params: Params,
-    decisions: Decisions,
-    randomness: Randomness,
-    drawn_from: Randomness,
-    batch: TraceBatch,
-) -> None:
-    (bounded,) = bound([batch], method, params, randomness)
-    pieces.add({k: one.count(bounded, decisions, drawn_from) for k, one in counters.items()})
-
-
-def released(
-    traces: Iterable[TraceBatch],
-    method: Anonymizer,
-    params: Params,
-    randomness: Randomness,
-    decisions: Decisions,
-    n_pieces: int = 1,
-    each: Each = map,
-) -> Iterator[TraceBatch]:
-    """Yields the released cases batch by batch; none of a method that releases no log.
-
-    Args:
-        traces: As for `anonymise`.
-        method: The method.
-        params: Its parameters.
-        randomness: After all rounds, as `decide` returns it.
-        decisions: What they decided, likewise.
-        n_pieces: In how many pieces a log is generated that is made up.
-        each: How batches are gone through.
-    """
-    if method.log == "transformed":
-
-        def apply(batch: TraceBatch) -> TraceBatch:
-            (bounded,) = bound([batch], method, params, randomness)
-            return method.apply(bounded, decisions, params, randomness)
-
-        yield from each(apply, traces)
-    elif method.log == "generated":
-
-        def generate(piece: int) -> TraceBatch:
-            return method.generate(piece, n_pieces, decisions, params, randomness)
-
-        yield from each(generate, range(n_pieces))
 
 
 def bound(

@@ -25,7 +25,7 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
-from tracecloak.anonymizers.contract.in_memory import decide
+from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
@@ -64,7 +64,9 @@ def of_log(traces: TraceBatch, params: AmunParams) -> float:
         params: Amun's, in the mode sampling.
     """
     key = ReleaseKey.generate()
-    decisions: Mapping[str, Any] = decide([traces], Amun(), params, key, "experiment", "")[1]
+    decisions: Mapping[str, Any] = decide(
+        [traces], MethodRun(Amun(), params, key, "experiment", "")
+    ).decisions
     epsilons, counts = _epsilons_of(traces, decisions, params)
     return float((epsilons * counts).sum() / counts.sum())
 
@@ -83,10 +85,10 @@ def of_releases(traces: TraceBatch, params: AmunParams) -> float:
     means = []
     for number in range(N_RELEASES):
         key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        randomness, decided = decide([traces], Amun(), params, key, "experiment", "")
-        decisions: Mapping[str, Any] = decided
+        known = decide([traces], MethodRun(Amun(), params, key, "experiment", ""))
+        decisions: Mapping[str, Any] = known.decisions
         epsilons = _epsilons_of(traces, decisions, params)[0]
-        released = ReleasedByAmun.of(traces, decisions, params, randomness)
+        released = ReleasedByAmun.of(traces, decisions, params, known.randomness)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
         of_events = epsilons[decisions["sampling"].times.find(groups, ticks)]
         copies = np.repeat(released.copies, released.traces.lengths)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from tracecloak.anonymizers.contract.in_memory import anonymise, decide
+from tracecloak.anonymizers.contract.in_memory import MethodRun, decide, released
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
@@ -269,22 +269,19 @@ def release_of(log: Log, cell: Cell) -> Released:
         return Released(log.variants, log.traces.recode(log.vocabulary), 0.0)
     method = METHODS[cell.method]
     params = _parameters(method, cell)
-    arguments: tuple[Any, ...] = (
-        [log.traces], method, params, ReleaseKey.generate(), "experiment", "",
-    )  # fmt: skip
+    run = MethodRun(method, params, ReleaseKey.generate(), "experiment", "")
     begun = time.perf_counter()
     if not cell.needs_log and {"variants", "tree"} & {*method.writes(params)}:
-        _, decisions = decide(*arguments)
-        products: Mapping[str, Any] = method.products(decisions, params).by_name
+        products: Mapping[str, Any] = run.products(decide([log.traces], run)).by_name
         seconds = time.perf_counter() - begun
         if "variants" in products:
             return Released(log.recoded(products["variants"]), None, seconds)
         return Released(VariantHistogram.merge(()), None, seconds, products["tree"])
-    done = anonymise(*arguments)
+    made = list(released([log.traces], run, decide([log.traces], run)))
     seconds = time.perf_counter() - begun
     if method.verifies:
-        method.verify(done.traces, params)
-    traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in done.traces])
+        method.verify(made, params)
+    traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in made])
     return Released(VariantHistogram.from_traces(traces), traces, seconds)
 
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract import in_memory
-from tracecloak.anonymizers.contract.method import Anonymizer
+from tracecloak.anonymizers.contract.in_memory import decide, released
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread
@@ -38,7 +37,7 @@ from tracecloak.transforms.publish.release_files import write_dfg, write_export,
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.case_digests import CountedUnits
-    from tracecloak.transforms.batch.job import Job, ReleaseSpec
+    from tracecloak.transforms.batch.job import Job
 
 
 # --- A released log is counted and written part by part as its cases come, none of them twice. ----
@@ -324,22 +323,10 @@ class InMemoryDriver:
                 for batch in traces.taken():
                     counted.add(job.part.counted(batch), means.limits.batch_bytes)
                 traces = counted
-            _write_sketch(spec, traces, means.workers)
-            _foretell(method, spec, traces)
-            each = means.workers.each
-            randomness, decisions = in_memory.decide(
-                traces,
-                method,
-                spec.params,
-                spec.key.resolve(),
-                spec.release_id,
-                spec.noise_digest,
-                lambda step: _LOG.info("next: %s", step),
-                spec.draws,
-                each,
-            )
+            each, steps = means.workers.each, spec.run()
+            known = decide(traces, steps, each)
             _LOG.info("next: release")
-            products = method.products(decisions, spec.params)
+            products = steps.products(known)
             # The writers are loaded once there is something to write.
             from tracecloak.transforms.batch.job import commit
             from tracecloak.transforms.publish.release_files import write_products
@@ -351,11 +338,9 @@ class InMemoryDriver:
                 n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
                 if method.log == "generated":
                     traces.drop()
-                released = in_memory.released(
-                    traces.taken(), method, spec.params, randomness, decisions, n_pieces, each
-                )
+                made = released(traces.taken(), steps, known, n_pieces, each)
                 writing = LogParts(target, means.hold, means.limits, means.workers)
-                parts, log, beside = writing.write(chain(released, spec.columns))
+                parts, log, beside = writing.write(chain(made, spec.columns))
                 others += beside
         commit(target, parts, others, products, log)
 
@@ -466,25 +451,3 @@ def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
         extra=job.source.progress_of(file),
     )
     return _Read(file.rank, tally.result(), rejects, lacking)
-
-
-def _write_sketch(spec: ReleaseSpec, traces: Iterable[TraceBatch], workers: Workers) -> None:
-    if spec.sketch is None:
-        return
-    from tracecloak.anonymizers.contract.case_digests import CaseSketch
-
-    deployment = spec.sketch.key.resolve()
-    sketch = Pieces(CaseSketch)
-    for piece in workers.each(partial(CaseSketch.from_traces, key=deployment), traces):
-        sketch.add(piece)
-    spec.sketch.write(sketch.result(), deployment)
-
-
-def _foretell(method: Anonymizer, spec: ReleaseSpec, traces: Iterable[TraceBatch]) -> None:
-    if not method.foretells(spec.params):
-        return
-    variants = Pieces(VariantHistogram)
-    for batch in traces:
-        variants.add(VariantHistogram.from_traces(batch))
-    for sentence in method.foretold(variants.result(), spec.params):
-        _OPERATOR.warning("%s: %s", method.name, sentence)

@@ -6,15 +6,22 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
-from tracecloak.anonymizers.contract.in_memory import Draws, ImmediateDecisions
+from tracecloak.anonymizers.contract.in_memory import (
+    INPUT_DIGEST,
+    Draws,
+    Known,
+    MethodRun,
+    kinds_of_round,
+)
 from tracecloak.anonymizers.contract.method import Decision, Params, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
@@ -33,6 +40,7 @@ from tracecloak.transforms.files import (
     write_new,
 )
 from tracecloak.transforms.keys.wrapping import KeyReference, read_sealed, write_sealed
+from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.publish.release_folder import PARTS, ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -41,8 +49,8 @@ if TYPE_CHECKING:
     from tracecloak.transforms.keys.signing import SigningReference
 
 
-# --- What a run keeps in files of its workplace: decisions, and the sketch of its cases. ----------
-
+_LOG = logging.getLogger("tracecloak")
+_OPERATOR = logging.getLogger("tracecloak.operator")
 
 # --- Decisions that are kept, so that a run that goes on after one was cut off draws nothing anew.
 
@@ -170,9 +178,6 @@ class WrittenSketch:
         return cls(CaseSketch.from_bytes(body), about["key"], about["kept_until"])
 
 
-# --- What one release is, as its stages and its driver need to know, and its dead letter. ---------
-
-
 # --- The dead letter: malformed records by their places, and how many of them end a run. ----------
 
 
@@ -251,7 +256,7 @@ class ReleaseSpec:
             noise.
         key: Where the worker finds the release key.
         noise_digest: Of the configuration and the method's version (`contract.identity`).
-        draws: Where decisions are made and kept; it pickles.
+        draws: Where decisions are made and kept, which pickles; None: they are not kept.
         sketch: Where the sketch of the cases goes; None: none is made.
         check_open: Called before the release appears; raises if it was given up meanwhile. None:
             there is no such check, but giving a release up also deletes its key.
@@ -264,7 +269,7 @@ class ReleaseSpec:
     release_id: str
     key: KeyReference
     noise_digest: str
-    draws: Draws = field(default_factory=ImmediateDecisions)
+    draws: Draws | None = None
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None
     signer: SigningReference | None = None
@@ -285,6 +290,66 @@ class ReleaseSpec:
         from tracecloak.schemas.published.rows import no_traces
 
         return [no_traces(carried)]
+
+    def kinds(self, round_name: str) -> dict[str, type[Any]]:
+        """Returns the types of what is counted for a round, by name; finds no key."""
+        kinds = kinds_of_round(method_named(self.method), self.params, round_name)
+        return kinds | ({_SKETCH: CaseSketch} if self.sketch and INPUT_DIGEST in kinds else {})
+
+    def run(self) -> ReleaseRun:
+        """Returns the steps of the method, with the keys as they are found where this is called."""
+        return ReleaseRun(
+            method_named(self.method),
+            self.params,
+            self.key.resolve(),
+            self.release_id,
+            self.noise_digest,
+            self.draws,
+            spec=self,
+        )
+
+
+# What the first round counts as well, with the key of the deployment.
+_SKETCH = "case sketch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRun(MethodRun):
+    """The steps of a method for a release, which also writes the sketch of its cases.
+
+    Attributes:
+        spec: What is released.
+    """
+
+    spec: ReleaseSpec
+
+    def kinds(self, round_name: str) -> dict[str, type[Any]]:
+        """Returns the types of what `count` counts, by name."""
+        return self.spec.kinds(round_name)
+
+    def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
+        """Returns the statistics of a batch for a round, by name."""
+        counted = super().count(round_name, traces, known)
+        if self.spec.sketch is not None and INPUT_DIGEST in counted:
+            counted[_SKETCH] = CaseSketch.from_traces(traces, self._deployment_key)
+        return counted
+
+    def decide(self, round_name: str, totals: Mapping[str, Any], known: Known) -> Decision:
+        """Decides a round, and tells the operator what the method foretells of the log."""
+        if self.spec.sketch is not None and (sketch := totals.get(_SKETCH)) is not None:
+            self.spec.sketch.write(sketch, self._deployment_key)
+        if not known.decisions and self.method.foretells(self.params):
+            with kept_on_worker(self.spec.operator_folder):
+                for sentence in self.method.foretold(totals["variants"], self.params):
+                    _OPERATOR.warning("%s: %s", self.method.name, sentence)
+        decision = super().decide(round_name, totals, known)
+        _LOG.info("decided: %s", round_name)
+        return decision
+
+    @cached_property
+    def _deployment_key(self) -> ReleaseKey:
+        assert self.spec.sketch is not None  # which alone needs it
+        return self.spec.sketch.key.resolve()
 
 
 @dataclass(frozen=True)
@@ -342,9 +407,6 @@ class Job:
 
 
 # --- The commit: statement and page are written, the promise is checked, and the release appears. -
-
-
-_LOG = logging.getLogger("tracecloak")
 
 
 def commit(
