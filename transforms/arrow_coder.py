@@ -13,24 +13,9 @@ import apache_beam as beam
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.anonymizers.contract.case_digests import CaseSketch, CountedUnits, InputDigest
-from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
-from tracecloak.schemas.arrays.sequences import CaseRanks
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.background_knowledge import KnownCases
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
-from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.log_times import LogTimes, StartRange
-from tracecloak.schemas.statistics.relations import ActivityRelations, KFollows
-from tracecloak.schemas.statistics.variants import (
-    ActivityCounts,
-    DirectlyFollows,
-    TraceLengths,
-    VariantHistogram,
-)
 
 
 class RecordBatchCoder(beam.coders.Coder):
@@ -119,27 +104,6 @@ class PiecesCoder(beam.coders.Coder):
         return 0
 
 
-STATISTICS = (
-    ActivityCounts,
-    ActivityRelations,
-    ActivityVocabulary,
-    CaseNorms,
-    CaseRanks,
-    CaseSketch,
-    ClippedCells,
-    ClippedFlows,
-    CountedUnits,
-    DirectlyFollows,
-    DurationTable,
-    InputDigest,
-    KFollows,
-    KnownCases,
-    LogTimes,
-    StartRange,
-    TraceLengths,
-    VariantHistogram,
-)
-
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)
-for _kind in (*STATISTICS, Statistics, TraceBatch, Decision, Products):
+for _kind in (Statistics, TraceBatch):
     beam.coders.registry.register_coder(_kind, ColumnarCoder)

@@ -29,9 +29,7 @@ from tracecloak.schemas.events.traces import (
 from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
-from tracecloak.transforms.batch.job import Target
+from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, count_released
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 from tracecloak.transforms.publish.release_files import write_dfg, write_export, write_part
 
@@ -79,14 +77,7 @@ class LogParts:
         Args:
             released: The released cases, and batches without cases that tell its attributes.
         """
-        counts = PiecesByThread(
-            {
-                "graph": DirectlyFollows,
-                "variants": VariantHistogram,
-                "times": LogTimes,
-                "names": ActivityVocabulary,
-            }
-        )
+        counts = PiecesByThread(KINDS_OF_LOG_COUNTS)
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
         batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
         for cases_of_parts in self._workers.each(partial(self._looked_at, counts), batches):
@@ -103,14 +94,7 @@ class LogParts:
         return parts, log, beside
 
     def _looked_at(self, counts: PiecesByThread, batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
-        counts.add(
-            {
-                "graph": DirectlyFollows.from_traces(batch),
-                "variants": VariantHistogram.from_traces(batch),
-                "times": LogTimes.from_traces(batch),
-                "names": batch.vocabulary,
-            }
-        )
+        counts.add(count_released(batch))
         return list(parts_of(batch, self._target.n_parts))
 
     def _write_part(self, number: int) -> OutputFile:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from tracecloak.transforms.batch.traces import (
     CountBatches,
     MergeStatistics,
     cut,
+    once,
     only,
 )
 
@@ -52,7 +53,6 @@ class AnonymizeTraces(beam.PTransform):
         """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
         spec, pipeline = self._spec, traces.pipeline
         method = method_named(spec.method)
-        once = pipeline | "Once" >> beam.Create([None])
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         for name in method.rounds(spec.params):
@@ -68,19 +68,13 @@ class AnonymizeTraces(beam.PTransform):
             # Side inputs are materialised: they are also the barrier after a decision.
             counted, waited = pvalue.AsIter(totals), []
             if not known:
-                digest = once | "InputDigest" >> beam.FlatMap(_digest, counted).with_output_types(
-                    CHUNK
-                )
-                known[INPUT_DIGEST] = pvalue.AsIter(digest)
+                known[INPUT_DIGEST] = _known(pipeline, "InputDigest", _digest, counted)
                 waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
-            decision = once | f"{name}/Decide" >> beam.FlatMap(
-                _decide, _Worker(spec, tuple(known)), name, counted, *known.values(), *waited
-            ).with_output_types(CHUNK)
-            known[name] = pvalue.AsIter(decision)
+            inputs = _Worker(spec, tuple(known)), name, counted, *known.values(), *waited
+            known[name] = _known(pipeline, f"{name}/Decide", _decide, *inputs)
         worker = _Worker(spec, tuple(known))
-        products = once | "Products" >> beam.FlatMap(
-            _products, worker, *known.values()
-        ).with_output_types(CHUNK)
+        products = once(pipeline, "Products", _products, worker, *known.values())
+        products.element_type = CHUNK
         if method.log == "transformed":
             released = traces | "Apply" >> beam.FlatMap(
                 _apply, worker, *known.values()
@@ -102,6 +96,13 @@ class AnonymizeTraces(beam.PTransform):
             )
             released = (released, columns) | "WithColumns" >> beam.Flatten()
         return {"traces": released, "products": products}
+
+
+def _known(pipeline: beam.Pipeline, name: str, step: Callable[..., Any], *inputs: Any) -> Any:
+    """Adds a stage whose one value later stages depend on; returns it as a side input."""
+    made = once(pipeline, name, step, *inputs)
+    made.element_type = CHUNK
+    return pvalue.AsIter(made)
 
 
 class _Worker:
@@ -133,17 +134,17 @@ def _count(worker: _Worker, round_name: str, traces: TraceBatch, *inputs: Any) -
     return worker.run.count(round_name, traces, worker.known(inputs))
 
 
-def _digest(once: None, totals: Iterable[Chunk]) -> Iterator[Chunk]:
+def _digest(totals: Iterable[Chunk]) -> Iterator[Chunk]:
     yield from cut(only(totals).by_name[INPUT_DIGEST])
 
 
 def _decide(
-    once: None, worker: _Worker, round_name: str, totals: Iterable[Chunk], *inputs: Any
+    worker: _Worker, round_name: str, totals: Iterable[Chunk], *inputs: Any
 ) -> Iterator[Chunk]:
     yield from cut(worker.run.decide(round_name, only(totals).by_name, worker.known(inputs)))
 
 
-def _products(once: None, worker: _Worker, *inputs: Any) -> Iterator[Chunk]:
+def _products(worker: _Worker, *inputs: Any) -> Iterator[Chunk]:
     yield from cut(worker.run.products(worker.known(inputs)))
 
 

@@ -14,7 +14,7 @@ from apache_beam import pvalue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
+from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, once, only
 from tracecloak.transforms.formats.pieces import MissingColumns, check_size
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.operator_log import kept_on_worker
@@ -163,14 +163,15 @@ class ReadFiles(beam.PTransform):
             # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
             lacking = outputs[_LACKING] | "Lacking" >> beam.Map(lambda one: one)
             # It gives nothing, but no tally of a log is complete before it has ended.
-            checked = (
-                begin
-                | "Once" >> beam.Create([None])
-                | "CheckPieces"
-                >> beam.FlatMap(
-                    _check_pieces, source, self._operator_folder, pvalue.AsIter(lacking)
-                ).with_output_types(ReadTally)
+            checked = once(
+                begin.pipeline,
+                "CheckPieces",
+                _check_pieces,
+                source,
+                self._operator_folder,
+                pvalue.AsIter(lacking),
             )
+            checked.element_type = ReadTally
             tallies = (tallies, checked) | "Tallies" >> beam.Flatten()
         # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
         return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS], TALLIES: tallies}
@@ -199,7 +200,6 @@ def _pieces(
 
 
 def _check_pieces(
-    once: None,
     source: EventSource,
     operator_folder: str | None,
     lacking: Iterable[tuple[SourceFile, MissingColumns]],
@@ -288,12 +288,8 @@ class CheckRejects(beam.PTransform):
             | "GroupByFile" >> beam.GroupByKey()
             | "WriteDeadLetter" >> beam.Map(_write, self._dead_letter)
         )
-        return (
-            tally.pipeline
-            | "Once" >> beam.Create([None])
-            | "Check"
-            >> beam.Map(_check, self._dead_letter, pvalue.AsIter(tally), pvalue.AsIter(written))
-        )
+        sides = pvalue.AsIter(tally), pvalue.AsIter(written)
+        return once(tally.pipeline, "Check", _check, self._dead_letter, *sides)
 
 
 class MergeTallies(beam.PTransform):
@@ -323,7 +319,7 @@ def _write(grouped: tuple[int, Iterable[pa.RecordBatch]], dead_letter: DeadLette
 
 
 def _check(
-    once: None, dead_letter: DeadLetter, tally: Iterable[Chunk], written: Iterable[int]
-) -> bool:
+    dead_letter: DeadLetter, tally: Iterable[Chunk], written: Iterable[int]
+) -> Iterator[bool]:
     dead_letter.check(only(tally).by_name["tally"])
-    return True
+    yield True

@@ -196,6 +196,25 @@ class CountBatches(beam.DoFn):
         del self._totals
 
 
+def once(
+    pipeline: beam.Pipeline, name: str, function: Callable[..., Iterable[Any]], *inputs: Any
+) -> beam.PCollection[Any]:
+    """Adds a stage that calls a function once.
+
+    Args:
+        pipeline: Gets the stage.
+        name: Its name.
+        function: Returns the elements of the output.
+        inputs: What it is called with, side inputs among them.
+    """
+    alone = pipeline | f"{name} once" >> beam.Create([None])
+    return alone | name >> beam.FlatMap(_called, function, *inputs)
+
+
+def _called(alone: None, function: Callable[..., Iterable[Any]], *inputs: Any) -> Iterable[Any]:
+    return function(*inputs)
+
+
 class MergeStatistics(beam.PTransform):
     """Merges statistics in chunks into those of one value, that of an empty log included."""
 
@@ -207,17 +226,13 @@ class MergeStatistics(beam.PTransform):
     def expand(self, counted: beam.PCollection[Chunk]) -> beam.PCollection[Chunk]:
         """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
         shuffled = counted | "Shuffle" >> beam.Reshuffle()
-        return (
-            counted.pipeline
-            | "Once" >> beam.Create([None])
-            | "Merge"
-            >> beam.FlatMap(
-                _merge, MergeStatisticsFn(self._kinds), pvalue.AsIter(shuffled)
-            ).with_output_types(Chunk)
-        )
+        combine = MergeStatisticsFn(self._kinds)
+        merged = once(counted.pipeline, "Merge", _merge, combine, pvalue.AsIter(shuffled))
+        merged.element_type = CHUNK
+        return merged
 
 
-def _merge(once: None, combine: MergeStatisticsFn, counted: Iterable[Chunk]) -> Iterator[Chunk]:
+def _merge(combine: MergeStatisticsFn, counted: Iterable[Chunk]) -> Iterator[Chunk]:
     totals = combine.create_accumulator()
     for statistics in whole(counted):
         totals = combine.add_input(totals, statistics)
