@@ -5,7 +5,8 @@ Rreleased rows or the folder of a release out, and the ledger charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -13,16 +14,13 @@ import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.embedded.claiming import (
-    Claim,
-    DigestRows,
-    NotedRows,
     Settling,
     claim,
+    digested,
     require_payer,
     rows_output,
 )
@@ -38,8 +36,8 @@ from tracecloak.pipelines.embedded.elements import (
 from tracecloak.pipelines.embedded.read import (
     CANONICAL_EVENTS,
     CANONICAL_TALLIES,
+    REJECTED,
     REJECTS,
-    CheckMalformed,
     MakeCanonical,
     ReleasedRows,
     product_schema,
@@ -48,11 +46,19 @@ from tracecloak.pipelines.embedded.read import (
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
-from tracecloak.transforms.batch.job import ReleaseSpec, Target
-from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
-from tracecloak.transforms.batch.write import WriteTraces
+from tracecloak.transforms.batch.job import ReleaseSpec
+from tracecloak.transforms.batch.read import check_tally
+from tracecloak.transforms.batch.traces import (
+    Chunk,
+    DropDuplicates,
+    GroupIntoTraces,
+    once,
+    only,
+)
+from tracecloak.transforms.batch.write import write_release
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -165,11 +171,8 @@ class AnonymizeEventLog(beam.PTransform):
         else:
             released = released_once(events.pipeline, self._product, parts["products"])
         if settling is not None:
-            _ = (
-                events.pipeline
-                | "Settle once" >> beam.Create([settling])
-                | "NoteCases" >> beam.Map(_note_cases, pvalue.AsIter(parts["products"]))
-            )
+            made = pvalue.AsIter(parts["products"])
+            once(events.pipeline, "NoteCases", _note_cases, settling, made)
         if self._rows is not None:
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
@@ -196,9 +199,9 @@ class AnonymizeEventLog(beam.PTransform):
                 config.method, config.method_params, release_id, self._key, config.noise_digest
             ), None
         placed = config.model_copy(update={"output": rows_output(config), "staging_area": None})
-        paid = claim(placed, elements, pipeline)
-        assert isinstance(paid, Claim)  # no such release has files that could be there
-        return paid.job.target.spec, paid.settling
+        job, settling = claim(placed, elements, pipeline)
+        assert job is not None  # no such release has files that could be there
+        return job.target.spec, settling
 
 
 def read_rows(
@@ -222,13 +225,12 @@ def read_rows(
     bounds = method_named(config.method).bounds(config.method_params)
     by_individual = bounds.max_cases_per_individual is not None
     read = events | "MakeCanonical" >> MakeCanonical(elements)
-    checked = read[CANONICAL_TALLIES] | "CheckMalformed" >> CheckMalformed(
-        config.largest_error_ratio
+    checked = check_tally(
+        read[CANONICAL_TALLIES], partial(_check_malformed, config.largest_error_ratio)
     )
-    grouped = read[CANONICAL_EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+    traces = read[CANONICAL_EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         config.shards, wait_on=checked, by_individual=by_individual
     )
-    traces = grouped["traces"]
     if config.drop_duplicates:
         traces = traces | "DropDuplicates" >> DropDuplicates(operator_folder)
     return {"traces": traces, "checked": checked, REJECTS: read[REJECTS]}
@@ -246,8 +248,13 @@ def shown(config: ReleaseConfig) -> dict[str, Any]:
     }
 
 
-def _note_cases(settling: Settling, products: Any) -> None:
+def _check_malformed(max_error_ratio: float, tally: ReadTally) -> None:
+    tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
+
+
+def _note_cases(settling: Settling, products: Any) -> Iterable[Any]:
     settling.note_cases()
+    return ()
 
 
 def _reject_row(reason: str) -> beam.Row:
@@ -309,55 +316,34 @@ class WriteRelease(beam.PTransform):
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline
         elements = elements_of(events, config)
-        paid = claim(config, elements, pipeline)
+        job, settling = claim(config, elements, pipeline)
         release_id = str(config.release_id)
-        row = (release_id, ReleaseFolder(absolute(config.output), release_id).final)
-        if paid is None:
-            done = pipeline | "There" >> beam.Create([row])
-        elif isinstance(paid, NotedRows):
-            read = read_rows(events, elements, config, paid.operator_folder)
-            digest = read["traces"] | "DigestRows" >> DigestRows(paid.key)
-            done = digest | "Compare" >> beam.Map(_compared, paid, row)
-        else:
-            target = paid.job.target
-            read = read_rows(events, elements, config, target.spec.operator_folder)
-            done = _release(read, target, config.shards)
-            if paid.settling is not None and paid.rows is not None:
-                digest = read["traces"] | "DigestRows" >> DigestRows(paid.rows.key)
-                done = done | "Settle" >> beam.Map(
-                    _settled, paid.settling, paid.rows, pvalue.AsSingleton(digest)
+        folder = ReleaseFolder(absolute(config.output), release_id).final
+        made: Any = ()
+        digest: Any = ()
+        if settling is not None or job is not None:
+            operator = settling if job is None else job.target.spec
+            read = read_rows(events, elements, config, operator and operator.operator_folder)
+            if job is not None:
+                made = pvalue.AsIter(
+                    write_release(read["traces"], job.target, config.shards, read["checked"])
                 )
-            done = done | "Written" >> beam.Map(_given, row)
-        return done | "ToRow" >> beam.Map(_row).with_output_types(_WRITTEN)
+            if settling is not None:
+                digest = pvalue.AsIter(digested(read["traces"], settling.key))
+        row = beam.Row(release_id=release_id, folder=folder)
+        written = once(pipeline, "Written", _written, row, settling, made, digest)
+        written.element_type = _WRITTEN
+        return written
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
         return shown(self._config) | {"output": self._config.output}
 
 
-def _release(
-    read: dict[str, beam.PCollection[Any]], target: Target, n_pieces: int
-) -> beam.PCollection[str]:
-    """Returns the release_id, once the release of the cases that were read is there."""
-    anonymize = AnonymizeTraces(target.spec, n_pieces, wait_on=read["checked"])
-    parts = read["traces"] | "AnonymizeTraces" >> anonymize
-    write = WriteTraces(target, parts["products"], wait_on=read["checked"])
-    return parts["traces"] | "WriteTraces" >> write
-
-
-def _settled(release_id: str, settling: Settling, rows: NotedRows, digest: InputDigest) -> None:
-    rows.write(digest)
-    settling.finish()
-
-
-def _given(before: str | None, row: tuple[str, str]) -> tuple[str, str]:
-    return row
-
-
-def _compared(digest: InputDigest, rows: NotedRows, row: tuple[str, str]) -> tuple[str, str]:
-    rows.check(digest)
-    return row
-
-
-def _row(written: tuple[str, str]) -> beam.Row:
-    return beam.Row(release_id=written[0], folder=written[1])
+def _written(
+    row: beam.Row, settling: Settling | None, made: Iterable[Any], digest: Iterable[Chunk]
+) -> list[beam.Row]:
+    """Ends a release once it is there, and returns what is said of it."""
+    if settling is not None:
+        settling.settle(only(digest).by_name["rows"])
+    return [row]

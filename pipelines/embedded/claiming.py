@@ -15,13 +15,11 @@ from __future__ import annotations
 import copy
 import logging
 import uuid
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 import apache_beam as beam
-from apache_beam import pvalue
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import StandardOptions
 
@@ -38,7 +36,7 @@ from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.job import Job, KeptDraws
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
+from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics
 from tracecloak.transforms.files import join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -51,44 +49,68 @@ _DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
 
 @dataclass(frozen=True)
 class Settling:
-    """What is told to the books of a release from within its pipeline; it pickles.
+    """How a pipeline on this machine ends a release, from within its workers; it pickles.
+
+    Of which rows a release was made is noted in a file that the operator alone reads.
 
     Attributes:
-        gate: Where its workers on this machine find key store and ledger.
         folder: Where the release lies.
+        operator_folder: Where its rows are noted.
+        about: Tells the key of the release, and that of the digest, from others.
+        key: Under which rows are digested.
+        gate: Where workers find key store and ledger; None: the release is there, and ended.
     """
 
-    gate: DrawGuard
     folder: ReleaseFolder
+    operator_folder: str
+    about: str
+    key: KeyReference
+    gate: DrawGuard | None = None
+
+    @classmethod
+    def of(cls, run: Run, key_fingerprint: str, gate: DrawGuard | None = None) -> Settling:
+        """Returns how a run is ended whose release is drawn under the key of a fingerprint."""
+        key = run.books.store.deployment_key()
+        about = f"{key_fingerprint} {key.resolve().fingerprint}"
+        return cls(run.folder, run.operator_folder, about, key, gate)
 
     @property
-    def books(self) -> ReleaseRegistry:
-        """The books of the release, opened anew in the worker."""
-        return ReleaseRegistry(self.gate.store(), self.gate.ledger(), self.folder)
+    def has_rows(self) -> bool:
+        """Whether anything is noted that rows can be compared with."""
+        return (read_if_there(self._path) or b"").startswith(f"{self.about} ".encode())
 
-    def finish(self) -> None:
-        """Does what comes after the release is visible; done once, does nothing."""
-        if self.books.look().state == "visible":
-            self.books.finish(self.gate.key_fingerprint)
+    def settle(self, digest: InputDigest) -> None:
+        """Notes of which rows a release was made, and does what comes after it is visible.
+
+        Raises:
+            UsageError: The release was there before, and was made of other rows.
+        """
+        noted = f"{self.about} {digest.hex}".encode()
+        if self.gate is None:
+            if read_if_there(self._path) != noted:
+                raise UsageError(
+                    f"release_id {self.folder.release_id!r} in {self.folder.output} is there, and "
+                    "was made of other rows than these; choose another release_id, which is "
+                    "another spend, or give it the rows that it was made of"
+                )
+            return
+        write_anew(self._path, noted)
+        books = self._books(self.gate)
+        if books.look().state == "visible":
+            books.finish(self.gate.key_fingerprint)
 
     def note_cases(self) -> None:
         """Notes in the ledger which cases were read, of a release that has no files."""
-        self.books.note_cases(self.gate.key_fingerprint)
+        assert self.gate is not None  # it is made now
+        self._books(self.gate).note_cases(self.gate.key_fingerprint)
 
+    def _books(self, gate: DrawGuard) -> ReleaseRegistry:
+        """The books of the release, opened anew in the worker."""
+        return ReleaseRegistry(gate.store(), gate.ledger(), self.folder)
 
-@dataclass(frozen=True)
-class Claim:
-    """A release that is paid.
-
-    Attributes:
-        job: What its stages are given.
-        settling: How its pipeline ends it; None: workers do not reach the key store.
-        rows: Where its pipeline notes of which rows it was made; None likewise.
-    """
-
-    job: Job
-    settling: Settling | None
-    rows: NotedRows | None
+    @property
+    def _path(self) -> str:
+        return join(self.operator_folder, "rows.digest")
 
 
 def runner_of(pipeline: beam.Pipeline) -> str:
@@ -108,15 +130,18 @@ def rows_output(config: ReleaseConfig) -> str:
 
 def claim(
     config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline
-) -> Claim | NotedRows | None:
+) -> tuple[Job | None, Settling | None]:
     """Pays for a release, or goes on with what was paid.
-
-    If it is there already, returns of which rows it was made, or None if nobody knows.
 
     Args:
         config: What it is to make, and where it goes.
         elements: How its events are read.
         pipeline: The pipeline that it will be part of.
+
+    Returns:
+        What its stages are given, None if it is there already; and what its pipeline does with its
+        rows at the end, None if workers do not reach the key store, or nobody knows of which rows
+        it was made.
 
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
@@ -143,16 +168,16 @@ def claim(
             recognised(run, standing)
             assert standing.receipt is not None  # it was recognised by it
             if run.driver.is_local:
-                rows = NotedRows.of(run, standing.receipt.key_fingerprint)
-                if rows.is_there:
-                    return rows
+                settling = Settling.of(run, standing.receipt.key_fingerprint)
+                if settling.has_rows:
+                    return None, settling
             _LOG.warning(
                 "release %s is in %s already: nothing is read or paid, and whether it was made of "
                 "these rows is not known",
                 folder.release_id,
                 folder.output,
             )
-            return None
+            return None, None
         run = claimed(run, standing)
         try:
             # Another pipeline of this release may be at work: each builds in a place of its own.
@@ -163,11 +188,10 @@ def claim(
             run.books.void(run.key.fingerprint)
             raise
     if not run.driver.is_local:
-        return Claim(job, None, None)
+        return job, None
     draws: Any = job.target.spec.draws
     assert isinstance(draws, KeptDraws) and isinstance(draws.before, DrawGuard)  # as of a local run
-    settling = Settling(draws.before, replace(job.target.folder, attempt=""))
-    return Claim(job, settling, NotedRows.of(run, draws.before.key_fingerprint))
+    return job, Settling.of(run, draws.before.key_fingerprint, draws.before)
 
 
 def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None:
@@ -184,85 +208,13 @@ def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None
             )
 
 
-@dataclass(frozen=True)
-class NotedRows:
-    """Where the digest of a release's rows is noted; it pickles.
-
-    Attributes:
-        operator_folder: Has it in a file, and is read by the operator alone.
-        name: What the release is called, for people.
-        about: Tells its key, and that of the digest, from others.
-        key: That of the digest.
-    """
-
-    operator_folder: str
-    name: str
-    about: str
-    key: KeyReference
-
-    @classmethod
-    def of(cls, run: Run, key_fingerprint: str) -> NotedRows:
-        """Returns where a run notes them.
-
-        Args:
-            run: One whose workers are on this machine.
-            key_fingerprint: Of the key under which its release is drawn.
-        """
-        key, folder = run.books.store.deployment_key(), run.folder
-        return cls(
-            run.operator_folder,
-            f"release_id {folder.release_id!r} in {folder.output}",
-            f"{key_fingerprint} {key.resolve().fingerprint}",
-            key,
-        )
-
-    @property
-    def is_there(self) -> bool:
-        """Whether anything is noted that rows can be compared with."""
-        return (read_if_there(self._path) or b"").startswith(f"{self.about} ".encode())
-
-    def write(self, digest: InputDigest) -> None:
-        """Notes what a release was made of."""
-        write_anew(self._path, f"{self.about} {digest.hex}".encode())
-
-    def check(self, digest: InputDigest) -> None:
-        """Makes sure that rows are those that are noted.
-
-        Raises:
-            UsageError: They are others.
-        """
-        if read_if_there(self._path) != f"{self.about} {digest.hex}".encode():
-            raise UsageError(
-                f"{self.name} is there, and was made of other rows than these; choose another "
-                "release_id, which is another spend, or give it the rows that it was made of"
-            )
-
-    @property
-    def _path(self) -> str:
-        return join(self.operator_folder, "rows.digest")
-
-
-class DigestRows(beam.PTransform):
-    """Digests PCollection[TraceBatch], all of a log; returns one element, its InputDigest."""
-
-    def __init__(self, key: KeyReference) -> None:
-        """Takes where the key of the digest is."""
-        super().__init__()
-        self._key = key
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[InputDigest]:
-        """Counts once."""
-        count = CountBatches({"rows": InputDigest}, partial(_counted, self._key))
-        totals = traces | beam.ParDo(count) | "Merge" >> MergeStatistics(rows=InputDigest)
-        once = traces.pipeline | "Once" >> beam.Create([None])
-        return once | "Total" >> beam.Map(_total, pvalue.AsIter(totals)).with_output_types(
-            InputDigest
-        )
+def digested(traces: beam.PCollection[TraceBatch], key: KeyReference) -> beam.PCollection[Chunk]:
+    """Digests all cases of a log under a key; returns the one digest, under the name `rows`."""
+    count = CountBatches({"rows": InputDigest}, partial(_counted, key))
+    return (
+        traces | "Digest" >> beam.ParDo(count) | "MergeDigests" >> MergeStatistics(rows=InputDigest)
+    )
 
 
 def _counted(key: KeyReference, traces: TraceBatch) -> dict[str, Any]:
     return {"rows": InputDigest.from_traces(traces, key.resolve())}
-
-
-def _total(once: None, totals: Iterable[Chunk]) -> Any:
-    return only(totals).by_name["rows"]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Optional, cast
+from typing import Any, Literal, Optional
 
 import apache_beam as beam
 import numpy as np
@@ -30,8 +30,8 @@ from tracecloak.schemas.events.columns import ColumnMapping, renamed
 from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER, RELEASED_SCHEMA
 from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, FileTally, ReadTally
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
-from tracecloak.transforms.batch.read import EVENTS, TALLIES, MergeTallies, ReadFiles
-from tracecloak.transforms.batch.traces import Chunk, only
+from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
+from tracecloak.transforms.batch.traces import Chunk, once, only
 from tracecloak.transforms.formats.base import missing_columns
 
 # --- MakeCanonical: rows, dicts and batches of somebody's pipeline to canonical events. -----------
@@ -179,29 +179,6 @@ class _ReadBatches(_Counted):
         good = events.filter(pa.array(reason == ""))
         tally.add_events(good.num_rows)
         yield from self._outputs(good, reason[reason != ""].tolist(), tally.result())
-
-
-class CheckMalformed(beam.PTransform):
-    """Ends the run if too many records are malformed; gives one element if it may go on."""
-
-    def __init__(self, max_error_ratio: float) -> None:
-        super().__init__()
-        self._max_error_ratio = max_error_ratio
-
-    def expand(self, tallies: beam.PCollection[ReadTally]) -> beam.PCollection[bool]:
-        """Takes the tallies of MakeCanonical."""
-        tally = tallies | MergeTallies()
-        return (
-            tally.pipeline
-            | "Once" >> beam.Create([None])
-            | "Check" >> beam.Map(_check, self._max_error_ratio, pvalue.AsIter(tally))
-        )
-
-
-def _check(once: None, max_error_ratio: float, tally: Iterable[Chunk]) -> bool:
-    whole = cast(ReadTally, only(tally).by_name["tally"])
-    whole.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
-    return True
 
 
 # --- ReadEventLog: files of any format to events in somebody's own pipeline. ----------------------
@@ -370,7 +347,7 @@ def field_name(name: str) -> str:
     return clean if is_fit else f"attribute_{clean}"
 
 
-def product_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
+def product_batches(name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
     """Returns the table of a product in batches.
 
     Raises:
@@ -388,10 +365,9 @@ def product_batches(once: None, name: str, products: Iterable[Chunk]) -> list[pa
 
 def released_once(pipeline: beam.Pipeline, name: str, products: Any) -> beam.PCollection[Any]:
     """Returns the batches of a product of a release."""
-    once = pipeline | "Product once" >> beam.Create([None])
-    return once | "Product" >> beam.FlatMap(
-        product_batches, name, pvalue.AsIter(products)
-    ).with_output_types(pa.RecordBatch)
+    batches = once(pipeline, "Product", product_batches, name, pvalue.AsIter(products))
+    batches.element_type = pa.RecordBatch
+    return batches
 
 
 def _python_type(field: pa.Field) -> Any:

@@ -39,11 +39,10 @@ import tracecloak
 from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.flags import FN_API, is_local
 from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
-from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.read import EVENTS, CheckRejects, ReadFiles
+from tracecloak.transforms.batch.read import EVENTS, ReadFiles, check_rejects
 from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
-from tracecloak.transforms.batch.write import WriteTraces
+from tracecloak.transforms.batch.write import write_release
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
 if TYPE_CHECKING:
@@ -402,28 +401,25 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
             job.dead_letter.folder, job.dead_letter.note_duplicates
         )
     if job.part is not None:
-        from tracecloak.transforms.batch.window import KeepCounted
+        from tracecloak.transforms.batch.window import keep_counted
 
-        traces = traces | "Window" >> KeepCounted(job.part)
-    release = traces | "AnonymizeTraces" >> AnonymizeTraces(spec, job.n_shards, wait_on=checked)
-    _ = release["traces"] | "WriteRelease" >> WriteTraces(
-        job.target, release["products"], wait_on=checked
-    )
+        traces = keep_counted(traces, job.part)
+    write_release(traces, job.target, job.n_shards, checked)
 
 
 def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
-    from tracecloak.transforms.batch.window import WriteUnits
+    from tracecloak.transforms.batch.window import write_units
 
     _, traces = _grouped(pipeline, job, part.by_individual)
-    _ = traces | "Units" >> WriteUnits(part)
+    _ = traces | "WriteUnits" >> beam.Map(write_units, part)
 
 
 def _grouped(pipeline: beam.Pipeline, job: Job, by_individual: bool) -> tuple[Any, Any]:
     """What comes once the rejects are checked, and the cases."""
     read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
-    checked = read | "CheckRejects" >> CheckRejects(job.dead_letter)
-    grouped = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
+    checked = check_rejects(read, job.dead_letter)
+    traces = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         job.n_shards, wait_on=checked, by_individual=by_individual
     )
-    return checked, grouped["traces"]
+    return checked, traces

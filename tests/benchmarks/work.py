@@ -85,7 +85,7 @@ def columnar_beam(path: str, shards: int) -> Counts:
         grouped = read["events"] | GroupIntoTraces(shards)
         kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
         totals = (
-            grouped["traces"]
+            grouped
             | "Count" >> beam.ParDo(CountBatches(kinds, _count))
             | "Merge" >> MergeStatistics(**kinds)
         )

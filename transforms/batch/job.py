@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -61,18 +61,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
 
 
-class DrawGuard(Protocol):
-    """A gate that a release passes before it draws noise, and asks before it appears."""
-
-    def __call__(self) -> None:
-        """Notes that noise is drawn from now on; raises if none may be drawn."""
-        ...
-
-    def check_open(self) -> None:
-        """Raises if the release was given up meanwhile."""
-        ...
-
-
 @dataclass(frozen=True)
 class KeptDraws:
     """Decisions in the files of a folder that only the operator reads; it pickles.
@@ -89,7 +77,7 @@ class KeptDraws:
 
     folder: str
     key: KeyReference
-    before: DrawGuard | None = None
+    before: Callable[[], None] | None = None
 
     def once(
         self, round_name: str, randomness: Randomness, decide: Callable[[], Decision]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -94,7 +94,7 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Missin
 
 
 # --- ReadFiles: files of any format to canonical events and rejects. ------------------------------
-# CheckRejects: malformed records to the dead letter; too many of them end the run.
+# Malformed records go to the dead letter; too many of them end the run.
 
 
 EVENTS = "events"
@@ -272,54 +272,47 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return pieces
 
 
-class CheckRejects(beam.PTransform):
-    """Lists the rejects of an input; returns one element if the run may go on, and fails if not."""
-
-    def __init__(self, dead_letter: DeadLetter) -> None:
-        super().__init__()
-        self._dead_letter = dead_letter
-
-    def expand(self, read: dict[str, beam.PCollection[Any]]) -> beam.PCollection[bool]:
-        """Takes the outputs of ReadFiles."""
-        tally = read["tallies"] | MergeTallies()
-        written = (
-            read["rejects"]
-            | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
-            | "GroupByFile" >> beam.GroupByKey()
-            | "WriteDeadLetter" >> beam.Map(_write, self._dead_letter)
-        )
-        sides = pvalue.AsIter(tally), pvalue.AsIter(written)
-        return once(tally.pipeline, "Check", _check, self._dead_letter, *sides)
-
-
-class MergeTallies(beam.PTransform):
-    """Merges tallies into the one of a whole log, under the name `tally` of a Chunk."""
-
-    def expand(self, tallies: beam.PCollection[ReadTally]) -> beam.PCollection[Chunk]:
-        """Adds up bundles, and then what came of them."""
-        return (
-            tallies
-            | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
-            | "Tally" >> MergeStatistics(tally=ReadTally)
-        )
-
-
-def _as_statistics(tally: ReadTally) -> dict[str, ReadTally]:
-    return {"tally": tally}
+def check_rejects(
+    read: Mapping[str, beam.PCollection[Any]], dead_letter: DeadLetter
+) -> beam.PCollection[bool]:
+    """Lists the rejects that `ReadFiles` gave; see `check_tally`."""
+    written = (
+        read[REJECTS]
+        | "ByFile" >> beam.Map(_with_file).with_output_types(tuple[int, pa.RecordBatch])
+        | "GroupByFile" >> beam.GroupByKey()
+        | "WriteDeadLetter" >> beam.MapTuple(dead_letter.write)
+    )
+    return check_tally(read[TALLIES], dead_letter.check, pvalue.AsIter(written))
 
 
 def _with_file(rejects: pa.RecordBatch) -> tuple[int, pa.RecordBatch]:
     return rejects.column("file")[0].as_py(), rejects
 
 
-def _write(grouped: tuple[int, Iterable[pa.RecordBatch]], dead_letter: DeadLetter) -> int:
-    rank, batches = grouped
-    dead_letter.write(rank, batches)
-    return rank
+def check_tally(
+    tallies: beam.PCollection[ReadTally], check: Callable[[ReadTally], None], *waited: Any
+) -> beam.PCollection[bool]:
+    """Checks what was found of all records; returns one element if the run may go on.
+
+    Args:
+        tallies: What was found, in any parts.
+        check: Fails if the run may not; it pickles.
+        waited: Side inputs that are to be complete before.
+    """
+    tally = (
+        tallies
+        | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
+        | "Tally" >> MergeStatistics(tally=ReadTally)
+    )
+    return once(tally.pipeline, "CheckTally", _check, check, pvalue.AsIter(tally), *waited)
+
+
+def _as_statistics(tally: ReadTally) -> dict[str, ReadTally]:
+    return {"tally": tally}
 
 
 def _check(
-    dead_letter: DeadLetter, tally: Iterable[Chunk], written: Iterable[int]
+    check: Callable[[ReadTally], None], tally: Iterable[Chunk], *waited: Any
 ) -> Iterator[bool]:
-    dead_letter.check(only(tally).by_name["tally"])
+    check(only(tally).by_name["tally"])
     yield True

@@ -245,7 +245,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 class GroupIntoTraces(beam.PTransform):
     """Shuffles canonical events by shard of their privacy unit, sorts each shard into traces.
 
-    Returns `traces`: PCollection[TraceBatch], all of one vocabulary, each of some thousand cases. A
+    Returns PCollection[TraceBatch], all of one vocabulary, each of some thousand cases. A
     shard must fit one worker's memory; the results do not depend on the number of shards.
     """
 
@@ -269,16 +269,11 @@ class GroupIntoTraces(beam.PTransform):
         self._wait_on = wait_on
         self._by_individual = by_individual
 
-    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> dict[str, beam.PCollection[Any]]:
+    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[TraceBatch]:
         """Groups PCollection[pa.RecordBatch] of canonical events."""
-        vocabulary = (
-            events
-            | "BatchVocabulary"
-            >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
-            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
-        )  # PCollection[Chunk]
+        vocabulary = vocabulary_of(events, _names)
         waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
-        traces = (
+        return (
             events
             | "Shard"
             >> beam.FlatMap(_shard, self._n_shards, self._by_individual).with_output_types(
@@ -289,11 +284,10 @@ class GroupIntoTraces(beam.PTransform):
             >> beam.FlatMap(
                 _to_traces,
                 self._by_individual,
-                pvalue.AsIter(vocabulary),
+                vocabulary,
                 *waited,
             ).with_output_types(TraceBatch)
-        )  # PCollection[TraceBatch]
-        return {"traces": traces}
+        )
 
 
 class DropDuplicates(beam.PTransform):
@@ -335,7 +329,23 @@ def _once(traces: TraceBatch, operator_folder: str | None, is_logged: bool) -> I
     yield left
 
 
-def _vocabulary(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:
+def vocabulary_of(
+    batches: beam.PCollection[Any], names: Callable[[Any], dict[str, ActivityVocabulary]]
+) -> pvalue.AsIter:
+    """Returns the vocabulary of all batches as a side input, under the name `vocabulary`.
+
+    Args:
+        batches: Of events or cases.
+        names: Returns that of one, under that name.
+    """
+    return pvalue.AsIter(
+        batches
+        | "BatchVocabulary" >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, names))
+        | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
+    )
+
+
+def _names(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:
     return {"vocabulary": ActivityVocabulary.of(events.column(ACTIVITY).dictionary)}
 
 

@@ -9,13 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import apache_beam as beam
-from apache_beam import pvalue
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.windows import Schedule, Window, members
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, only
+from tracecloak.transforms.batch.traces import Chunk, only, vocabulary_of
 from tracecloak.transforms.files import join, names_in, open_raw, write_new
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -94,43 +93,18 @@ def _read(path: str) -> bytes:
 # --- On Beam: writing down the units of a window's cases, and keeping the cases that may count. ---
 
 
-class WriteUnits(beam.PTransform):
-    """Writes the units of the window's cases among PCollection[TraceBatch] into files."""
-
-    def __init__(self, part: WindowPart) -> None:
-        super().__init__()
-        self._part = part
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[None]:
-        """Adds one stage."""
-        return traces | "WriteUnits" >> beam.Map(_write_units, self._part)
-
-
-def _write_units(traces: TraceBatch, part: WindowPart) -> None:
+def write_units(traces: TraceBatch, part: WindowPart) -> None:
+    """Writes down the units of the window's cases in a batch."""
     part.write_units(part.units(traces))
 
 
-class KeepCounted(beam.PTransform):
-    """Keeps of PCollection[TraceBatch] the window's cases that may count, of one vocabulary."""
-
-    def __init__(self, part: WindowPart) -> None:
-        super().__init__()
-        self._part = part
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
-        """Adds the filter, and the vocabulary of what passes it."""
-        counted = traces | "OfWindow" >> beam.FlatMap(_counted, self._part).with_output_types(
-            TraceBatch
-        )
-        vocabulary = (
-            counted
-            | "BatchVocabulary"
-            >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, _vocabulary))
-            | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
-        )  # PCollection[Chunk]
-        return counted | "Recode" >> beam.Map(
-            _recoded, pvalue.AsIter(vocabulary)
-        ).with_output_types(TraceBatch)
+def keep_counted(
+    traces: beam.PCollection[TraceBatch], part: WindowPart
+) -> beam.PCollection[TraceBatch]:
+    """Keeps the window's cases that may count, of one vocabulary."""
+    counted = traces | "OfWindow" >> beam.FlatMap(_counted, part).with_output_types(TraceBatch)
+    vocabulary = vocabulary_of(counted, _names)
+    return counted | "Recode" >> beam.Map(_recoded, vocabulary).with_output_types(TraceBatch)
 
 
 def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
@@ -139,7 +113,7 @@ def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
         yield counted
 
 
-def _vocabulary(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
+def _names(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
     return {"vocabulary": traces.vocabulary}
 
 

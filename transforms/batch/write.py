@@ -16,6 +16,7 @@ from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import parts_of, rows_of_part
 from tracecloak.transforms.arrow_coder import pack, unpack
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, commit, count_released
 from tracecloak.transforms.batch.traces import (
     Chunk,
@@ -103,6 +104,27 @@ class WriteTraces(beam.PTransform):
             | "GroupByPart" >> beam.GroupByKey()
             | "WritePart" >> beam.Map(_write_part, self._target)
         )
+
+
+def write_release(
+    traces: beam.PCollection[TraceBatch],
+    target: Target,
+    n_pieces: int,
+    wait_on: beam.PCollection[Any],
+) -> beam.PCollection[str]:
+    """Anonymises the cases of a log, and writes what is released of them.
+
+    Args:
+        traces: The cases.
+        target: What is released, and where.
+        n_pieces: In how many pieces a log is generated.
+        wait_on: Nothing is decided before this is complete.
+
+    Returns:
+        The release_id, once the release is there.
+    """
+    parts = traces | "AnonymizeTraces" >> AnonymizeTraces(target.spec, n_pieces, wait_on)
+    return parts["traces"] | "WriteRelease" >> WriteTraces(target, parts["products"], wait_on)
 
 
 _NO_CASES = b""

@@ -177,7 +177,7 @@ def test_a_retried_bundle_draws_the_same_noise(
             | beam.Create(events(30)).with_output_types(pa.RecordBatch)
             | GroupIntoTraces(1)
         )
-        made = grouped["traces"] | AnonymizeTraces(spec, 1)
+        made = grouped | AnonymizeTraces(spec, 1)
         _ = made["traces"] | beam.ParDo(FailingOnce(str(tmp_path / "marker")))
     attempts = (tmp_path / "marker.seen").read_text().splitlines()
     assert len(attempts) >= 2

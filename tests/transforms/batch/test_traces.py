@@ -33,7 +33,7 @@ def grouped_of(
     pipeline: beam.Pipeline, events: list[pa.RecordBatch], shards: int
 ) -> beam.PCollection:
     created = pipeline | beam.Create(events).with_output_types(pa.RecordBatch)
-    return (created | GroupIntoTraces(shards, by_individual=True))["traces"]
+    return created | GroupIntoTraces(shards, by_individual=True)
 
 
 @pytest.mark.parametrize("shards", [1, 5])
