@@ -321,9 +321,9 @@ class WriteRelease(beam.PTransform):
         folder = ReleaseFolder(absolute(config.output), release_id).final
         made: Any = ()
         digest: Any = ()
-        if settling is not None or job is not None:
-            operator = settling if job is None else job.target.spec
-            read = read_rows(events, elements, config, operator and operator.operator_folder)
+        of_run = settling if job is None else job.target.spec
+        if of_run is not None:
+            read = read_rows(events, elements, config, of_run.operator_folder)
             if job is not None:
                 made = pvalue.AsIter(
                     write_release(read["traces"], job.target, config.shards, read["checked"])
