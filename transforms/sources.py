@@ -320,12 +320,10 @@ class EventSource:
 
     def divider(self, file: SourceFile) -> Divider | None:
         """Returns what divides a file; None: nothing does, as it is compressed or has no pieces."""
-        from tracecloak.transforms.formats.pieces import DividedReader
-
         if unpacked(file.path)[1] is not None:
             return None
-        reader = self.format.reader_of(file.path, file.seen)
-        return reader.divider() if isinstance(reader, DividedReader) else None
+        divider = getattr(self.format.reader_of(file.path, file.seen), "divider", None)
+        return None if divider is None else cast("Divider | None", divider())
 
     def read(
         self,

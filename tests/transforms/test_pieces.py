@@ -27,7 +27,7 @@ from tracecloak.transforms.formats import csv
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.pieces import DividedReader, MissingColumns
+from tracecloak.transforms.formats.pieces import MissingColumns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
@@ -74,9 +74,10 @@ def _read(reader: Reader, data: bytes, wanted: Sequence[str]) -> Any:
     return values, malformed
 
 
-def _read_in_pieces(reader: DividedReader, data: bytes, wanted: Sequence[str], n: int) -> Any:
-    divider = reader.divider()
-    assert divider is not None
+def _read_in_pieces(
+    reader: CsvReader | JsonLinesReader, data: bytes, wanted: Sequence[str], n: int
+) -> Any:
+    divider: Any = reader.divider()
     looks = [divider.look(BytesIO(data), place) for place in divider.places(len(data), n)]
     values: dict[int, Any] = {}
     malformed: list[int] = []

@@ -163,7 +163,7 @@ class CsvReader:
             first += count
 
     def divider(self) -> Divider | None:
-        """Returns what divides a file between its records; see `DividedReader`."""
+        """Returns what divides a file between its records; None: nothing can, as it is encoded."""
         codec = codecs.lookup(self.encoding).name
         delimiter, quote, escape = self.signs
         # What a line is depends on what was before it: too far back for a look at a stretch.
@@ -171,10 +171,10 @@ class CsvReader:
             return None
         from tracecloak.transforms.formats.pieces import QuotedScanner, TextDivider
 
-        n_head = int(self.header is True)
-        return TextDivider(
-            self, lambda: QuotedScanner(delimiter, quote), codec == "utf-8", n_head, _SEP_LINE
-        )
+        def scanners() -> list[QuotedScanner]:
+            return [QuotedScanner(delimiter, quote, is_quoted) for is_quoted in (False, True)]
+
+        return TextDivider(self, scanners, codec == "utf-8", int(self.header is True), _SEP_LINE)
 
     def read_piece(
         self,
@@ -185,7 +185,16 @@ class CsvReader:
         batch_rows: int,
         tell: Callable[[MissingColumns], None],
     ) -> Iterator[RawBatch]:
-        """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
+        """Yields the records of a part of a file, as `read` does of a file.
+
+        Args:
+            text: The part: the file's begin, or a blank line and some of its records.
+            names: The columns that the file declares; None: the text begins where the file does.
+            wanted: See `Reader.read`.
+            required: See `Reader.read`.
+            batch_rows: See `Reader.read`.
+            tell: See `TextDivider.of_piece`.
+        """
         if names is None:
             return self.read(text, wanted, required, batch_rows)
         self.check(names, required)
@@ -401,7 +410,7 @@ class _Comments:
                 self._scanner.feed(parts[-1])
                 self._last = parts[-1][-1:]
             # A line break that is escaped has become a mark.
-            is_line = self._last in b"\r\n" and not self._scanner.passed()[0].is_quoted
+            is_line = self._last in b"\r\n" and not self._scanner.is_quoted
             self._is_within = begin is not None and is_line
             at, sought = end, end + 1
         return b"".join(parts)
@@ -565,7 +574,7 @@ def _last_end(data: bytes, parser: _Parser) -> int:
     """Returns the last place where a record ends, and no record before it is too long; 0: none."""
     from tracecloak.transforms.formats.pieces import QuotedScanner
 
-    ends = QuotedScanner(parser.delimiter, parser.quote).ends(data)
+    ends = QuotedScanner(parser.delimiter, parser.quote).feed(data)
     lengths = np.diff(ends, prepend=0)
     n_fitting = int(np.argmax(np.append(lengths, RECORD_BYTES + 1) > RECORD_BYTES))
     return int(ends[n_fitting - 1]) if n_fitting else 0
@@ -577,12 +586,11 @@ def _after_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> b
 
     scanner, at = QuotedScanner(parser.delimiter, parser.quote), 0
     for text in itertools.chain([pending], chunks):
-        scanner.feed(text)
-        if scanner.end is not None:
-            return text[scanner.end - at :]
+        ends = scanner.feed(text)
+        if len(ends):
+            return text[ends[0] - at :]
         at += len(text)
-    scanner.feed(b"\n")
-    if scanner.end is None:
+    if not len(scanner.feed(b"\n")):
         _OPERATOR.warning(
             "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
             "nothing behind that quote is read; mend the file"

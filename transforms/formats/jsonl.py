@@ -42,15 +42,20 @@ from tracecloak.transforms.formats.base import (
 )
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
-from tracecloak.transforms.formats.pieces import Divider, LineScanner, MissingColumns, TextDivider
+from tracecloak.transforms.formats.pieces import (
+    BOM,
+    Divider,
+    LineScanner,
+    MissingColumns,
+    TextDivider,
+)
 from tracecloak.transforms.formats.registry import SourceFormat
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 LINE_BYTES = 16 << 20
-# A batch ends at so many bytes of lines, for its objects are held whole until then.
-BATCH_BYTES = 64 << 20
-_CHUNK_BYTES = 1 << 20
+# A read, whose lines are held whole.
+_CHUNK_BYTES = 16 << 20
 _BLANKS = b" \t\r"
 _LINE_FEED = ord("\n")
 # What separates objects of JSON.
@@ -126,8 +131,7 @@ class JsonLinesReader:
         """Returns what divides a file between its lines; None for a document."""
         if self.is_document:
             return None
-        scanner = partial(LineScanner, _BLANKS, _NO_RECORDS, LINE_BYTES)
-        return TextDivider(self, scanner, has_bom=True)
+        return TextDivider(self, lambda: [LineScanner(LINE_BYTES)], has_bom=True)
 
     def read_piece(
         self,
@@ -138,7 +142,7 @@ class JsonLinesReader:
         batch_rows: int,
         tell: Callable[[MissingColumns], None],
     ) -> Iterator[RawBatch]:
-        """Yields the records of a text; see `transforms.formats.pieces.TextReader`."""
+        """Yields the records of a text; see `CsvReader.read_piece`."""
         lines = _Lines(wanted, required, self.order)
         for block in _blocks(text, batch_rows):
             yield from lines.batches(block)
@@ -278,51 +282,25 @@ class _Lines:
 
 
 def _blocks(stream: BinaryIO, max_lines: int) -> Iterator[bytes | None]:
-    """Yields runs of whole lines, at most so many in each; None for a line beyond LINE_BYTES.
-
-    A run ends with the line in which it reaches BATCH_BYTES.
-    """
-    held: list[bytes] = []
-    n_lines = n_bytes = 0
-    is_first = True
-    for lines in _whole_lines(stream):
-        if lines is None:
-            yield from _cut(b"".join(held), max_lines)
-            yield None
-            held, n_lines, n_bytes = [], 0, 0
-        else:
-            held.append(lines.removeprefix(b"\xef\xbb\xbf") if is_first else lines)
-            n_lines += _n_lines(lines)
-            n_bytes += len(lines)
-        is_first = False
-        if n_lines >= max_lines or n_bytes >= BATCH_BYTES:
-            blocks = list(_cut(b"".join(held), max_lines))
-            held, n_lines, n_bytes = [], 0, 0
-            for block in blocks:
-                n = _n_lines(block)
-                if n == max_lines or len(block) >= BATCH_BYTES:
-                    yield block
-                else:
-                    held, n_lines, n_bytes = [block], n, len(block)
-    yield from _cut(b"".join(held), max_lines)
-
-
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes | None]:
-    """Yields what is read up to its last line break; None for a line beyond LINE_BYTES."""
+    """Yields runs of whole lines, at most so many in each; None for a line beyond LINE_BYTES."""
     part = b""  # of a line
-    is_long = False
+    is_long, is_first = False, True
     while chunk := stream.read(_CHUNK_BYTES):
         first = chunk.find(b"\n") + 1
         is_long |= len(part) + (first - 1 if first else len(chunk)) > LINE_BYTES
         if first and is_long:
             yield None
-            part, chunk, is_long = b"", chunk[first:], False
+            part, chunk, is_long, is_first = b"", chunk[first:], False, False
         last = chunk.rfind(b"\n") + 1
         if last:
-            yield part + chunk[:last]
-            part = b""
+            lines = part + chunk[:last]
+            yield from _cut(lines.removeprefix(BOM) if is_first else lines, max_lines)
+            part, is_first = b"", False
         part = b"" if is_long else part + chunk[last:]
-    yield None if is_long else part
+    if is_long:
+        yield None
+    else:
+        yield from _cut(part.removeprefix(BOM) if is_first else part, max_lines)
 
 
 def _cut(lines: bytes, max_lines: int) -> Iterator[bytes]:
@@ -330,11 +308,11 @@ def _cut(lines: bytes, max_lines: int) -> Iterator[bytes]:
     ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n")) + 1
     if lines and not lines.endswith(b"\n"):
         ends = np.append(ends, len(lines))
-    begin = n = 0
-    while n < len(ends):
-        n = min(n + max_lines, int(np.searchsorted(ends, begin + BATCH_BYTES)) + 1, len(ends))
-        yield lines[begin : ends[n - 1]]
-        begin = int(ends[n - 1])
+    begin = 0
+    for n in range(max_lines, len(ends) + max_lines, max_lines):
+        end = int(ends[min(n, len(ends)) - 1])
+        yield lines[begin:end]
+        begin = end
 
 
 def _n_lines(lines: bytes) -> int:

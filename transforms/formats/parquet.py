@@ -197,7 +197,7 @@ class ParquetReader(TypedReader):
                 yield from self._read(file, wanted, required, batch_rows, run, begin)
 
     def divider(self) -> Divider:
-        """Returns what divides a file between its row groups; see `DividedReader`."""
+        """Returns what divides a file between its row groups."""
         return RowGroups(lambda piece: replace(self, piece=piece))
 
     def _names(self, schema: pa.Schema) -> list[str]:
@@ -270,7 +270,7 @@ class ParquetReader(TypedReader):
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Divides files between row groups by what their footers say; see `Divider`.
+    """Divides files between row groups by what their footers say; as `TextDivider` does text.
 
     Attributes:
         reader_of: Returns what reads a piece.

@@ -126,7 +126,7 @@ class SeenReader(TypedReader):
         return self._seen(batches, columns)
 
     def divider(self) -> Divider:
-        """Returns what divides the file between its row groups; see `DividedReader`."""
+        """Returns what divides the file between its row groups."""
         return RowGroups(lambda piece: replace(self, inner=replace(self.inner, piece=piece)))
 
     def _columns(self, stream: BinaryIO, wanted: Sequence[str]) -> _Columns:

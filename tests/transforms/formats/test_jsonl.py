@@ -94,7 +94,7 @@ def test_worked_example(name: str) -> None:
 
 def test_no_value_of_an_order_makes_a_record_malformed() -> None:
     rows = [{"e": {"n": 1}}, {"e": {"n": [1]}}, {"e": 5}, {"e.n": {}}, {"e": {"n": "x"}}]
-    data = "\n".join(json.dumps({"c": "1", **row}) for row in rows).encode()
+    data = "".join(json.dumps({"c": "1", **row}) + "\n" for row in rows).encode()
     (batch,) = JsonLinesReader(order="e.n").read(io.BytesIO(data), ["c", "e.n"], ["c"], 9)
     assert batch.columns["e.n"].to_pylist() == ["1", None, None, None, "x"]
     assert not len(batch.malformed)

@@ -105,7 +105,6 @@ def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
             patched.setattr(jsonl, "_TRIED_LINES", draw.choice([1, 2, 8]))
             patched.setattr(jsonl, "_MAX_APART", draw.choice([1, 8]))
             patched.setattr(jsonl, "_CHUNK_BYTES", draw.choice([7, 100, 1 << 20]))
-            patched.setattr(jsonl, "BATCH_BYTES", draw.choice([50, 64 << 20]))
             patched.setattr(jsonl, "LINE_BYTES", draw.choice([300, 16 << 20, 16 << 20]))
             regular: list[bool] = []
 
