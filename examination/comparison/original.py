@@ -24,7 +24,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
-from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, target_of
+from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import ModelJudge
@@ -248,6 +248,6 @@ class SingledOut:
             released: Cases of a release, or of the original itself, in the same words.
         """
         rows = released.canonical(self._kind, 1)
-        target = target_of("release", *rows, self._elements, self._kind)
-        is_alone = target.matched(self._pieces).sizes == 1
-        return float(np.average(is_alone, weights=self._pieces.mass))
+        target = Target("release", self._kind, *rows, self._elements)
+        is_alone = target.match(self._pieces).sizes == 1
+        return float(np.average(is_alone[self._pieces.piece], weights=self._pieces.weights))

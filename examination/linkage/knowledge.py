@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,142 +37,11 @@ from tracecloak.schemas.statistics.background_knowledge import (
     times_of_words,
 )
 
-# --- Which cases match a piece of knowledge: subsequences of canonical rows, a piece at a time. ---
-# See `schemas.statistics.background_knowledge`: sets, multisets, sequences and relative knowledge
-# all come down to whether a piece is a subsequence of a case's canonical row. Rows are distinct
-# with their numbers of cases, so a log is as large here as it has variants. Exact counts of
-# private data.
-
-
-# Of a common item the next place is kept for every position, as long as all of them fit so much.
-_MAX_TABLE_BYTES = 1 << 28
-_COMMON = 8  # an item is common if one of so many rows has it
-
-
-class MatchIndex:
-    """Finds the rows that have a piece as a subsequence.
-
-    Args:
-        table: Distinct canonical rows; words are numbers of items.
-        n_items: Number of items.
-    """
-
-    def __init__(self, table: CaseTable, n_items: int) -> None:
-        self._offsets, self._ends = table.offsets[:-1], table.offsets[1:]
-        self._counts, self._labels = table.counts, table.sensitive
-        items = table.words
-        self._order = stable_order(items, max(n_items - 1, 0))
-        self._borders = np.searchsorted(items[self._order], np.arange(n_items + 1))
-        # The rows of each item, each once.
-        row = np.repeat(np.arange(len(table.counts)), np.diff(table.offsets))[self._order]
-        is_new = np.ones(len(row), bool)
-        is_new[1:] = np.diff(row) != 0
-        is_new[self._borders[:-1][np.diff(self._borders) > 0]] = True
-        self._rows = row[is_new]
-        self._row_borders = np.concatenate([[0], np.cumsum(is_new)])[self._borders]
-        self._n_positions = len(items)
-        self._next: dict[int, np.ndarray] = {}
-        self._bytes_left = _MAX_TABLE_BYTES
-        self._widths = table.sensitive.max(axis=0, initial=0) + 1
-
-    def rows_with(self, piece: np.ndarray) -> np.ndarray:
-        """Returns int64[n], the rows that have a piece as a subsequence, ascending.
-
-        Args:
-            piece: int64[length], numbers of items; -1 for one that no row has.
-        """
-        if not len(piece):
-            return np.arange(len(self._counts))
-        if piece.min() < 0:
-            return np.zeros(0, np.int64)
-        # Only the rows of the rarest item can match, and of these the piece is read from the left.
-        borders = self._row_borders
-        rarest = piece[(borders[piece + 1] - borders[piece]).argmin()]
-        rows = self._rows[borders[rarest] : borders[rarest + 1]]
-        position = self._offsets[rows]
-        for item in piece.tolist():
-            place = self._following(item, position)
-            inside = (place < self._ends[rows]).nonzero()[0]
-            if not len(inside):
-                return rows[:0]
-            rows, position = rows[inside], place[inside] + 1
-        return rows
-
-    def _places(self, item: int) -> np.ndarray:
-        return self._order[self._borders[item] : self._borders[item + 1]]
-
-    def _following(self, item: int, position: np.ndarray) -> np.ndarray:
-        """int64[n], the first place of an item at or after each position; n_positions if none."""
-        table = self._next.get(item)
-        if table is None:
-            places = self._places(item)
-            n_bytes = 4 * (self._n_positions + 1)
-            is_common = len(places) * _COMMON > len(self._counts)
-            if not is_common or n_bytes > self._bytes_left or self._n_positions >= 1 << 31:
-                next_place = places.searchsorted(position)
-                place = places.take(next_place, mode="clip")
-                place[next_place == len(places)] = self._n_positions
-                return place
-            self._bytes_left -= n_bytes
-            gaps = np.diff(places, prepend=-1)
-            rest = self._n_positions - (int(places[-1]) if len(places) else -1)
-            filled = np.append(places, self._n_positions).astype(np.int32)
-            table = self._next[item] = np.repeat(filled, np.append(gaps, rest))
-        return table[position]
-
-    def match(
-        self, pieces: np.ndarray, borders: np.ndarray, victims: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Counts the cases that match each piece, and their sensitive values.
-
-        Args:
-            pieces: int64[n, longest], numbers of items from the left, then -2 up to the end.
-            borders: int64[n+1], the victims of each piece.
-            victims: int64[k, m], labels of the victims, those of one piece after the other; 0 for
-                none, and one that no row has is allowed.
-
-        Returns:
-            int64[n], cases that match each piece; int64[n, m], of each sensitive attribute the
-            cases with its most frequent value among them; and int64[k, m], of each victim the cases
-            with the victim's own value among them, 0 for one without a value.
-        """
-        n, n_attributes = len(pieces), self._labels.shape[1]
-        sizes = np.zeros(n, np.int64)
-        largest = np.zeros((n, n_attributes), np.int64)
-        of_victims = np.zeros((len(victims), n_attributes), np.int64)
-        lengths = (pieces != PADDING).sum(axis=1)
-        for i in range(n):
-            rows = self.rows_with(pieces[i, : lengths[i]])
-            if not len(rows):
-                continue
-            counts = self._counts[rows]
-            sizes[i] = counts.sum()
-            for k in range(n_attributes):
-                width = int(self._widths[k])
-                totals = np.bincount(self._labels[rows, k], counts, width)
-                totals[0] = 0  # no value
-                largest[i, k] = totals.max()
-                sought = victims[borders[i] : borders[i + 1], k]
-                known = np.where(sought < width, sought, 0)
-                of_victims[borders[i] : borders[i + 1], k] = totals[known]
-        return sizes, largest, of_victims
-
-
-# Fills a piece that is shorter than others.
-PADDING = -2
-
-
-# --- What can be known of victims, piece by piece, and how it is looked for in other logs. --------
-# A piece of knowledge is a part of the canonical row of a case
-# (`schemas.statistics.background_knowledge`). Of each victim all parts of a size are as likely:
-# all of them are listed with their probabilities, or some are drawn. In another log the same
-# elements have other numbers, and where that log has no times or no resources, what is known of
-# those is of no use and is left out.
-
-
 LARGEST_SIZE = 6
 DEFAULT_SAMPLES = 10_000
 DEFAULT_CONFIDENCE = 0.99
+# Fills a piece that is shorter than others.
+PADDING = -2
 # Ways to pick a piece that are gone through, and different pieces that are matched, to be exact.
 _MOST_WAYS = 1_000_000
 MOST_EXACT = 20_000
@@ -239,8 +108,6 @@ class Settings:
             raise UsageError(f"samples must be at least 1, got {self.n_samples}")
         if list(self.sizes) != sorted({*self.sizes} & {*range(LARGEST_SIZE + 1)}):
             raise UsageError(f"sizes must ascend from 0 to {LARGEST_SIZE}, got {self.sizes}")
-        if not 0 < self.confidence < 1:
-            raise UsageError(f"confidence must lie between 0 and 1, got {self.confidence}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,82 +133,29 @@ class Pieces:
         """Whether these are all pieces."""
         return self.weights is not None
 
-    @cached_property
-    def mass(self) -> np.ndarray:
-        """float64[n], the probability of each piece, or its number of draws."""
-        return np.bincount(self.piece, self.weights, len(self.pieces))
-
     def estimate(self, values: np.ndarray, alpha: float) -> Estimate:
-        """Returns the mean of what follows from the piece.
+        """Returns the mean of float64[k] or bool[k], by attack, in [0, 1].
 
         Args:
-            values: float64[n] or bool[n], by piece, in [0, 1].
+            values: What follows from the piece that is known, or is the victim's.
             alpha: Probability at most that the interval misses the mean.
         """
-        return self._between(float(self.mass @ values), values.dtype == bool, alpha)
-
-    def estimate_of_victims(self, values: np.ndarray, alpha: float) -> Estimate:
-        """Returns the mean of float64[k], by attack, in [0, 1]; see `estimate`."""
-        weights = np.ones(len(values)) if self.weights is None else self.weights
-        return self._between(float(weights @ values), False, alpha)
-
-    def _between(self, total: float, is_share: bool, alpha: float) -> Estimate:
         if self.weights is not None:
-            exact = round(total, 12)  # of sums that are rounded themselves
+            exact = round(float(self.weights @ values), 12)  # of sums that are rounded themselves
             return Estimate(exact, exact, exact)
-        n = len(self.piece)
-        if is_share:
-            return Estimate(total / n, *clopper_pearson(round(total), n, alpha))
-        mean, margin = total / n, math.sqrt(math.log(2 / alpha) / (2 * n))  # Hoeffding, 1963
+        n, mean = len(values), float(values.mean())
+        if values.dtype == bool:
+            return Estimate(mean, *clopper_pearson(int(values.sum()), n, alpha))
+        margin = math.sqrt(math.log(2 / alpha) / (2 * n))  # Hoeffding, 1963
         return Estimate(mean, max(mean - margin, 0.0), min(mean + margin, 1.0))
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A log in which pieces are looked for.
-
-    Attributes:
-        name: Of the log.
-        known_as: The knowledge that is of use there.
-        index: Its rows.
-        item_of: int64[n_elements], the victims' elements in it, -1 for those that it lacks; None if
-            nothing that is known is of use.
-        totals: Of each attribute the cases by value, those without one at 0.
-        n_cases: Of the log.
-    """
-
-    name: str
-    known_as: str
-    index: MatchIndex
-    item_of: np.ndarray | None
-    totals: tuple[np.ndarray, ...]
-    n_cases: int
-
-    def matched(self, drawn: Pieces) -> Found:
-        """Returns what matches each piece."""
-        n = len(drawn.pieces)
-        if self.item_of is None:  # every case matches what is left: nothing
-            borders, pieces = np.array([0, len(drawn.piece)]), drawn.pieces[:1, :0]
-        else:
-            borders = np.searchsorted(drawn.piece, np.arange(n + 1))
-            is_element = drawn.pieces != PADDING
-            items = self.item_of[np.where(is_element, drawn.pieces, 0)]
-            pieces = np.where(is_element, items, PADDING)
-        sizes, largest, own = self.index.match(pieces, borders, drawn.labels)
-        if len(pieces) < n:
-            sizes, largest = sizes.repeat(n), largest.repeat(n, axis=0)
-        none = sizes == 0
-        for k, totals in enumerate(self.totals):
-            largest[none, k] = totals[1:].max(initial=0)
-            sought = drawn.labels[:, k]
-            known = (sought > 0) & (sought < len(totals))
-            fallback = np.where(known, totals[np.where(known, sought, 0)], 0)
-            own[:, k] = np.where(none[drawn.piece], fallback, own[:, k])
-        return Found(sizes, np.where(none, self.n_cases, sizes), largest, own)
+# Of a common item the next place is kept for every position, as long as all of them fit so much.
+_MAX_TABLE_BYTES = 1 << 28
+_COMMON = 8  # an item is common if one of so many rows has it
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
+class Matches(NamedTuple):
     """What matches each piece; where nothing does, the attacker goes by the whole log.
 
     Attributes:
@@ -355,6 +169,109 @@ class Found:
     among: np.ndarray
     largest: np.ndarray
     own: np.ndarray
+
+
+class Target:
+    """A log in which pieces are looked for, by subsequences of its distinct canonical rows.
+
+    Attributes:
+        name: Of the log.
+        known_as: The knowledge that is of use there.
+        totals: Of each sensitive attribute the cases by value, those without one at 0.
+
+    Args:
+        name: Of the log.
+        known_as: The knowledge that is of use there.
+        table: Its canonical rows.
+        elements: int64[n], ascending, the words of its elements; the rows have their places.
+        sought: int64[m], the victims' elements as words of this log; None: nothing is of use.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        known_as: str,
+        table: CaseTable,
+        elements: np.ndarray,
+        sought: np.ndarray | None,
+    ) -> None:
+        self.name, self.known_as, self._table = name, known_as, table
+        self.totals = [
+            np.bincount(column, table.counts, 1).astype(np.int64) for column in table.sensitive.T
+        ]
+        self._item_of = None if sought is None else places_of(elements, sought)
+        items, n_items, n_rows = table.words, len(elements), len(table.counts)
+        self._order = stable_order(items, max(n_items - 1, 0))
+        self._borders = np.searchsorted(items[self._order], np.arange(n_items + 1))
+        # The rows of each item, each once.
+        of_row = np.repeat(np.arange(n_rows), np.diff(table.offsets))
+        pairs = np.unique(items * n_rows + of_row)
+        self._rows = pairs % max(n_rows, 1)
+        self._row_borders = np.searchsorted(pairs, np.arange(n_items + 1) * n_rows)
+        self._next: dict[int, np.ndarray] = {}
+        self._bytes_left = _MAX_TABLE_BYTES
+
+    def rows_with(self, piece: np.ndarray) -> np.ndarray:
+        """Returns int64[n], the rows that have a piece as a subsequence, ascending.
+
+        Args:
+            piece: int64[length], numbers of items; -1 for one that no row has.
+        """
+        if not len(piece):
+            return np.arange(len(self._table.counts))
+        if piece.min() < 0:
+            return np.zeros(0, np.int64)
+        # Only the rows of the rarest item can match, and of these the piece is read from the left.
+        borders = self._row_borders
+        rarest = piece[(borders[piece + 1] - borders[piece]).argmin()]
+        rows = self._rows[borders[rarest] : borders[rarest + 1]]
+        position = self._table.offsets[rows]
+        for item in piece.tolist():
+            place = self._following(item, position)
+            inside = (place < self._table.offsets[rows + 1]).nonzero()[0]
+            if not len(inside):
+                return rows[:0]
+            rows, position = rows[inside], place[inside] + 1
+        return rows
+
+    def _following(self, item: int, position: np.ndarray) -> np.ndarray:
+        """int64[n], the first place of an item at or after each position; n_positions if none."""
+        n_positions = len(self._order)
+        table = self._next.get(item)
+        if table is None:
+            places = self._order[self._borders[item] : self._borders[item + 1]]
+            after = np.append(places, n_positions)
+            n_bytes = 4 * (n_positions + 1)
+            is_common = len(places) * _COMMON > len(self._table.counts)
+            if not is_common or n_bytes > self._bytes_left or n_positions >= 1 << 31:
+                return after[places.searchsorted(position)]
+            self._bytes_left -= n_bytes
+            gaps = np.diff(after, prepend=-1)
+            table = self._next[item] = np.repeat(after.astype(np.int32), gaps)
+        return table[position]
+
+    def match(self, known: Pieces) -> Matches:
+        """Counts the cases that match each piece, and their sensitive values."""
+        n, n_cases, labels = len(known.pieces), self._table.n_cases, self._table.sensitive
+        borders = np.searchsorted(known.piece, np.arange(n + 1))
+        lengths = (known.pieces != PADDING).sum(axis=1)
+        sizes = np.full(n, n_cases if self._item_of is None else 0)
+        largest = np.zeros((n, labels.shape[1]), np.int64)
+        own = np.zeros((len(known.piece), labels.shape[1]), np.int64)
+        for i in range(n):
+            rows = np.zeros(0, np.int64)
+            if self._item_of is not None:
+                rows = self.rows_with(self._item_of[known.pieces[i, : lengths[i]]])
+                sizes[i] = self._table.counts[rows].sum()
+            of_piece = slice(borders[i], borders[i + 1])
+            for k, totals in enumerate(self.totals):
+                if len(rows):
+                    totals = np.bincount(labels[rows, k], self._table.counts[rows], len(totals))
+                largest[i, k] = totals[1:].max(initial=0)
+                sought = known.labels[of_piece, k]
+                has_any = (sought > 0) & (sought < len(totals))
+                own[of_piece, k] = np.where(has_any, totals[np.where(has_any, sought, 0)], 0)
+        return Matches(sizes, np.where(sizes == 0, n_cases, sizes), largest, own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,21 +306,20 @@ class KnownVictims:
         elements = elements_of([log.traces for log in logs], perspective)
         table, words = _canonical(original, elements, kind, unit)
         victims = table.filled()
-        targets = [target_of(original.name, table, words, words, f"{kind} of {_name(perspective)}")]
+        targets = [Target(original.name, f"{kind} of {_name(perspective)}", table, words, words)]
         for log in releases:
             reduced, useful = _reduced(log, elements, kind)
             if reduced is None:
-                targets.append(
-                    target_of(log.name, *_canonical(log, elements, kind, unit), None, "nothing")
-                )
+                rows = _canonical(log, elements, kind, unit)
+                targets.append(Target(log.name, "nothing", *rows, None))
                 continue
             codes, times = codes_of_words(words), times_of_words(words)
             if reduced.perspective != perspective:
                 codes = elements.activity_codes(codes)
             sought = (codes << TIME_BITS) + (times if useful == "relative" else 0)
             known_as = f"{useful} of {_name(reduced.perspective)}"
-            reduced_rows = _canonical(log, reduced, useful, unit)
-            targets.append(target_of(log.name, *reduced_rows, sought, known_as))
+            rows = _canonical(log, reduced, useful, unit)
+            targets.append(Target(log.name, known_as, *rows, sought))
         return cls(victims, words, tuple(targets))
 
     def pieces(self, size: int, settings: Settings, randomness: Randomness, purpose: str) -> Pieces:
@@ -516,36 +432,6 @@ def _canonical(
     if kind == "relative":
         # An event without an element has none at whatever time.
         words = np.where(words > 0, words + relative_units(traces, unit), 0)
-    return canonical_rows(traces.offsets, words, log.labels, kind)
-
-
-def canonical_rows(
-    offsets: np.ndarray, words: np.ndarray, labels: np.ndarray, kind: Kind
-) -> tuple[CaseTable, np.ndarray]:
-    """Returns the distinct ones of cases with their labels; see `CaseTable.canonical`."""
-    longest = int(np.diff(offsets).max(initial=1))
-    return KnownCases.from_cases(offsets, words, labels).decoded().canonical(kind, longest)
-
-
-def target_of(
-    log: str,
-    table: CaseTable,
-    elements: np.ndarray,
-    sought: np.ndarray | None,
-    known_as: str,
-) -> Target:
-    """Returns a log as a place where pieces are looked for.
-
-    Args:
-        log: Its name.
-        table: Its canonical rows.
-        elements: int64[n], ascending, the words of its elements; the rows have their places.
-        sought: int64[m], the victims' elements as words of this log; None: nothing is of use.
-        known_as: The knowledge that is of use there.
-    """
-    item_of = None if sought is None else places_of(elements, sought)
-    totals = tuple(
-        np.bincount(column, table.counts, 1).astype(np.int64) for column in table.sensitive.T
-    )
-    index = MatchIndex(table, len(elements))
-    return Target(log, known_as, index, item_of, totals, table.n_cases)
+    longest = int(traces.lengths.max(initial=1))
+    known = KnownCases.from_cases(traces.offsets, words, log.labels)
+    return known.decoded().canonical(kind, longest)

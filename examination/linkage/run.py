@@ -25,15 +25,15 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.examination.linkage.knowledge import (
     Estimate,
-    Found,
     KnownVictims,
     LinkedLog,
+    Matches,
     Pieces,
     Settings,
     Target,
 )
 from tracecloak.examination.measure.behaviour_measures import has_resources
-from tracecloak.examination.measure.registry import INTERNAL, renamed
+from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.background_knowledge import Kind, Perspective
 from tracecloak.transforms.pages.page import Chart, from_template
@@ -59,8 +59,16 @@ ATTACKS: dict[str, tuple[Kind, Perspective]] = {
     f"{letters}{sign}": (kind, perspective)
     for (letters, perspective), (sign, kind) in itertools.product(_LETTERS, _SIGNS)
 }
-# Lower ends of the classes of the number of cases that match: 0, 1, 2 to 4, and so on.
-SET_SIZES = (0, 1, 2, 5, 10, 20, 100)
+# Lower ends of the classes of the number of cases that match.
+SET_SIZES = {
+    "0": 0,
+    "1": 1,
+    "2-4": 2,
+    "5-9": 5,
+    "10-19": 10,
+    "20-99": 20,
+    "100 or more": 100,
+}
 # Of each attribute: confidence, the same above a half, certainty, belief in the true value.
 _PER_ATTRIBUTE = 4
 
@@ -76,15 +84,15 @@ class ValueRisk:
         above_half: Share of the attacks in which that is more than a half.
         certain: Share of the attacks in which all that match have the same value.
         true_value: Mean share of the victim's own value among them; 0 for a victim without one.
-        largest: The largest confidence of a piece that matches; None if none does. A lower bound
-            where pieces are drawn.
+        largest_confidence: Of a piece that matches; None if none does. A lower bound where pieces
+            are drawn.
     """
 
     confidence: Estimate
     above_half: Estimate
     certain: Estimate
     true_value: Estimate
-    largest: float | None
+    largest_confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -100,9 +108,9 @@ class Risk:
             matches one case only; None unless all pieces are gone through.
         picked: Mean of 1 over the number of cases that match, 0 where nothing does: the chance to
             pick the victim, if the victim is among them.
-        smallest: The smallest number of cases that match, above 0; None if none ever does. An upper
-            bound where pieces are drawn.
-        set_sizes: Share of the attacks by the number of cases that match, the classes of SET_SIZES.
+        smallest_set: The smallest number of cases that match, above 0; None if none ever does. An
+            upper bound where pieces are drawn.
+        set_sizes: Share of the attacks by the number of cases that match, by class of SET_SIZES.
         values: By sensitive attribute; None where the log has no value of it.
     """
 
@@ -111,8 +119,8 @@ class Risk:
     singled_out: Estimate
     singled_out_at_worst: float | None
     picked: Estimate
-    smallest: int | None
-    set_sizes: tuple[Estimate, ...]
+    smallest_set: int | None
+    set_sizes: dict[str, Estimate]
     values: tuple[ValueRisk | None, ...]
 
 
@@ -125,9 +133,9 @@ class Linkage:
         kind: How what is known is put together.
         perspective: Of what.
         size: Elements that are known, or all that there are.
-        n_victims: Cases of the original of which something can be known.
-        is_exact: Whether all pieces were gone through.
-        n_pieces: Different pieces that were matched.
+        victims: Cases of the original of which something can be known.
+        exact: Whether all pieces were gone through.
+        pieces: Different pieces that were matched.
         before: In the original.
         after: In each release.
     """
@@ -136,9 +144,9 @@ class Linkage:
     kind: Kind
     perspective: Perspective
     size: int
-    n_victims: int
-    is_exact: bool
-    n_pieces: int
+    victims: int
+    exact: bool
+    pieces: int
     before: Risk
     after: tuple[Risk, ...]
 
@@ -182,58 +190,46 @@ def link(
             is_worst_known &= drawn.is_exact
             risks = []
             for number, target in enumerate(known.targets):
-                matches = target.matched(drawn)
+                matches = target.match(drawn)
                 np.logical_or.at(worst[number], drawn.rows, matches.sizes[drawn.piece] == 1)
                 share = float(known.own.counts[worst[number]].sum() / known.own.n_cases)
                 risks.append(
                     _risk(target, drawn, matches, alpha, share if is_worst_known else None)
                 )
-            yield Linkage(
-                name,
-                kind,
-                perspective,
-                size,
-                known.own.n_cases,
-                drawn.is_exact,
-                len(drawn.pieces),
-                risks[0],
-                tuple(risks[1:]),
-            )
+            found = known.own.n_cases, drawn.is_exact, len(drawn.pieces), risks[0], tuple(risks[1:])
+            yield Linkage(name, kind, perspective, size, *found)
 
 
 def _risk(
-    target: Target, drawn: Pieces, matches: Found, alpha: float, at_worst: float | None
+    target: Target, drawn: Pieces, matches: Matches, alpha: float, at_worst: float | None
 ) -> Risk:
-    sizes = matches.sizes
-    classes = np.searchsorted(SET_SIZES, sizes, side="right") - 1
+    def mean(by_piece: np.ndarray) -> Estimate:
+        return drawn.estimate(by_piece[drawn.piece], alpha)
+
+    sizes, among = matches.sizes, np.maximum(matches.among, 1)
     occurring = sizes > 0
     values: list[ValueRisk | None] = []
     for k, totals in enumerate(target.totals):
-        if not totals[1:].any():
-            values.append(None)
-            continue
-        largest = matches.largest[:, k]
-        share = largest / np.maximum(matches.among, 1)
-        values.append(
-            ValueRisk(
-                drawn.estimate(share, alpha),
-                drawn.estimate(2 * largest > matches.among, alpha),
-                drawn.estimate((largest == matches.among) & (matches.among > 0), alpha),
-                drawn.estimate_of_victims(
-                    matches.own[:, k] / np.maximum(matches.among, 1)[drawn.piece], alpha
-                ),
-                float(share[occurring].max()) if occurring.any() else None,
-            )
+        largest, own = matches.largest[:, k], matches.own[:, k]
+        shares = largest / among
+        found = ValueRisk(
+            confidence=mean(shares),
+            above_half=mean(2 * largest > matches.among),
+            certain=mean((largest == matches.among) & (matches.among > 0)),
+            true_value=drawn.estimate(own / among[drawn.piece], alpha),
+            largest_confidence=float(shares[occurring].max()) if occurring.any() else None,
         )
+        values.append(found if totals[1:].any() else None)
+    classes = np.searchsorted([*SET_SIZES.values()], sizes, side="right") - 1
     return Risk(
         target.name,
         target.known_as,
-        drawn.estimate(sizes == 1, alpha),
-        at_worst,
-        drawn.estimate(np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0), alpha),
-        int(sizes[occurring].min()) if occurring.any() else None,
-        tuple(drawn.estimate(classes == c, alpha) for c in range(len(SET_SIZES))),
-        tuple(values),
+        singled_out=mean(sizes == 1),
+        singled_out_at_worst=at_worst,
+        picked=mean(occurring / np.maximum(sizes, 1)),
+        smallest_set=int(sizes[occurring].min()) if occurring.any() else None,
+        set_sizes={name: mean(classes == number) for number, name in enumerate(SET_SIZES)},
+        values=tuple(values),
     )
 
 
@@ -264,7 +260,6 @@ class LinkageReport:
     def to_json(self) -> dict[str, Any]:
         """Returns the report as JSON values."""
         settings = self.settings
-        names = {"n_victims": "victims", "is_exact": "exact", "n_pieces": "pieces"}
         return {
             "warning": INTERNAL,
             "publishable": False,
@@ -277,7 +272,7 @@ class LinkageReport:
                 "confidence_of_all_intervals": settings.confidence,
             },
             "attacks": [
-                renamed(asdict(attack), **names)
+                asdict(attack)
                 | {
                     "before": self._risk_json(attack.before),
                     "after": list(map(self._risk_json, attack.after)),
@@ -298,12 +293,8 @@ class LinkageReport:
         }
 
     def _risk_json(self, risk: Risk) -> dict[str, Any]:
-        body = renamed(asdict(risk), smallest="smallest_set")
-        values = (v and {**v, "largest_confidence": v["largest"]} for v in body["values"])
-        return body | {
-            "set_sizes": dict(zip(_class_names(), body["set_sizes"], strict=True)),
-            "values": dict(zip(self.sensitive, values, strict=True)),
-        }
+        body = asdict(risk)
+        return body | {"values": dict(zip(self.sensitive, body["values"], strict=True))}
 
     def summary_lines(self) -> Iterator[str]:
         """Yields the outcome in a few lines: what the largest knowledge singles out."""
@@ -337,13 +328,3 @@ class LinkageReport:
         ]
         title = "How often exactly one case matches what somebody knows"
         return [Chart("linkage", title, rows)]
-
-
-def _class_names() -> list[str]:
-    """The classes of SET_SIZES: "0", "1", "2-4", and so on."""
-    lasts = [following - 1 for following in SET_SIZES[1:]]
-    names = [
-        str(first) if first == last else f"{first}-{last}"
-        for first, last in zip(SET_SIZES, lasts, strict=False)
-    ]
-    return [*names, f"{SET_SIZES[-1]} or more"]

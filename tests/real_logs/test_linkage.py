@@ -61,13 +61,14 @@ def test_tlkc_keeps_its_promise_against_the_attacks_it_names(logs_folder: Path) 
     assert TlkcParams(**promise).time_unit == SETTINGS.unit
     found = attacks(log, released(log, "tlkc", **promise), released(log, "amun"))
     assert found["AT", 2].before.singled_out.low > 0.1
-    assert found["AT", 2].before.smallest == 1
+    assert found["AT", 2].before.smallest_set == 1
     for (name, _), attack in found.items():
         grouped, sampled = attack.after
         assert grouped.singled_out.value == 0, name
-        assert grouped.smallest is None or grouped.smallest >= 20
+        assert grouped.smallest_set is None or grouped.smallest_set >= 20
         if name == "AT":
             [value] = grouped.values
-            assert value is not None and value.largest is not None and value.largest <= 0.5
+            assert value is not None and value.largest_confidence is not None
+            assert value.largest_confidence <= 0.5
         assert sampled.values == (None,)
     assert found["AT", 2].after[1].singled_out.low > 0.01

@@ -28,8 +28,9 @@ from tracecloak.examination.linkage.knowledge import (
     PADDING,
     KnownVictims,
     LinkedLog,
-    MatchIndex,
+    Pieces,
     Settings,
+    Target,
     no_values,
 )
 from tracecloak.examination.linkage.logs import linked, sensitive_columns
@@ -76,7 +77,7 @@ def matched(attack: str, piece: Piece) -> set[int]:
         words.sort()
     items = np.searchsorted(known.elements, words)
     assert known.elements[items].tolist() == words
-    found = known.targets[0].index.rows_with(items)
+    found = known.targets[0].rows_with(items)
     return set(known.own.sensitive[found, 0].tolist())
 
 
@@ -180,13 +181,13 @@ class NaiveRisk:
     def check(self, risk: Risk, worst: set[int]) -> None:
         got, expected = risk.singled_out.value, self.sizes.get(1, Fraction(0))
         assert got == pytest.approx(float(expected))
-        classes = [*SET_SIZES, math.inf]
-        for i, (first, last) in enumerate(itertools.pairwise(classes)):
+        ends = itertools.pairwise([*SET_SIZES.values(), math.inf])
+        for name, (first, last) in zip(SET_SIZES, ends, strict=True):
             share = sum(s for n, s in self.sizes.items() if first <= n < last)
-            assert risk.set_sizes[i].value == pytest.approx(float(share))
+            assert risk.set_sizes[name].value == pytest.approx(float(share))
         picked = sum(s / n for n, s in self.sizes.items() if n)
         assert risk.picked.value == pytest.approx(float(picked))
-        assert risk.smallest == min((n for n in self.sizes if n), default=None)
+        assert risk.smallest_set == min((n for n in self.sizes if n), default=None)
         assert risk.singled_out_at_worst == pytest.approx(len(worst) / self.n_victims)
         [value] = risk.values
         if value is None:
@@ -196,7 +197,7 @@ class NaiveRisk:
         assert value.above_half.value == pytest.approx(float(self.above_half))
         assert value.true_value.value == pytest.approx(float(self.true))
         expected = None if self.largest < 0 else pytest.approx(float(self.largest))
-        assert value.largest == expected
+        assert value.largest_confidence == expected
 
 
 def check_all(
@@ -208,12 +209,12 @@ def check_all(
     """Compares all attacks with plain Python."""
     worst: dict[tuple[str, int], set[int]] = {}
     for attack in found:
-        assert attack.is_exact
+        assert attack.exact
         sides = [(original, attack.before, None)]
         sides.append((released, attack.after[0], (weaker or {}).get(attack.attack)))
         for number, (target, risk, less) in enumerate(sides):
             expected = NaiveRisk(original, target, attack.attack, attack.size, less)
-            assert attack.n_victims == expected.n_victims
+            assert attack.victims == expected.n_victims
             seen = worst.setdefault((attack.attack, number), set())
             seen |= expected.at_worst
             expected.check(risk, seen)
@@ -241,7 +242,7 @@ def test_knowledge_that_a_release_cannot_answer_is_left_out(original: Any, relea
     for attack in found:
         if attack.perspective == "resource":  # nothing is known that helps
             assert attack.after[0].known_as == "nothing"
-            assert attack.after[0].smallest == plain.n_cases
+            assert attack.after[0].smallest_set == plain.n_cases
     weaker = {
         "AT": ("sequence", "activity"),
         "AR1": ("multiset", "activity"),
@@ -272,7 +273,7 @@ def estimates(risk: Risk) -> list[Any]:
     [value] = risk.values
     assert value is not None
     return [
-        risk.singled_out, *risk.set_sizes, risk.picked, value.confidence, value.above_half,
+        risk.singled_out, *risk.set_sizes.values(), risk.picked, value.confidence, value.above_half,
         value.certain, value.true_value,
     ]  # fmt: skip
 
@@ -286,7 +287,7 @@ def test_draws_agree_with_all_pieces() -> None:
     drawn = list(link(log, [other], randomness(), few))
     n_missed = n_intervals = 0
     for true, found in zip(exact, drawn, strict=True):
-        assert true.is_exact and not found.is_exact
+        assert true.exact and not found.exact
         assert (true.attack, true.size) == (found.attack, found.size)
         wrong = exact[(exact.index(true) // 3) * 3 + (true.size % 3)]
         for side in ("before", "after"):
@@ -322,22 +323,28 @@ def test_rows_are_matched_as_by_a_search_of_each(
     items = np.array([item for row in rows for item in row], np.int64)
     labels = np.arange(len(rows)).reshape(-1, 1) % 3
     counts = np.arange(len(rows)) + 1
+    places = np.arange(4)
     with pytest.MonkeyPatch.context() as patch:
         if not has_tables:
             patch.setattr(linkage_matching, "_MAX_TABLE_BYTES", 0)
-        index = MatchIndex(CaseTable(offsets, items, counts, labels), 4)
+        table = CaseTable(offsets, items, counts, labels)
+        target = Target("log", "sequence", table, places, np.array([*places, 99]))
     padded = np.full((len(pieces), 4), PADDING)
     for i, piece in enumerate(pieces):
-        padded[i, : len(piece)] = piece
-    victims = np.tile([[1], [2], [7]], (len(pieces), 1))
-    sizes, largest, own = index.match(padded, np.arange(0, 3 * len(pieces) + 1, 3), victims)
+        padded[i, : len(piece)] = [4 if item < 0 else item for item in piece]
+    n = len(pieces)
+    victims = np.tile([[1], [2], [7]], (n, 1))
+    known = Pieces(padded, np.repeat(np.arange(n), 3), np.zeros(3 * n, np.int64), victims, None)
+    sizes, among, largest, own = target.match(known)
     for i, piece in enumerate(pieces):
         expected = matching(offsets, items, np.array(piece, np.int64))
-        assert (
-            index.rows_with(np.array(piece, np.int64)).tolist() == np.flatnonzero(expected).tolist()
-        )
-        by_label = [int(counts[expected & (labels[:, 0] == v)].sum()) for v in (1, 2, 7)]
+        found = target.rows_with(np.array(piece, np.int64))
+        assert found.tolist() == np.flatnonzero(expected).tolist()
         assert sizes[i] == counts[expected].sum()
+        if not expected.any():  # the attacker goes by the whole log
+            expected |= True
+        by_label = [int(counts[expected & (labels[:, 0] == v)].sum()) for v in (1, 2, 7)]
+        assert among[i] == counts[expected].sum()
         assert largest[i, 0] == max(by_label[:2])
         assert own[3 * i : 3 * i + 3, 0].tolist() == by_label
 
@@ -370,7 +377,6 @@ def test_wrong_settings_are_refused() -> None:
         ({"n_samples": 0}, "samples must be at least 1, got 0"),
         ({"sizes": (7,)}, "sizes must ascend from 0 to 6"),
         ({"sizes": (2, 1)}, "sizes must ascend from 0 to 6"),
-        ({"confidence": 1.0}, "confidence must lie between 0 and 1"),
     ):
         with pytest.raises(UsageError, match=message):
             Settings(**given_settings)
@@ -383,8 +389,8 @@ def test_a_release_without_a_case_matches_nothing() -> None:
     empty = LinkedLog("none", TraceBatch.from_events([]), np.zeros((0, 1), np.int64))
     found = list(link(log_of(long_log(10)), [empty], randomness(), Settings(sizes=(0, 2))))
     for attack in found:
-        assert attack.after[0].set_sizes[0].value == 1
-        assert attack.after[0].smallest is None
+        assert attack.after[0].set_sizes["0"].value == 1
+        assert attack.after[0].smallest_set is None
 
 
 # --- The command ----------------------------------------------------------------------------------
