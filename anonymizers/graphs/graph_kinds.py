@@ -33,19 +33,12 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
+from tracecloak.anonymizers.rigorous import budget
 from tracecloak.anonymizers.rigorous.bought import (
     LENGTHS_OF_CASES,
     VARIANTS_IN_DOMAIN,
     rank_of_clip,
     vocabulary_in_effect,
-)
-from tracecloak.anonymizers.rigorous.budget import (
-    UNITS,
-    Allowances,
-    Choice,
-    Instead,
-    Need,
-    least_cases,
 )
 from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
@@ -243,7 +236,7 @@ def clips_part(params: Any) -> Part:
     def chosen(name: str, given: Given) -> int:
         n_names = len(vocabulary_in_effect(params.words, given.decisions))
         n_bins = params.n_duration_bins if name == "durations" else 1
-        noise = given.means[name].noise(params.sensitivity(UNITS), UNITS)
+        noise = given.means[name].noise(params.sensitivity(budget.UNITS), budget.UNITS)
         n_cells = n_names * (n_names + 2) * n_bins
         # Half as many as for the counts alone, since an interval must allow for what clipping takes
         # from many cells at once.
@@ -253,32 +246,32 @@ def clips_part(params: Any) -> Part:
         cases = given.statistics[name].histogram(len(norm_grid()))
         allowance, own = given.means[f"{name} clip"], (given.randomness, f"{name} clip")
         square = choose_clip(cases, allowance, rank, params.max_units, *own, 0.0)
-        return math.isqrt(square * UNITS**2)
+        return math.isqrt(square * budget.UNITS**2)
 
     def decide(given: Given) -> ClipsDecision:
         instead = _alternative_graph(params, given) if params.may_choose else None
         durations = chosen("durations", given) if params.durations else None
         return instead or ClipsDecision(chosen("edges", given), durations)
 
-    needs: tuple[Need, ...] = tuple(
+    needs: tuple[budget.Need, ...] = tuple(
         ranks_need(f"{name} clip", params.shares[f"{name} clip"], params.max_units)
         for name in counters
     )
     if params.may_choose:
         counters |= {"variants": VARIANTS_IN_DOMAIN, "lengths": LENGTHS_OF_CASES}
         blocks = tuple(params.shares)
-        largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * UNITS)
+        largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * budget.UNITS)
         needs = (
-            *(Choice("kind", _OF_KIND), Choice("votes", _OF_VOTES), *needs),
-            Instead("variants", "variant-histogram", Fraction(1), blocks, None, _OF_DELTA),
-            Instead("lengths", "laplace", _OF_LENGTHS, blocks),
-            Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
+            *(budget.Choice("kind", _OF_KIND), budget.Choice("votes", _OF_VOTES), *needs),
+            budget.Instead("variants", "variant-histogram", Fraction(1), blocks, None, _OF_DELTA),
+            budget.Instead("lengths", "laplace", _OF_LENGTHS, blocks),
+            budget.Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
         )
 
-    def sentence(means: Allowances) -> str:
+    def sentence(means: budget.Allowances) -> str:
         if not params.may_choose:
             return CLIP_SENTENCE
-        least = least_cases(means["variants"], of_one_cell(params.max_units))
+        least = budget.least_cases(means["variants"], of_one_cell(params.max_units))
         return (
             f"{CLIP_SENTENCE}; or chooses Laplace noise: for pairs, where most long cases repeat "
             "theirs, and for variants, whose graph is released, where about all cases are of those "
@@ -292,7 +285,7 @@ def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:
     """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
     means, n_names = given.means, params.words.start
     of_sums, of_pairs = (
-        shown_from(means[name].noise(changed(UNITS), UNITS), n_names * (n_names + 2))
+        shown_from(means[name].noise(changed(budget.UNITS), budget.UNITS), n_names * (n_names + 2))
         for name, changed in (("edges", params.sensitivity), ("pairs", params.sensitivity_beyond))
     )
     noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
@@ -305,7 +298,7 @@ def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:
     # much as the threshold for that, and leaving it out costs n occurrences.
     released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2**most))
     if released is not None:
-        return ClipsDecision(UNITS, None, released)
+        return ClipsDecision(budget.UNITS, None, released)
     # Votes that may be noise leave the usual kind, whose threshold no noise of lengths raises.
     is_l1 = len(clear) > 0 and noisy[clear[-1]] > 0
     return _l1_clip(params, given, n_names * of_pairs) if is_l1 else None
@@ -343,7 +336,7 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
     unknown = taken[best, : max(n_counted, best + 1 + _BUCKETS)]
     lost, doubt = losses[best], noise.deviation * math.sqrt((unknown**2).sum())
     most_lost = round(lost + ONE_SIDED * doubt)
-    return ClipsDecision(int(clips[best]) * UNITS, None, None, round(lost), most_lost)
+    return ClipsDecision(int(clips[best]) * budget.UNITS, None, None, round(lost), most_lost)
 
 
 def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:

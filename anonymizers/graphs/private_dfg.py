@@ -39,6 +39,7 @@ from tracecloak.anonymizers.graphs import graph_kinds, noisy_graph
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, norms_beyond
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
+from tracecloak.anonymizers.rigorous import names
 from tracecloak.anonymizers.rigorous.bought import recode_to_selected, vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.budget import (
     UNITS,
@@ -50,12 +51,6 @@ from tracecloak.anonymizers.rigorous.budget import (
 )
 from tracecloak.anonymizers.rigorous.clips import (
     clipped_need,
-)
-from tracecloak.anonymizers.rigorous.names import (
-    ListedParams,
-    excess_of_pairs,
-    most_names_of_pairs,
-    possible_pairs,
 )
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
@@ -75,7 +70,7 @@ _SHARES_WITH_DURATIONS: Mapping[str, int | Fraction] = {
 }
 
 
-class PrivateDfgParams(ListedParams):
+class PrivateDfgParams(names.ListedParams):
     """Parameters of `private-dfg`."""
 
     l2_clip: Exact | None = Field(default=None, ge=1, le=100_000)
@@ -94,7 +89,7 @@ class PrivateDfgParams(ListedParams):
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 leave it out")
         if self.n_words is not None:
-            if excess := excess_of_pairs(self.n_words, self.n_bins):
+            if excess := names.excess_of_pairs(self.n_words, self.n_bins):
                 raise ValueError(excess)
         self.check_names()
         return self
@@ -162,7 +157,7 @@ class PrivateDfgParams(ListedParams):
             from tracecloak.anonymizers.rigorous.bought import vocabulary_part
 
             other = "; all others count as __other__"
-            most = most_names_of_pairs(self.n_bins)
+            most = names.most_names_of_pairs(self.n_bins)
             of_unit = self.max_activities, self.max_units
             bought.append(vocabulary_part(*of_unit, other, most_names=most))
         if self.buys_clip:
@@ -401,7 +396,7 @@ def _cells(
     params: PrivateDfgParams, given: Given, vocabulary: ActivityVocabulary, name: str, n_bins: int
 ) -> noisy_graph.NoisyCells:
     """The noisy sums, and what clipping takes from them."""
-    domain, clip = possible_pairs(vocabulary, n_bins), clip_of(given.decisions, params, name)
+    domain, clip = names.possible_pairs(vocabulary, n_bins), clip_of(given.decisions, params, name)
     clips: graph_kinds.ClipsDecision = given.decisions.get("clip", graph_kinds.ClipsDecision(clip))
     is_l1 = clips.most_lost is not None
     changed = params.sensitivity_beyond(clip) if is_l1 else params.sensitivity(clip)

@@ -20,6 +20,7 @@ from tracecloak.anonymizers.indicators.declare_rules import OF_ONE, OF_TWO
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.schemas.calendar.durations import Duration, duration_text, short_duration
 from tracecloak.schemas.events.events import is_case_attribute
+from tracecloak.schemas.published.figures import SHARE
 
 MAX_INDICATORS = 200
 MAX_GROUPS = 1_000
@@ -103,6 +104,9 @@ class Indicator(pydantic.BaseModel):
     nothing."""
     is_of_all: ClassVar[bool] = True
     """Whether every case has a number of it."""
+    unit: ClassVar[str] = SHARE
+    """Of what is released: share, cases, events, occurrences, s for seconds, or that of an
+    attribute, which has no name."""
 
     indicator: str
     name: str | None = Field(default=None, min_length=1, max_length=200)
@@ -131,11 +135,23 @@ class Indicator(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check_groups(self) -> Indicator:
+        self._check_by()
+        groups = self.groups or ()
+        if len(set(groups)) < len(groups):
+            raise ValueError("groups must be distinct")
+        if not all(group if isinstance(group, str) else all(group) for group in groups):
+            raise ValueError("groups must not be empty texts")
+        if self.by != PAIR and not all(isinstance(group, str) for group in groups):
+            raise ValueError("groups must be texts")
+        if not all(self.activities):
+            raise ValueError("the name of an activity must not be empty")
+        return self
+
+    def _check_by(self) -> None:
         if self.by is None:
             if self.groups is not None:
                 raise ValueError("groups needs by, which says what they are of")
-            return self
-        if self.by in (ACTIVITY, PAIR):
+        elif self.by in (ACTIVITY, PAIR):
             if self.by != self.steps:
                 raise ValueError(f"{self.indicator} cannot be told apart by {self.by}")
         elif self.by in PERIODS:
@@ -143,28 +159,9 @@ class Indicator(pydantic.BaseModel):
                 raise ValueError(
                     "groups are not for periods: first_date and last_date say which there are"
                 )
-        else:
-            try:
-                _check_of_case(self.by)
-            except ValueError:
-                known = ", ".join((*PERIODS, *((self.steps,) if self.steps else ())))
-                raise ValueError(
-                    f"by must be {known} or an attribute of the case such as case:channel"
-                ) from None
-        if self.groups is not None:
-            if len(set(self.groups)) < len(self.groups):
-                raise ValueError("groups must be distinct")
-            if not all(group if isinstance(group, str) else all(group) for group in self.groups):
-                raise ValueError("groups must not be empty texts")
-            if self.by != PAIR and not all(isinstance(group, str) for group in self.groups):
-                raise ValueError("groups must be texts")
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _check_activities(self) -> Indicator:
-        if not all(self.activities):
-            raise ValueError("the name of an activity must not be empty")
-        return self
+        elif not is_case_attribute(self.by):
+            known = ", ".join((*PERIODS, *((self.steps,) if self.steps else ())))
+            raise ValueError(f"by must be {known} or an attribute of the case such as case:channel")
 
     @pydantic.field_validator("groups", mode="before")
     @classmethod
@@ -208,7 +205,7 @@ class Indicator(pydantic.BaseModel):
         named = getattr(self, "activity", None) if self.steps == ACTIVITY else None
         if named is not None:
             return (named,)
-        return (self.groups or ()) if self.by == self.steps else ()
+        return (self.groups or ()) if self.is_by_steps else ()
 
     @property
     def is_by_steps(self) -> bool:
@@ -223,9 +220,8 @@ class Indicator(pydantic.BaseModel):
     @property
     def activities(self) -> tuple[str, ...]:
         """The activities that it names."""
-        by = [
-            name for step in self.steps_of for name in ((step,) if isinstance(step, str) else step)
-        ]
+        steps = self.steps_of if self.steps else ()
+        by = [name for step in steps for name in ((step,) if isinstance(step, str) else step)]
         return (*by, *((self.where.occurs,) if self.where and self.where.occurs else ()))
 
     @property
@@ -239,6 +235,7 @@ class Indicator(pydantic.BaseModel):
 class Cases(Indicator):
     """The number of cases."""
 
+    unit: ClassVar[str] = "cases"
     indicator: Literal["cases"]
 
     @property
@@ -301,6 +298,7 @@ class Measured(Indicator):
 class Timed(Measured):
     """An indicator of durations."""
 
+    unit: ClassVar[str] = "s"
     at_most: Time | None = None
     """The longest time that counts; a longer one counts as this. By default one is chosen on the
     log, for a share of the budget: some times as long as three of four cases take."""
@@ -387,6 +385,11 @@ class Frequency(Indicator):
         of_case = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
         what = "occurrences of" if of_case else "cases with"
         return f"{what} {self.activity or 'an activity'}{of_case}"
+
+    @property
+    def unit(self) -> str:  # type: ignore[override]
+        """See `Indicator`."""
+        return "cases" if self.at_most == 1 else "occurrences"
 
 
 class Rule(Indicator):
@@ -486,6 +489,7 @@ class Working(Timed):
 class Amount(Measured):
     """A numeric attribute of cases."""
 
+    unit: ClassVar[str] = ""
     indicator: Literal["amount"]
     attribute: str
     """An attribute of the case, as `case:amount`."""
@@ -515,6 +519,7 @@ class Amount(Measured):
 class Workload(Indicator):
     """Events by who does them: a value of an attribute of events."""
 
+    unit: ClassVar[str] = "events"
     indicator: Literal["workload"]
     by: str = "org:resource"
     """The attribute of events, by default org:resource; org:group and org:role are others."""
@@ -522,20 +527,14 @@ class Workload(Indicator):
     """Events of a case that count, the first ones of the groups that are shown; the noise is in
     proportion to it."""
 
-    @pydantic.field_validator("by")
-    @classmethod
-    def _check_by(cls, by: str) -> str:
-        if is_case_attribute(by) or by in (ACTIVITY, PAIR, *PERIODS):
+    def _check_by(self) -> None:
+        if is_case_attribute(self.by) or self.by in (ACTIVITY, PAIR, *PERIODS):
             raise ValueError("by must be an attribute of events, such as org:resource")
-        return by
 
-    @pydantic.model_validator(mode="after")
-    def _check_groups(self) -> Workload:
-        if self.groups is not None and not all(isinstance(g, str) and g for g in self.groups):
-            raise ValueError("groups must be texts that are not empty")
-        if self.groups is not None and len(set(self.groups)) < len(self.groups):
-            raise ValueError("groups must be distinct")
-        return self
+    @property
+    def is_by_steps(self) -> bool:
+        """See `Indicator`: a case has several, which are no activities."""
+        return True
 
     @property
     def words(self) -> str:

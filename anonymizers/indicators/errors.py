@@ -14,22 +14,18 @@ from tracecloak.anonymizers.contract.method import FigureError
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declared import Working, Workload
 from tracecloak.anonymizers.indicators.figures import (
+    NumbersOfCases,
+    measurements_of,
     measuring_of,
     noise_of,
     parts_of,
+    released_indicators,
     unfold_decisions,
 )
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
 from tracecloak.anonymizers.indicators.quantiles import NoisyNumber, rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
-from tracecloak.anonymizers.indicators.terms import (
-    BinsOf,
-    CasesOf,
-    CasesWith,
-    EventsOf,
-    SumOf,
-    Term,
-)
+from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf, Term
 from tracecloak.anonymizers.rigorous.budget import Budget
 from tracecloak.anonymizers.rigorous.parts_method import (
     Given,
@@ -39,7 +35,6 @@ from tracecloak.anonymizers.rigorous.parts_method import (
     budget_of_parts,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.figures import SHARE
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 if TYPE_CHECKING:
@@ -76,16 +71,12 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
     return tuple(estimates.error(indicator) for indicator in params.indicators)
 
 
-def _one(term: Term) -> NoisyNumber:
-    """A sum of a term, of which only the noise matters."""
-    return NoisyNumber(0.0, {term.name: 1.0})
-
-
-@dataclass(frozen=True)
 class _ErrorEstimates:
-    params: IndicatorParams
-    n_cases: int
-    budget: Budget
+    def __init__(self, params: IndicatorParams, n_cases: int, budget: Budget) -> None:
+        self.params, self.n_cases, self.budget = params, n_cases, budget
+        self.measuring = measuring_of(params, budget.means)
+        # Only the noise of the numbers matters.
+        self.numbers = NumbersOfCases(params, lambda term, _: NoisyNumber(0.0, {term.name: 1.0}))
 
     def error(self, indicator: declared.Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
@@ -93,63 +84,48 @@ class _ErrorEstimates:
         wanted = None if indicator.wanted_error is None else float(indicator.wanted_error)
         return FigureError(indicator.title, half, unit, likely, wanted)
 
-    def _n_groups(self, indicator: declared.Indicator) -> int:
-        population = Population.of(indicator)
-        if population.by is None:
-            return 1
-        if population.by in declared.PERIODS and self.params.public_range is None:
-            return _USUAL_PERIODS
-        if population.by in declared.PERIODS or population.groups is not None:
-            return len(Known(self.params, {}).groups(population).labels)
-        return indicator.n_groups
-
     def _cases(self, indicator: declared.Indicator) -> float:
         """How many cases a figure is taken to be of."""
-        n_cases = self.n_cases / self._n_groups(indicator)
+        population, n_groups = Population.of(indicator), 1
+        if population.by in declared.PERIODS and self.params.public_range is None:
+            n_groups = _USUAL_PERIODS
+        elif population.by in declared.PERIODS or population.groups is not None:
+            n_groups = len(Known(self.params, {}).groups(population).labels)
+        elif population.by is not None:
+            n_groups = indicator.n_groups
+        n_cases = self.n_cases / n_groups
         if indicator.where is not None:
             n_cases *= _HALF
         if not indicator.is_of_all:
             n_cases *= _HALF
         return max(n_cases, 1.0)
 
-    def _number_of_cases(self, population: Population) -> NoisyNumber:
-        term, whole = CasesOf(population), _one(CasesOf(Population()))
-        return _one(term).plus(_HALF, whole) if term.is_centred else _one(term)
+    def _of_term(self, term: Term) -> float:
+        return self._of(self.numbers.number(term, 0))
+
+    def _of(self, number: NoisyNumber) -> float:
+        return self.measuring.noise(number).half_width
 
     def _half_width(self, indicator: declared.Indicator) -> tuple[float, str, float]:
-        measuring = measuring_of(self.params, self.budget.means)
-        n_cases = self._cases(indicator)
-        population, n_steps = Population.of(indicator), self.params.n_steps_of(indicator)
-
-        def half_width(number: NoisyNumber) -> float:
-            return measuring.noise(number).half_width
-
+        """Half the width of the interval, its unit, and a likely value of the figure."""
+        n_cases, n_steps = self._cases(indicator), self.params.n_steps_of(indicator)
         if isinstance(indicator, declared.Cases):
-            return half_width(self._number_of_cases(population)), "cases", n_cases
+            cases = self.numbers.cases(Population.of(indicator))
+            return self._of(cases), indicator.unit, n_cases
         if isinstance(indicator, declared.Workload):
-            half = half_width(_one(EventsOf(indicator, n_steps)))
-            return half, "events", self.n_cases / n_steps
+            events = EventsOf(indicator, n_steps)
+            return self._of_term(events), indicator.unit, self.n_cases / n_steps
         if isinstance(indicator, declared.Measured) and indicator.quantiles:
             return self._ranks(indicator, n_steps), "ranks", n_cases / _MEANS_OF_RANGE
         if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
             bins = BinsOf(indicator, n_steps)
-            return half_width(_one(bins)), "cases", n_cases / bins.n_bins
-        cases = self._number_of_cases(population)
-        if not indicator.is_of_all:
-            own = CasesWith(indicator, n_steps)
-            cases = _one(own).plus(_HALF, cases) if own.is_centred else _one(own)
-        relative = half_width(_one(SumOf(indicator, n_steps)).plus(_HALF, cases))  # in ranges
+            return self._of_term(bins), "cases", n_cases / bins.n_bins
+        total = self.numbers.number(SumOf(indicator, n_steps), 0)
+        relative = self._of(total.plus(_HALF, self.numbers.cases_of(indicator)))  # in ranges
         if isinstance(indicator, declared.Frequency):
-            half = relative * indicator.at_most
-            return half, "cases" if indicator.at_most == 1 else "occurrences", n_cases
+            return relative * indicator.at_most, indicator.unit, n_cases
         if not isinstance(indicator, declared.Measured):
-            share = relative / n_cases
-            return min(share, 1.0), SHARE, _LIKELY_SHARE
-        return self._of_numbers(indicator, relative, n_cases)
-
-    def _of_numbers(
-        self, indicator: declared.Measured, relative: float, n_cases: float
-    ) -> tuple[float, str, float]:
+            return min(relative / n_cases, 1.0), indicator.unit, _LIKELY_SHARE
         if isinstance(indicator, declared.Timed) and indicator.at_most is None:
             return relative / n_cases, "ranges", 1 / _MEANS_OF_RANGE
         low, high = bounds_of(indicator)
@@ -157,11 +133,10 @@ class _ErrorEstimates:
         half, likely = relative * of_one, n_cases * of_one / _MEANS_OF_RANGE
         if indicator.of == "mean":
             half, likely = min(half / n_cases, of_one), likely / n_cases
-        return half, "s" if isinstance(indicator, declared.Timed) else "", likely
+        return half, indicator.unit, likely
 
     def _ranks(self, indicator: declared.Measured, n_steps: int) -> float:
-        bins = quantile_bins(indicator, self.params)
-        if bins is None:
+        if quantile_bins(indicator, self.params) is None:
             term = BinsOf(indicator, n_steps, is_running=True)
             noise = noise_of(term, self.budget.means, self.params)
             return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)
@@ -381,11 +356,6 @@ class PrivateIndicators(PartsMethod):
 
     def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
-        from tracecloak.anonymizers.indicators.figures import (
-            measurements_of,
-            released_indicators,
-        )
-
         decided = unfold_decisions(decisions)
         measured = measurements_of(params, decided, self.budget(params).means)
         released = released_indicators(Known(params, decided), measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -16,18 +16,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.indicators.declared import (
-    ACTIVITY,
-    PAIR,
-    Amount,
-    Cases,
-    Frequency,
-    Group,
-    Indicator,
-    Measured,
-    Timed,
-    Workload,
-)
+from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.params import (
     QUANTILE_SHARE,
     IndicatorParams,
@@ -141,7 +130,7 @@ class GroupsDecision(contract.Decision):
         return names
 
     @property
-    def steps(self) -> list[Group]:
+    def steps(self) -> list[declared.Group]:
         """What they stand for."""
         if not self.is_pair:
             return list(self.labels)
@@ -182,9 +171,9 @@ def relabel_by(traces: TraceBatch, by: str) -> TraceBatch:
         traces: Complete cases.
         by: activity, pair, or an attribute of events or of the case.
     """
-    if by == ACTIVITY or not traces.n_events:
+    if by == declared.ACTIVITY or not traces.n_events:
         return traces
-    if by == PAIR:
+    if by == declared.PAIR:
         width, codes = len(traces.vocabulary), traces.activities.astype(np.int64)
         pairs = np.append(0, codes[:-1]) * width + codes
         used, labels = np.unique(np.where(traces.is_first, -1, pairs), return_inverse=True)
@@ -216,7 +205,7 @@ def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> Trac
     return replace(traces, activities=codes, vocabulary=vocabulary)
 
 
-def count_times(batch: Batch, indicator: Timed) -> CellSums:
+def count_times(batch: Batch, indicator: declared.Timed) -> CellSums:
     """Counts cases by the bin of an indicator's time, of `LONGEST_US`.
 
     Args:
@@ -246,7 +235,9 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
     # A case has one value of its own attribute.
     max_labels = 1 if is_case_attribute(by) else params.max_activities
     changed = bought.changed_names(max_labels, params.max_units)
-    what = {ACTIVITY: "activities", PAIR: "pairs of activities"}.get(by, f"values of {by}")
+    what = {declared.ACTIVITY: "activities", declared.PAIR: "pairs of activities"}.get(
+        by, f"values of {by}"
+    )
 
     def sentence(means: Allowances) -> str:
         likely = bought.likely_names(means[name], max_labels, params.max_units)
@@ -260,14 +251,14 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
             counted, allowance, changed, given.randomness, most + 1, purpose=name
         )
         names = chosen.vocabulary.names
-        return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == PAIR)
+        return GroupsDecision(names.filter(pc.not_equal(names, OTHER)), by == declared.PAIR)
 
     needs = (Sums(name, share, changed, bought.NAME_UNITS, is_open=True, is_l2=True),)
     counters = {name: Counted(ActivityCounts, count_labels, (by, max_labels))}
     return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
 
 
-def _bound_part(params: IndicatorParams, indicator: Timed, share: Fraction) -> Part:
+def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fraction) -> Part:
     name = longest_time_name(indicator)
 
     def decide(given: Given) -> LongestTimeDecision:
@@ -418,14 +409,14 @@ def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParam
 def _half_width(term: Term, noise: SumNoise) -> str:
     cases = noise.half_width
     if isinstance(term, SumOf):
-        of = "occurrences" if isinstance(term.indicator, Frequency) else "times the range"
+        of = "occurrences" if isinstance(term.indicator, declared.Frequency) else "times the range"
         return f"{cases:,} {of}"
     return f"{cases:,} events" if isinstance(term, EventsOf) else f"{cases:,} cases"
 
 
 def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
     indicator = bins.indicator
-    assert isinstance(indicator, Measured)
+    assert isinstance(indicator, declared.Measured)
     name, quantiles = indicator.title, indicator.quantiles
     n_choices = 2 * len(quantiles) * bins.n_steps
 
@@ -488,6 +479,37 @@ def measurements_of(
     return Measurements(values, measuring_of(params, means), chosen)
 
 
+@dataclass(frozen=True)
+class NumbersOfCases:
+    """The numbers that figures are made of, each with noise of its own.
+
+    Attributes:
+        params: What was asked for.
+        number: Returns a number of a term by its place.
+    """
+
+    params: RequestedParams
+    number: Callable[[Term, int], NoisyNumber]
+
+    def cases(self, population: Population, group: int = 0) -> NoisyNumber:
+        """Returns the number of cases of a group of a population."""
+        term = CasesOf(population)
+        number = self.number(term, group)
+        return number.plus(0.5, self.cases(Population())) if term.is_centred else number
+
+    def cases_of(
+        self, indicator: declared.Indicator, group: int = 0, place: int = 0
+    ) -> NoisyNumber:
+        """Returns the cases of a group that have a number of an indicator, for one of its steps."""
+        if indicator.is_of_all:
+            return self.cases(Population.of(indicator), group)
+        term = CasesWith(indicator, self.params.n_steps_of(indicator))
+        number = self.number(term, place)
+        if not term.is_centred:
+            return number
+        return number.plus(0.5, self.cases(term.population, group))
+
+
 def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicators:
     """Returns the indicators, from what was measured alone.
 
@@ -501,129 +523,99 @@ def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicat
     )
 
 
-@dataclass(frozen=True)
 class _Figures:
-    known: Known
-    measured: Measurements
-
-    @property
-    def params(self) -> RequestedParams:
-        return self.known.params
-
-    @property
-    def measuring(self) -> Measuring:
-        return self.measured.measuring
+    def __init__(self, known: Known, measured: Measurements) -> None:
+        self.known, self.params = known, known.params
+        self.measured, self.measuring = measured, measured.measuring
+        self.numbers = NumbersOfCases(known.params, self.number)
 
     def number(self, term: Term, place: int) -> NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
         return NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
 
-    def cases(self, population: Population, group: int) -> NoisyNumber:
-        """The number of cases of a group of a population."""
-        term = CasesOf(population)
-        number = self.number(term, group)
-        return number.plus(0.5, self.cases(Population(), 0)) if term.is_centred else number
-
-    def cases_with(self, indicator: Indicator, n_steps: int, group: int, step: int) -> NoisyNumber:
-        """The cases of a group that have a number of an indicator."""
-        term, population = CasesWith(indicator, n_steps), Population.of(indicator)
-        number = self.number(term, group * term.shape(self.known)[1] + step)
-        return number.plus(0.5, self.cases(population, group)) if term.is_centred else number
-
-    def rows(self, indicator: Indicator) -> Iterator[IndicatorRow]:
+    def rows(self, indicator: declared.Indicator) -> Iterator[IndicatorRow]:
         """The rows of an indicator, by group and step."""
         groups = self.known.groups(Population.of(indicator)).labels
         names = [""]
-        if indicator.is_by_steps or isinstance(indicator, Workload):
+        if indicator.is_by_steps:
             names = [step_text(step) for step in self.known.steps(indicator)]
+        figures: Callable[[Any, int, int, str], Iterator[IndicatorRow]] = self._figure
+        if isinstance(indicator, declared.Measured) and not isinstance(indicator.of, str):
+            figures = self._quantiles
+        elif isinstance(indicator, declared.Measured) and indicator.of == "histogram":
+            figures = self._histogram
         for group, label in enumerate(groups):
             for step, name in enumerate(names):
-                yield from self._of_group(indicator, group, step, label or name)
-
-    def _of_group(
-        self, indicator: Indicator, group: int, step: int, label: str
-    ) -> Iterator[IndicatorRow]:
-        n_steps = self.params.n_steps_of(indicator)
-        if isinstance(indicator, Measured) and (indicator.quantiles or indicator.of == "histogram"):
-            if indicator.quantiles:
-                yield from self._quantiles(indicator, n_steps, group, step, label)
-            else:
-                yield from self._histogram(indicator, n_steps, group, step, label)
-            return
-        yield _row(indicator, label, *self._figure(indicator, n_steps, group, step))
+                yield from figures(indicator, group, group * len(names) + step, label or name)
 
     def _figure(
-        self, indicator: Indicator, n_steps: int, group: int, step: int
-    ) -> tuple[Interval95, str, str, tuple[float, float]]:
-        """The number with its unit and kind, and between which bounds each case has one."""
-        population = Population.of(indicator)
-        if isinstance(indicator, Cases):
-            number = self.cases(population, group)
-            kind = DERIVED if CasesOf(population).is_centred else MEASURED
-            return number_of(number, self.measuring), "cases", kind, _NO_BOUNDS
-        if isinstance(indicator, Workload):
-            number = self.number(EventsOf(indicator, n_steps), step)
-            return number_of(number, self.measuring), "events", MEASURED, _NO_BOUNDS
-        term = SumOf(indicator, n_steps)
-        summand = term.summand(self.known)
-        of_range = self.number(term, group * term.shape(self.known)[1] + step)
-        total = NoisyNumber(0.0, {}).plus(summand.high - summand.low, of_range)
-        if indicator.is_of_all:
-            cases = self.cases(population, group)
+        self, indicator: declared.Indicator, group: int, place: int, label: str
+    ) -> Iterator[IndicatorRow]:
+        kind, bounds = DERIVED, _NO_BOUNDS
+        n_steps = self.params.n_steps_of(indicator)
+        if isinstance(indicator, declared.Cases | declared.Workload):
+            population = Population.of(indicator)
+            if isinstance(indicator, declared.Workload):
+                number = self.number(EventsOf(indicator, n_steps), place)
+            else:
+                number = self.numbers.cases(population, group)
+            is_derived = isinstance(indicator, declared.Cases) and CasesOf(population).is_centred
+            kind = DERIVED if is_derived else MEASURED
+            interval = number_of(number, self.measuring)
         else:
-            cases = self.cases_with(indicator, n_steps, group, step)
-        if isinstance(indicator, Frequency):
+            term = SumOf(indicator, n_steps)
+            summand = term.summand(self.known)
+            low, high = summand.low, summand.high
+            total = NoisyNumber(0.0, {}).plus(high - low, self.number(term, place))
+            cases = self.numbers.cases_of(indicator, group, place)
             number = total.plus(summand.middle, cases)
-            unit = "cases" if indicator.at_most == 1 else "occurrences"
-            return number_of(number, self.measuring), unit, DERIVED, _NO_BOUNDS
-        bounds = summand.low, summand.high
-        if isinstance(indicator, Measured) and indicator.of == "sum":
-            number = total.plus(summand.middle, cases)
-            interval = number_of(number, self.measuring, is_count=False)
-            if summand.low >= 0:
-                interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
-            bounds = summand.low * max(cases.value, 1.0), summand.high * max(cases.value, 1.0)
-        else:
-            interval = mean_of(total, cases, summand.low, summand.high, self.measuring)
-        return interval, _unit_of(indicator), DERIVED, bounds
+            if isinstance(indicator, declared.Frequency):
+                interval = number_of(number, self.measuring)
+            elif isinstance(indicator, declared.Measured) and indicator.of == "sum":
+                interval = number_of(number, self.measuring, is_count=False)
+                if low >= 0:
+                    interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
+                n_cases = max(cases.value, 1.0)
+                bounds = low * n_cases, high * n_cases
+            else:
+                interval = mean_of(total, cases, low, high, self.measuring)
+                bounds = low, high
+        yield _row(indicator, label, interval, indicator.unit, kind, bounds)
 
     def _quantiles(
-        self, indicator: Measured, n_steps: int, group: int, step: int, label: str
+        self, indicator: declared.Measured, group: int, place: int, label: str
     ) -> Iterator[IndicatorRow]:
         low, high = bounds_of(indicator, self.known.selected_us(indicator))
         n = len(indicator.quantiles)
-        bins = quantile_bins(indicator, self.params)
-        term = bins or BinsOf(indicator, n_steps, is_running=True)
-        row = group * term.shape(self.known)[1] + step
-        if bins is None:
-            values = self.measured.values[term.name]
-            running = values[row * term.n_bins : (row + 1) * term.n_bins]
-            noise = self.measuring.noise(self.number(term, row * term.n_bins))
+        if quantile_bins(indicator, self.params) is None:
+            term = BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
+            first = place * term.n_bins
+            running = self.measured.values[term.name][first : first + term.n_bins]
+            noise = self.measuring.noise(self.number(term, first))
             places = quantiles_of_running(running, indicator.quantiles, noise.half_width)
             points = coarse_grid()
         else:
-            ends = self.measured.chosen[indicator.title][row * n : (row + 1) * n]
+            ends = self.measured.chosen[indicator.title][place * n : (place + 1) * n]
             places = [interval_between(*of_one) for of_one in ends.tolist()]
             points = grid()
-        for quantile, place in zip(indicator.quantiles, places, strict=True):
-            value, least, most = (value_at(end, low, high, points) for end in _ends(place))
+        for quantile, of_one in zip(indicator.quantiles, places, strict=True):
+            value, least, most = (value_at(end, low, high, points) for end in _ends(of_one))
             rounding = (high - low) / (2 * RANGE)
             interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
-            of = decimal_text(quantile) if n > 1 else ""
-            unit = _unit_of(indicator)
-            yield _row(indicator, _joined(label, of), interval, unit, MEASURED, (low, high))
+            group_text = _joined(label, decimal_text(quantile) if n > 1 else "")
+            yield _row(indicator, group_text, interval, indicator.unit, MEASURED, (low, high))
 
     def _histogram(
-        self, indicator: Measured, n_steps: int, group: int, step: int, label: str
+        self, indicator: declared.Measured, group: int, place: int, label: str
     ) -> Iterator[IndicatorRow]:
         """The bins, none negative and together as many as cases were measured, by them or apart."""
-        term = BinsOf(indicator, n_steps)
-        first = (group * term.shape(self.known)[1] + step) * term.n_bins
-        counts = np.array([self.number(term, first + b).value for b in range(term.n_bins)])
+        term = BinsOf(indicator, self.params.n_steps_of(indicator))
+        first = place * term.n_bins
+        counts = self.measured.values[term.name][first : first + term.n_bins]
         half = self.measuring.noise(self.number(term, first)).half_width
         total, population = counts.sum(), Population.of(indicator)
         if indicator.is_of_all and CasesOf(population).name in self.measured.values:
-            total = self.cases(population, group).value
+            total = self.numbers.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = bounds_of(indicator, self.known.selected_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
@@ -634,13 +626,13 @@ class _Figures:
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)
 
 
-def step_text(step: Group) -> str:
+def step_text(step: declared.Group) -> str:
     """Returns an activity as it is, and a pair with an arrow."""
     return step if isinstance(step, str) else f"{step[0]} → {step[1]}"
 
 
-def _edges_text(indicator: Measured, low: float, high: float) -> str:
-    if isinstance(indicator, Timed):
+def _edges_text(indicator: declared.Measured, low: float, high: float) -> str:
+    if isinstance(indicator, declared.Timed):
         return f"{duration_text(round(low))} to {duration_text(round(high))}"
     return f"{low:g} to {high:g}"
 
@@ -653,15 +645,8 @@ def _ends(interval: Interval95) -> tuple[float, float, float]:
     return interval.value, interval.low, interval.high
 
 
-def _unit_of(indicator: Indicator) -> str:
-    """The unit of means, quantiles and shares."""
-    if isinstance(indicator, Timed):
-        return "s"
-    return "" if isinstance(indicator, Amount) else SHARE
-
-
 def _row(
-    indicator: Indicator,
+    indicator: declared.Indicator,
     group: str,
     interval: Interval95,
     unit: str,

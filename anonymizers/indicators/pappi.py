@@ -43,7 +43,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
-from tracecloak.schemas.published.figures import MEASURED, SHARE, IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation
 
 _SECOND_US = 1_000_000
@@ -234,7 +234,7 @@ def _row(
     """The row of a result in ranges, with the interval that its noise has."""
     scale = float(1 / params.epsilon_each) * (1 if params.mechanism == "laplace" else 2)
     half = math.log(20) * scale
-    high, unit = _largest_of(indicator)
+    high, unit = _largest_of(indicator), indicator.unit
     n = 1 if unit in ("cases", "occurrences") else max(n_cases, 1)
     if isinstance(indicator, declared.Throughput) and indicator.of == "sum":
         n = 1
@@ -247,13 +247,11 @@ def _row(
     return IndicatorRow(indicator.title, None, number(value), *ends, unit, MEASURED)
 
 
-def _largest_of(indicator: declared.Indicator) -> tuple[float, str]:
-    """The largest number of a case, of which 0 is the least, and the unit of the result."""
-    if isinstance(indicator, declared.Cases):
-        return 1.0, "cases"
+def _largest_of(indicator: declared.Indicator) -> float:
+    """The largest number of a case, of which 0 is the least, in the unit of the result."""
     if isinstance(indicator, declared.Frequency):
-        return float(indicator.at_most), "cases" if indicator.at_most == 1 else "occurrences"
+        return float(indicator.at_most)
     if isinstance(indicator, declared.Throughput):
         assert indicator.at_most is not None
-        return indicator.at_most / _SECOND_US, "s"
-    return 1.0, SHARE
+        return indicator.at_most / _SECOND_US
+    return 1.0

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pydantic
 from pydantic import Field, PrivateAttr
 
+from tracecloak.anonymizers.indicators import terms
 from tracecloak.anonymizers.indicators.declared import (
     ACTIVITY,
     MAX_GROUPS,
@@ -33,15 +34,6 @@ from tracecloak.anonymizers.indicators.declared import (
 )
 from tracecloak.anonymizers.indicators.quantiles import rank_half_width
 from tracecloak.anonymizers.indicators.summands import Groups, Population, periods_of
-from tracecloak.anonymizers.indicators.terms import (
-    BinsOf,
-    CasesOf,
-    CasesWith,
-    EventsOf,
-    SumOf,
-    Term,
-    weight_of,
-)
 from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DateText, RigorousParams
 from tracecloak.anonymizers.times.time_range import TIME_RANGE, TimeRange
@@ -121,8 +113,9 @@ class RequestedParams(RigorousParams):
         declarations.check_names(declared)
 
     def _check_names(self, at: str, indicator: Indicator) -> None:
-        steps = () if isinstance(indicator, Workload) else self.steps_of(indicator) or ()
-        if len(steps) > MAX_STEPS or (indicator.is_by_steps and indicator.n_groups > MAX_STEPS):
+        n_steps = len(self.steps_of(indicator) or ())
+        n_chosen = indicator.n_groups if indicator.is_by_steps else 0
+        if indicator.steps and max(n_steps, n_chosen) > MAX_STEPS:
             raise ValueError(f"{at}at most {MAX_STEPS} activities or pairs can be told apart")
         for name in indicator.activities if self.vocabulary is not None else ():
             if name not in (self.vocabulary or ()):
@@ -148,8 +141,6 @@ class RequestedParams(RigorousParams):
 
         Empty where it is about none. Activities that are not named are those of the vocabulary.
         """
-        if isinstance(indicator, Workload):
-            return indicator.groups
         if indicator.is_by_steps and indicator.groups is None:
             return self.vocabulary if indicator.by == ACTIVITY else None
         return indicator.steps_of
@@ -167,8 +158,7 @@ class RequestedParams(RigorousParams):
             by = indicator.by
             if by is None or not indicator.is_bought:
                 continue
-            of_steps = indicator.is_by_steps or isinstance(indicator, Workload)
-            if of_steps and self.steps_of(indicator) is not None:
+            if indicator.is_by_steps and self.steps_of(indicator) is not None:
                 continue
             wanted[by] = max(wanted.get(by, 0), indicator.n_groups)
         return wanted
@@ -189,9 +179,8 @@ class RequestedParams(RigorousParams):
             where, by = indicator.where, indicator.by
             if where is not None and where.attribute is not None and where.equals is not None:
                 values[where.attribute].append(where.equals)
-            if isinstance(indicator, Workload) or by in values:
-                of_by = values.setdefault(str(by), [])
-                of_by += [str(group) for group in indicator.groups or ()]
+            if by in values:
+                values[by] += [str(group) for group in indicator.groups or ()]
             if isinstance(indicator, Amount):
                 low, high = indicator.bounds
                 bounds[indicator.attribute] = float(low), float(high)
@@ -243,7 +232,6 @@ class IndicatorParams(RequestedParams):
             if indicator.is_bought and indicator.by in self.selected_groups and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
-        unknown -= {i.by for i in self.indicators if isinstance(i, Workload)}
         if unknown:
             raise ValueError(f"attribute_columns: no indicator reads {', '.join(sorted(unknown))}")
         return self
@@ -358,12 +346,12 @@ _WITH_SHARE = Fraction(3, 4)
 _FREQUENCY_SHARE = Fraction(5, 4)
 
 
-def quantile_bins(indicator: Indicator, params: RequestedParams) -> BinsOf | None:
+def quantile_bins(indicator: Indicator, params: RequestedParams) -> terms.BinsOf | None:
     """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
     has_quantiles = isinstance(indicator, Measured) and indicator.quantiles
     if not has_quantiles or is_running(indicator, params):  # type: ignore[arg-type]
         return None
-    return BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
+    return terms.BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
 
 
 def is_running(indicator: Measured, params: RequestedParams) -> bool:
@@ -384,7 +372,7 @@ def is_running(indicator: Measured, params: RequestedParams) -> bool:
 def _running_errs_less(
     indicator: Measured, n_choices: int, budget: tuple[Fraction, Fraction]
 ) -> bool:
-    term = BinsOf(indicator, 1, is_running=True)
+    term = terms.BinsOf(indicator, 1, is_running=True)
     epsilon, delta = budget
     try:
         alone = budget_of(epsilon, delta, (Sums("bins", Fraction(1), term.changed, term.units),))
@@ -395,12 +383,12 @@ def _running_errs_less(
     return noise.half_width * norm < rank_half_width(epsilon / (2 * n_choices), Fraction(1, 2), 1)
 
 
-def weighed_terms(params: RequestedParams) -> dict[Term, Fraction]:
+def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
     """Returns all sums that get noise in the round of sums, in a fixed order, with their shares.
 
     A share is one of the budget, beside those of the others.
     """
-    of_indicators: dict[Term, Fraction] = {}
+    of_indicators: dict[terms.Term, Fraction] = {}
     dependents: dict[Population, list[Fraction]] = {}
     asked: dict[Population, Fraction] = {}
     for indicator in params.indicators:
@@ -411,12 +399,12 @@ def weighed_terms(params: RequestedParams) -> dict[Term, Fraction]:
             dependents.setdefault(population, []).append(weight)
         of_indicators |= _terms_of(indicator, weight, params)
     for population in {**asked, **dependents}:
-        if CasesOf(population).is_centred:  # half of all cases is added again
+        if terms.CasesOf(population).is_centred:  # half of all cases is added again
             others = dependents.get(population, []) or [asked[population]]
             dependents.setdefault(Population(), []).extend(others)
     populations = sorted({**asked, **dependents}, key=lambda p: not p.is_whole)
-    counts: dict[Term, Fraction] = {
-        CasesOf(p): max(asked.get(p, Fraction(0)), weight_of(dependents.get(p, [])))
+    counts: dict[terms.Term, Fraction] = {
+        terms.CasesOf(p): max(asked.get(p, Fraction(0)), terms.weight_of(dependents.get(p, [])))
         for p in populations
     }
     return counts | of_indicators
@@ -429,26 +417,26 @@ def needs_cases(indicator: Indicator, params: RequestedParams) -> bool:
     if indicator.quantiles or indicator.of == "histogram":
         return False
     n_steps = params.n_steps_of(indicator)
-    return indicator.is_of_all or CasesWith(indicator, n_steps).is_centred
+    return indicator.is_of_all or terms.CasesWith(indicator, n_steps).is_centred
 
 
 def _terms_of(
     indicator: Indicator, weight: Fraction, params: RequestedParams
-) -> dict[Term, Fraction]:
+) -> dict[terms.Term, Fraction]:
     n_steps = params.n_steps_of(indicator)
     match indicator:
         case Cases():
             return {}
         case Workload():
-            return {EventsOf(indicator, n_steps): weight}
+            return {terms.EventsOf(indicator, n_steps): weight}
         case Frequency():
-            return {SumOf(indicator, n_steps): weight * _FREQUENCY_SHARE}
+            return {terms.SumOf(indicator, n_steps): weight * _FREQUENCY_SHARE}
         case Measured() if indicator.quantiles:
-            bins = BinsOf(indicator, n_steps, is_running=True)
+            bins = terms.BinsOf(indicator, n_steps, is_running=True)
             return {bins: weight} if is_running(indicator, params) else {}
         case Measured(of="histogram"):
-            return {BinsOf(indicator, n_steps): weight}
+            return {terms.BinsOf(indicator, n_steps): weight}
         case Measured(is_of_all=False):
-            cases = CasesWith(indicator, n_steps)
-            return {SumOf(indicator, n_steps): weight, cases: weight * _WITH_SHARE}
-    return {SumOf(indicator, n_steps): weight}
+            cases = terms.CasesWith(indicator, n_steps)
+            return {terms.SumOf(indicator, n_steps): weight, cases: weight * _WITH_SHARE}
+    return {terms.SumOf(indicator, n_steps): weight}

@@ -306,8 +306,7 @@ class Population:
     @classmethod
     def of(cls, indicator: declared.Indicator) -> Population:
         """Returns that of an indicator; activities and pairs tell steps apart, and no cases."""
-        is_of_steps = indicator.is_by_steps or isinstance(indicator, declared.Workload)
-        if is_of_steps or indicator.by is None:
+        if indicator.is_by_steps or indicator.by is None:
             return cls(indicator.where)
         groups = None if indicator.groups is None else tuple(map(str, indicator.groups))
         return cls(indicator.where, indicator.by, groups)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -40,40 +40,15 @@ _RATIO = 65, 64
 _BEFORE = 16_000
 
 
-class Term(Protocol):
-    """Sums that get noise; see the module.
-
-    Attributes:
-        name: One of its own in the release.
-        changed: What one case changes, in lattice steps.
-        units: Lattice steps of one.
-    """
-
-    @property
-    def name(self) -> str:
-        """One of its own in the release."""
-
-    @property
-    def changed(self) -> Sensitivity:
-        """What one case changes, in lattice steps."""
-
-    @property
-    def units(self) -> int:
-        """Lattice steps of one."""
-
-    def n_cells(self, known: Known) -> int:
-        """Returns the number of sums."""
-
-    def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """Returns int64[n_cells], the sums over cases."""
-
-
 @dataclass(frozen=True)
 class CasesOf:
     """The number of cases of a population, by group.
 
     Attributes:
         population: Which they are.
+        name: One of its own in the release, and so has every other term.
+        changed: What one case changes, in lattice steps.
+        units: Lattice steps of one.
     """
 
     population: summands.Population
@@ -86,20 +61,20 @@ class CasesOf:
 
     @property
     def name(self) -> str:
-        """See `Term`."""
+        """See `CasesOf`."""
         return f"number of cases{self.population.words}"
 
     @property
     def changed(self) -> Sensitivity:
-        """See `Term`."""
+        """See `CasesOf`."""
         return of_one_cell().times(UNITS // 2 if self.is_centred else UNITS)
 
     def n_cells(self, known: Known) -> int:
-        """See `Term`."""
+        """Returns the number of sums."""
         return len(known.groups(self.population).labels)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """See `Term`."""
+        """Returns int64[n_cells], the sums over cases."""
         places = self.population.places(traces, known.groups(self.population))
         if self.is_centred:
             return np.array([UNITS * int((places >= 0).sum()) - UNITS // 2 * len(places)])
@@ -123,7 +98,7 @@ class _OfIndicator:
 
     @property
     def name(self) -> str:
-        """See `Term`."""
+        """See `CasesOf`."""
         return f"{self.indicator.title}, {self.what}"
 
     @property
@@ -168,11 +143,11 @@ class SumOf(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
-        """See `Term`."""
+        """See `CasesOf`."""
         return _beside(of_count(self.units // 2), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """See `Term`."""
+        """See `CasesOf`."""
         summand, places = self.summand(known), self.places(traces, known)
         numbers = summand.numbers(traces)
         places_of = summand.places(numbers.values, self.units)
@@ -197,11 +172,11 @@ class CasesWith(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
-        """See `Term`."""
+        """See `CasesOf`."""
         return _beside(of_one_cell().times(UNITS // 2 if self.is_centred else UNITS), self.n_steps)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """See `Term`."""
+        """See `CasesOf`."""
         numbers = self.summand(known).numbers(traces)
         steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
         return _by_group(self.places(traces, known), steps, self.shape(known))
@@ -237,7 +212,7 @@ class BinsOf(_OfIndicator):
 
     @property
     def units(self) -> int:
-        """See `Term`."""
+        """See `CasesOf`."""
         if not self.is_measured:
             return 1
         return clip_by_rank.RANK_UNITS if self.is_running else UNITS
@@ -252,17 +227,17 @@ class BinsOf(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
-        """See `Term`."""
+        """See `CasesOf`."""
         if self.is_running:
             return _beside(clip_by_rank.changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
     def n_cells(self, known: Known) -> int:
-        """See `Term`."""
+        """See `CasesOf`."""
         return super().n_cells(known) * self.n_bins
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """See `Term`."""
+        """See `CasesOf`."""
         counts = self.bins(traces, known)
         if not self.is_running:
             return counts.ravel() * self.units
@@ -298,12 +273,12 @@ class EventsOf(_OfIndicator):
 
     @property
     def changed(self) -> Sensitivity:
-        """See `Term`."""
+        """See `CasesOf`."""
         assert isinstance(self.indicator, Workload)
         return of_count(self.indicator.at_most * UNITS)
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
-        """See `Term`."""
+        """See `CasesOf`."""
         assert isinstance(self.indicator, Workload)
         names = [str(step) for step in known.steps(self.indicator)]
         texts = traces.attributes.get(self.indicator.by)
@@ -316,6 +291,10 @@ class EventsOf(_OfIndicator):
         rank = before - before[traces.offsets[:-1]][case]
         is_meant &= rank < self.indicator.at_most
         return np.bincount(who[is_meant], minlength=self.n_cells(known)).astype(np.int64) * UNITS
+
+
+Term = CasesOf | SumOf | CasesWith | BinsOf | EventsOf
+"""Sums that get noise; see the module."""
 
 
 @lru_cache(maxsize=1)

@@ -16,18 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tracecloak.schemas import models
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.models import (
-    SILENT,
-    Operator,
-    ProcessTree,
-    exclusive,
-    flower,
-    leaf,
-    loop,
-    normalise,
-    optional,
-)
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Counts from which a process tree is mined: by case, and from the variants alone. -------------
@@ -347,7 +337,7 @@ class PartEnds:
 
 # (operator, its parts, number of parallel and loop cuts around this one and itself) to what is
 # known of each part.
-EndsOfParts = Callable[[Operator, Sequence[Part], int], Sequence[PartEnds]]
+EndsOfParts = Callable[[models.Operator, Sequence[Part], int], Sequence[PartEnds]]
 
 
 def build_tree(
@@ -358,7 +348,7 @@ def build_tree(
     rules: Rules = "published",
     *,
     begins_anew: bool = False,
-) -> ProcessTree:
+) -> models.ProcessTree:
     """Returns the process tree of a relation, normalised (BuildT).
 
     Where the published rules leave something open: a sequence's parts begin where pairs lead into
@@ -385,7 +375,7 @@ def build_tree(
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
     builder = _Published if rules == "published" else _Structural
-    return normalise(builder(relation, names, tolerance, ends_of_parts, begins_anew).whole())
+    return models.normalise(builder(relation, names, tolerance, ends_of_parts, begins_anew).whole())
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,17 +442,17 @@ class _Builder:
         self.counts = np.where(relation.holds, relation.counts, 0)
         self.n_cases = int(self.counts[self.n].sum())  # DP-ESize
 
-    def whole(self) -> ProcessTree:
+    def whole(self) -> models.ProcessTree:
         inner = self.holds[: self.n, : self.n]
         is_used = self.holds[:, : self.n].any(axis=0) | self.holds[: self.n].any(axis=1)
         part = tuple(np.flatnonzero(is_used).tolist())
         if not part:
-            return SILENT
+            return models.SILENT
         return self.mined(
             _Place(part, inner, self.holds[self.n, : self.n], self.holds[: self.n, self.n])
         )
 
-    def mined(self, place: _Place) -> ProcessTree:
+    def mined(self, place: _Place) -> models.ProcessTree:
         """Returns the tree of a place."""
         if len(place.part) == 1:
             return self.of_activity(place.part[0])
@@ -471,7 +461,7 @@ class _Builder:
         rows = np.ix_(place.part, place.part)
         follows = place.follows[rows]
         starts, ends = place.starts[list(place.part)], place.ends[list(place.part)]
-        cuts: tuple[tuple[Operator, Callable[[], list[Part] | None]], ...] = (
+        cuts: tuple[tuple[models.Operator, Callable[[], list[Part] | None]], ...] = (
             ("sequence", lambda: sequence_cut(follows)),
             ("exclusive", lambda: exclusive_cut(follows)),
             ("parallel", lambda: parallel_cut(self.without_loops(follows, rows), starts, ends)),
@@ -515,25 +505,27 @@ class _Builder:
         np.fill_diagonal(is_loop, False)
         return is_loop
 
-    def name(self, activity: int) -> ProcessTree:
-        return leaf(self.names[activity])
+    def name(self, activity: int) -> models.ProcessTree:
+        return models.leaf(self.names[activity])
 
-    def of_flower(self, place: _Place) -> ProcessTree:
-        return flower(self.names[activity] for activity in place.part)
+    def of_flower(self, place: _Place) -> models.ProcessTree:
+        return models.flower(self.names[activity] for activity in place.part)
 
-    def of_activity(self, activity: int) -> ProcessTree:
+    def of_activity(self, activity: int) -> models.ProcessTree:
         name = self.name(activity)
-        return loop(name, SILENT) if self.holds[activity, activity] else name
+        return models.loop(name, models.SILENT) if self.holds[activity, activity] else name
 
-    def of_cut(self, operator: Operator, place: _Place, parts: list[Part]) -> ProcessTree:
+    def of_cut(
+        self, operator: models.Operator, place: _Place, parts: list[Part]
+    ) -> models.ProcessTree:
         raise NotImplementedError
 
-    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> ProcessTree:
+    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
         """Returns a loop of a body and ways back; of these one is empty if it goes straight."""
         places = self.of_loop_parts(place, parts)
         children = [self.mined(inner) for inner in places]
-        ways = [SILENT] * goes_straight + children[1:]
-        return loop(children[0], _choice(ways))
+        ways = [models.SILENT] * goes_straight + children[1:]
+        return models.loop(children[0], _choice(ways))
 
     def of_loop_parts(self, place: _Place, parts: list[Part]) -> list[_Place]:
         return [place.entered(part) for part in parts]
@@ -542,25 +534,27 @@ class _Builder:
 class _Published(_Builder):
     """Algorithms 3 and 4 of DPIM."""
 
-    def of_activity(self, activity: int) -> ProcessTree:
+    def of_activity(self, activity: int) -> models.ProcessTree:
         tree = super().of_activity(activity)
-        return optional(tree) if self.is_rare((activity,)) else tree
+        return models.optional(tree) if self.is_rare((activity,)) else tree
 
     def is_rare(self, part: Part) -> bool:
         """Whether activities begin fewer pairs than there are cases (DP-ActC and DP-ESize)."""
         return bool(self.counts[list(part)].sum() <= self.n_cases - self.tolerance)
 
-    def of_cut(self, operator: Operator, place: _Place, parts: list[Part]) -> ProcessTree:
+    def of_cut(
+        self, operator: models.Operator, place: _Place, parts: list[Part]
+    ) -> models.ProcessTree:
         if operator != "parallel":
             places = [place.entered(part) for part in parts]
         else:
             place = replace(place, follows=self.without_loops(place.follows))
             places = self.asked(operator, place, parts)
-        tree = ProcessTree(operator, None, tuple(self.mined(inner) for inner in places))
-        return optional(tree) if self.is_rare(place.part) else tree
+        tree = models.ProcessTree(operator, None, tuple(self.mined(inner) for inner in places))
+        return models.optional(tree) if self.is_rare(place.part) else tree
 
-    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> ProcessTree:
-        return optional(super().of_loop(place, parts, goes_straight))
+    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
+        return models.optional(super().of_loop(place, parts, goes_straight))
 
     def of_loop_parts(self, place: _Place, parts: list[Part]) -> list[_Place]:
         places = super().of_loop_parts(place, parts)
@@ -571,7 +565,7 @@ class _Published(_Builder):
         body = self.asked("loop", place, parts)[0]
         return [body, *(replace(back, n_asking=body.n_asking) for back in places[1:])]
 
-    def asked(self, operator: Operator, place: _Place, parts: list[Part]) -> list[_Place]:
+    def asked(self, operator: models.Operator, place: _Place, parts: list[Part]) -> list[_Place]:
         """Returns the places of the parts, as the callback answers if they are to be mined."""
         if max(map(len, parts)) == 1:
             return [place.within(part, place.starts, place.ends) for part in parts]
@@ -582,7 +576,9 @@ class _Published(_Builder):
 class _Structural(_Builder):
     """The inductive miner's rules for relations."""
 
-    def of_cut(self, operator: Operator, place: _Place, parts: list[Part]) -> ProcessTree:
+    def of_cut(
+        self, operator: models.Operator, place: _Place, parts: list[Part]
+    ) -> models.ProcessTree:
         if operator == "parallel":
             answers = self.ends_of_parts(operator, parts, place.n_asking + 1)
             places = [place.answered(*pair) for pair in zip(parts, answers, strict=True)]
@@ -591,11 +587,11 @@ class _Structural(_Builder):
             places = [place.entered(part) for part in parts]
             is_optional = _passed(place, parts) if operator == "sequence" else [False] * len(parts)
         children = map(self.mined, places)
-        return ProcessTree(
+        return models.ProcessTree(
             operator,
             None,
             tuple(
-                optional(child) if is_left_out else child
+                models.optional(child) if is_left_out else child
                 for child, is_left_out in zip(children, is_optional, strict=True)
             ),
         )
@@ -622,8 +618,8 @@ def _passed(place: _Place, parts: list[Part]) -> list[bool]:
     return passed
 
 
-def _choice(children: list[ProcessTree]) -> ProcessTree:
-    return exclusive(*children) if len(children) > 1 else children[0]
+def _choice(children: list[models.ProcessTree]) -> models.ProcessTree:
+    return models.exclusive(*children) if len(children) > 1 else children[0]
 
 
 def _outer(parts: list[Part], place: _Place) -> list[Part]:

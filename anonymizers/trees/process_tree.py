@@ -37,19 +37,7 @@ from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs,
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
-from tracecloak.anonymizers.trees.cuts import (
-    PAIR_UNITS,
-    EndsOfParts,
-    Part,
-    PartEnds,
-    Relation,
-    Rules,
-    build_tree,
-    cases_by_ends,
-    clipped_pairs,
-    numbers_of_pairs,
-    top_pairs,
-)
+from tracecloak.anonymizers.trees import cuts
 from tracecloak.anonymizers.trees.fitness import (
     FITNESS_POWER,
     UNITS,
@@ -83,7 +71,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 def noisy_ends(
     variants: VariantHistogram,
     n_activities: int,
-    parts: Sequence[Part],
+    parts: Sequence[cuts.Part],
     scale: tuple[int, int],
     randomness: Randomness,
     purpose: str,
@@ -102,7 +90,7 @@ def noisy_ends(
     """
     asked = np.array(sorted(code for part in parts for code in part), np.int64)
     starts, ends = (np.zeros(n_activities, np.int64) for _ in range(2))
-    counted = cases_by_ends(variants, n_activities, parts)
+    counted = cuts.cases_by_ends(variants, n_activities, parts)
     for noisy, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
         noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
@@ -127,7 +115,7 @@ def clearly_above_zero(scale: tuple[int, int]) -> float:
     return math.sqrt(8) * scale[0] / scale[1]
 
 
-def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
+def exact_ends(variants: VariantHistogram, n_activities: int) -> cuts.EndsOfParts:
     """Answers questions by counting without noise, which is for released logs, and for attacks.
 
     Args:
@@ -135,11 +123,11 @@ def exact_ends(variants: VariantHistogram, n_activities: int) -> EndsOfParts:
         n_activities: Names of its vocabulary.
     """
 
-    def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        starts, ends = cases_by_ends(variants, n_activities, parts)
+    def answer(operator: Operator, parts: Sequence[cuts.Part], depth: int) -> list[cuts.PartEnds]:
+        starts, ends = cuts.cases_by_ends(variants, n_activities, parts)
         n_cases = [int(starts[list(part)].sum()) for part in parts]
         return [
-            PartEnds(
+            cuts.PartEnds(
                 frozenset(code for code in part if starts[code]),
                 frozenset(code for code in part if ends[code]),
                 n_of_part < max(n_cases),
@@ -178,25 +166,27 @@ class EndsEstimator:
         self._epsilon = epsilon
         self._max_units = max_units
         self._randomness = randomness
-        self._known: dict[tuple[Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
+        self._known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
     def of(
-        self, relation: Relation
-    ) -> Callable[[Operator, Sequence[Part], int], Sequence[PartEnds]]:
+        self, relation: cuts.Relation
+    ) -> Callable[[Operator, Sequence[cuts.Part], int], Sequence[cuts.PartEnds]]:
         """Returns what the miner of a relation asks."""
         n = relation.n_activities
         starts, ends = relation.holds[n, :n], relation.holds[:n, n]
         n_cases = int(relation.counts[n, :n][starts].sum())
 
-        def answer(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
+        def answer(
+            operator: Operator, parts: Sequence[cuts.Part], depth: int
+        ) -> list[cuts.PartEnds]:
             known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
             first, last = ((known[0], known[2]), (known[1], known[2])) if known else (None, None)
-            return [PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]
+            return [cuts.PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]
 
         return answer
 
     def _asked(
-        self, parts: tuple[Part, ...], n: int, n_cases: int
+        self, parts: tuple[cuts.Part, ...], n: int, n_cases: int
     ) -> tuple[np.ndarray, np.ndarray, float] | None:
         """The noisy counts and what is clearly above 0; None where it is not worth asking."""
         if parts in self._known or not parts or self._epsilon is None:
@@ -212,7 +202,7 @@ class EndsEstimator:
 
 
 def _clear(
-    part: Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
+    part: cuts.Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
 ) -> frozenset[int]:
     """Activities of a part that clearly begin or end it, or those of the relation if none does."""
     if known is not None:
@@ -297,9 +287,9 @@ class ProcessTreeParams(ListedParams):
             share *= 1 - RANKS_SHARE
             largest = self.pairs_sensitivity(int(norm_grid()[-1]))
             one = self.pairs_sensitivity(1)
-            pairs = Sums("pairs", share, one, PAIR_UNITS, is_any_clip=True, largest=largest)
+            pairs = Sums("pairs", share, one, cuts.PAIR_UNITS, is_any_clip=True, largest=largest)
         else:
-            pairs = Sums("pairs", share, self.pairs_sensitivity(self.public_pairs), PAIR_UNITS)
+            pairs = Sums("pairs", share, self.pairs_sensitivity(self.public_pairs), cuts.PAIR_UNITS)
         needs.append(pairs)
         if self.ends_share:
             needs.append(Choice("ends", Fraction(self.ends_share)))
@@ -329,7 +319,7 @@ class ProcessTreeParams(ListedParams):
             max_pairs: Pairs of a case that count fully.
         """
         return sensitivity.of_scaled_pairs(
-            max_pairs, PAIR_UNITS, 1 if self.is_pure else 2, self.max_units
+            max_pairs, cuts.PAIR_UNITS, 1 if self.is_pure else 2, self.max_units
         )
 
     def pairs_noise(self, max_pairs: int) -> SumNoise:
@@ -342,7 +332,7 @@ class ProcessTreeParams(ListedParams):
             UsageError: Noise so wide cannot be drawn.
         """
         changed = self.pairs_sensitivity(max_pairs)
-        return self.spending.means["pairs"].noise(changed, PAIR_UNITS)
+        return self.spending.means["pairs"].noise(changed, cuts.PAIR_UNITS)
 
     def pairs_deviation(self, max_pairs: int) -> float:
         """Standard deviation of that noise in cases.
@@ -378,7 +368,7 @@ class ProcessTreeParams(ListedParams):
 TREE = "tree"
 """The round of all parts but the vocabulary."""
 
-_RULES: tuple[Rules, ...] = ("structural", "published")
+_RULES: tuple[cuts.Rules, ...] = ("structural", "published")
 # The most activities that can be bought: noise can be drawn for no more.
 _MOST_NAMES = most_names_of_pairs(1)
 # How much an error by noise weighs against one by counting fewer pairs when their number is chosen.
@@ -437,7 +427,7 @@ def _pairs(params: ProcessTreeParams) -> BudgetPart:
         "follow from these counts."
     )
 
-    def decide(given: Given) -> Relation:
+    def decide(given: Given) -> cuts.Relation:
         variants, n_names = given.statistics["variants"], len(_names(given, params))
         max_pairs = _counted_pairs(given, params)
         return noisy_relation(variants, n_names, max_pairs, params, given.randomness)
@@ -524,7 +514,7 @@ def chosen_pairs(
 ) -> int:
     """Returns how many distinct pairs of a case count fully, chosen on the log."""
     grid, means = norm_grid(), params.spending.means
-    bucket = np.searchsorted(grid, numbers_of_pairs(variants, n_names))
+    bucket = np.searchsorted(grid, cuts.numbers_of_pairs(variants, n_names))
     cases = sum_groups(bucket, variants.counts, len(grid) + 1)
     noise_of_clip = params.pairs_deviation(1)
     rank = rank_of_clip(noise_of_clip, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
@@ -538,19 +528,19 @@ def noisy_relation(
     max_pairs: int,
     params: ProcessTreeParams,
     randomness: Randomness,
-) -> Relation:
+) -> cuts.Relation:
     """Returns the noisy counts of all pairs in cases, all but that of start and end."""
-    exact = clipped_pairs(variants, n_names, max_pairs, 1 if params.is_pure else 2)
+    exact = cuts.clipped_pairs(variants, n_names, max_pairs, 1 if params.is_pure else 2)
     noise, cells = params.pairs_noise(max_pairs), np.arange(exact.size)
     noisy = noisy_sums(exact.ravel(), noise, "process-tree/pairs", cells, randomness)
     counts = noisy.reshape(exact.shape) // noise.units
     holds = np.ones(exact.shape, bool)
     holds[-1, -1] = False
-    return Relation(counts, holds)
+    return cuts.Relation(counts, holds)
 
 
 def candidates(
-    relation: Relation,
+    relation: cuts.Relation,
     deviation: float,
     names: Sequence[str],
     ends: EndsEstimator,
@@ -567,9 +557,11 @@ def candidates(
     above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
     n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
     for size in (n_clear, *params.sizes(len(names))):
-        strongest = top_pairs(relation, size)
+        strongest = cuts.top_pairs(relation, size)
         for rules in _RULES:
-            trees[build_tree(strongest, names, 2 * deviation, ends.of(strongest), rules)] = None
+            trees[cuts.build_tree(strongest, names, 2 * deviation, ends.of(strongest), rules)] = (
+                None
+            )
     return list(trees)
 
 

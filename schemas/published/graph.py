@@ -12,17 +12,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.models import ProcessTree, parse_tree
-from tracecloak.schemas.published.figures import (
-    MEASURED,
-    Grade,
-    Key,
-    ReleasedProduct,
-    codes_of_ends,
-    grade_of,
-    grades,
-    kind_columns,
-    without_kinds,
-)
+from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.manifest import Yield
 
 if TYPE_CHECKING:
@@ -98,7 +88,7 @@ def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> fl
     """
     exact = counts.astype(np.float64)
     total = float(exact.sum())
-    is_unclear = grades(counts, lows, highs) == "noise"
+    is_unclear = figures.grades(counts, lows, highs) == "noise"
     return float(exact[is_unclear].sum()) / total if total else None
 
 
@@ -195,7 +185,7 @@ class ReleasedGraph:
             "high": pa.array(self.highs, pa.int64()),
         }
         if self.has_kinds:
-            columns |= kind_columns(self.counts, self.lows, self.highs)
+            columns |= figures.kind_columns(self.counts, self.lows, self.highs)
         return pa.table(columns)
 
     def to_json(self) -> dict[str, Any]:
@@ -242,9 +232,9 @@ class ReleasedGraph:
             if not all(type(n) is int for n in numbers) or sum(map(abs, numbers)) >= 1 << 62:
                 raise ValueError("counts of edges are whole numbers, together below 2 ** 62")
         counts, lows, highs = (np.array(numbers, np.int64) for numbers in of_edges)
-        sources, targets = codes_of_ends(rows, vocabulary.labels)
+        sources, targets = figures.codes_of_ends(rows, vocabulary.labels)
         graph = cls(vocabulary.names, sources, targets, counts, lows, highs)
-        return graph if not rows or "kind" in rows[0] else without_kinds(graph)
+        return graph if not rows or "kind" in rows[0] else figures.without_kinds(graph)
 
     def came_out(self) -> Yield:
         """Returns its cases, which begin, its activities and edges, and how clear these are."""
@@ -254,7 +244,7 @@ class ReleasedGraph:
         n_edges = len(self.counts)
         return Yield(n_cases, None, n_activities, n_edges, share, unclear_share=unclear)
 
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+    def numbers(self, watched: Sequence[figures.Key] | None = None) -> dict[figures.Key, float]:
         """Returns the counts of each ("pair", …), their sum and the number of ("activities",)."""
         labels = self.labels
         rows = zip(self.sources, self.targets, self.counts.tolist(), strict=True)
@@ -274,7 +264,7 @@ class ReleasedGraph:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedGroups(ReleasedProduct):
+class ReleasedGroups(figures.ReleasedProduct):
     """Groups and how cases go from one to another.
 
     Attributes:
@@ -319,7 +309,7 @@ class ReleasedGroups(ReleasedProduct):
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedDurations(ReleasedProduct):
+class ReleasedDurations(figures.ReleasedProduct):
     """A histogram of durations for each released edge, in public bins; safe to publish.
 
     Attributes:
@@ -357,7 +347,7 @@ class ReleasedDurations(ReleasedProduct):
         lower = np.concatenate([[0], self.edges_us])[self.bins]
         upper = pa.array(np.concatenate([self.edges_us, [0]])[self.bins])
         is_last = pa.array(self.bins == len(self.edges_us))
-        kinds = kind_columns(self.counts, self.lows, self.highs)
+        kinds = figures.kind_columns(self.counts, self.lows, self.highs)
         return pa.table(
             {
                 "source": labels.take(pa.array(self.sources)),
@@ -397,9 +387,9 @@ class ReleasedDurations(ReleasedProduct):
             for name in ("from_us", "count", "low", "high")
         )
         bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
-        sources, targets = codes_of_ends(rows, vocabulary.labels)
+        sources, targets = figures.codes_of_ends(rows, vocabulary.labels)
         durations = cls(vocabulary.names, edges_us, sources, targets, bins, counts, lows, highs)
-        return durations if not rows or "kind" in rows[0] else without_kinds(durations)
+        return durations if not rows or "kind" in rows[0] else figures.without_kinds(durations)
 
 
 # --- A process tree as it is published, with what was said of its fitness. ------------------------
@@ -442,10 +432,10 @@ class ReleasedTree:
         )
 
     @property
-    def fitness_grade(self) -> Grade:
+    def fitness_grade(self) -> figures.Grade:
         """How sure the fitness is, a share; see `schemas.published.figures`."""
         ends = self.fitness_low or 0.0, self.fitness_high or 0.0
-        return grade_of(self.fitness or 0.0, *ends, "share")
+        return figures.grade_of(self.fitness or 0.0, *ends, "share")
 
     @property
     def tree(self) -> ProcessTree:
@@ -494,7 +484,7 @@ class ReleasedTree:
             of_fitness = {
                 "fitness_low": self.fitness_low,
                 "fitness_high": self.fitness_high,
-                "fitness_kind": MEASURED,
+                "fitness_kind": figures.MEASURED,
                 "fitness_usable": self.fitness_grade != "noise",
                 "fitness_grade": self.fitness_grade,
             }
@@ -524,10 +514,10 @@ class ReleasedTree:
         labels = {node.label for node in self.tree.nodes()} - {None, OTHER}
         return Yield(n_activities=len(labels) if self.is_found else 0)
 
-    def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
+    def numbers(self, watched: Sequence[figures.Key] | None = None) -> dict[figures.Key, float]:
         """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""
         labels = {node.label for node in self.tree.nodes()} - {None}
-        seen: dict[Key, float] = {
+        seen: dict[figures.Key, float] = {
             ("activities",): float(len(labels)),
             ("total",): float(self.weight),
         }

@@ -15,20 +15,7 @@ from typing import Any, BinaryIO, cast
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, OutputFile
 from tracecloak.schemas.texts import bounded_json, n_values
-from tracecloak.transforms.files import (
-    absolute,
-    are_on_one,
-    create,
-    delete_files,
-    exists,
-    is_on_this_machine,
-    join,
-    open_raw,
-    read_if_there,
-    remove_folder,
-    rename,
-    require_writable,
-)
+from tracecloak.transforms import files
 from tracecloak.transforms.formats.registry import FORMATS
 
 # --- Where releases lie, and what their files are called. -----------------------------------------
@@ -104,7 +91,7 @@ def release_around(path: str, by_name: bool = True) -> str | None:
         path: On any file system.
         by_name: Whether the name alone is enough.
     """
-    path = absolute(path)
+    path = files.absolute(path)
     scheme, separator, rest = path.rpartition("://")
     parts = rest.rstrip("/").split("/")
     for n, part in enumerate(parts, 1):
@@ -117,7 +104,7 @@ def release_around(path: str, by_name: bool = True) -> str | None:
 def holds_releases(folder: str) -> bool:
     """Returns whether there are releases, or epochs of streams, in a folder as in an output."""
     for names in ((MANIFEST_NAME,), ("epoch=*", MANIFEST_NAME)):
-        if is_on_this_machine(folder):
+        if files.is_on_this_machine(folder):
             is_any_there = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
         else:
             from apache_beam.io.filesystems import FileSystems
@@ -130,12 +117,12 @@ def holds_releases(folder: str) -> bool:
 
 
 def _slashed(path: str) -> str:
-    return absolute(path).rstrip("/") + "/"
+    return files.absolute(path).rstrip("/") + "/"
 
 
 def _has_manifest(folder: str) -> bool:
     """Returns whether a folder of this machine has a manifest of ours, which others have, too."""
-    if not is_on_this_machine(folder):
+    if not files.is_on_this_machine(folder):
         return False
     try:
         manifest = Path(folder) / MANIFEST_NAME
@@ -198,7 +185,7 @@ class ReleaseFolder:
     @property
     def final(self) -> str:
         """The folder of the finished release."""
-        return join(self.output, f"run_id={self.release_id}")
+        return files.join(self.output, f"run_id={self.release_id}")
 
     @property
     def workplace(self) -> str:
@@ -207,23 +194,23 @@ class ReleaseFolder:
         # can have the same id, so the folder's name has a digest of both.
         whose = f"{self.output}\n{self.store}" if self.store else self.output
         name = f"{self.release_id}-{hashlib.sha256(whose.encode()).hexdigest()[:8]}"
-        return join(self.staging_area or beside(self.output), name)
+        return files.join(self.staging_area or beside(self.output), name)
 
     @property
     def staging(self) -> str:
         """The folder in which it is built."""
         name = f"release-{self.attempt}" if self.attempt else "release"
-        return join(self.workplace, name)
+        return files.join(self.workplace, name)
 
     @property
     def decisions(self) -> str:
         """The folder of what its rounds decided."""
-        return join(self.workplace, "decisions")
+        return files.join(self.workplace, "decisions")
 
     @property
     def input(self) -> str:
         """The folder of what was fetched to be its input, where that lies nowhere else."""
-        return join(self.workplace, "input")
+        return files.join(self.workplace, "input")
 
     def prepare(self) -> None:
         """Makes the workplace, on this machine for its owner only, and looks whether it will do.
@@ -234,10 +221,10 @@ class ReleaseFolder:
                 once.
         """
         place = self.staging_area or beside(self.output)
-        require_writable("staging_area", place)
+        files.require_writable("staging_area", place)
         self.check_apart()
-        if not is_on_this_machine(self.output):
-            if not are_on_one(place, self.output):
+        if not files.is_on_this_machine(self.output):
+            if not files.are_on_one(place, self.output):
                 raise _unfit(place, "is on another file system than the output")
             return
         path = Path(self.workplace)
@@ -283,7 +270,7 @@ class ReleaseFolder:
         Raises:
             UsageError: The workplace was cleared, as of a release that is given up or finished.
         """
-        if not exists(self._note):
+        if not files.exists(self._note):
             raise UsageError(
                 f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing of "
                 "this job appears; run the command again, which says what became of it"
@@ -291,11 +278,11 @@ class ReleaseFolder:
 
     @property
     def _note(self) -> str:
-        return join(self.workplace, "at-work")
+        return files.join(self.workplace, "at-work")
 
     def committed(self) -> dict[str, Any] | None:
         """Returns the manifest if this release exists, else None."""
-        data = read_if_there(join(self.final, MANIFEST_NAME))
+        data = files.read_if_there(files.join(self.final, MANIFEST_NAME))
         return None if data is None else cast(dict[str, Any], json.loads(data))
 
     def is_committed_with(self, key_fingerprint: str | None) -> bool:
@@ -316,7 +303,7 @@ class ReleaseFolder:
 
     def discard(self) -> None:
         """Removes the files of a run that was cut off, and keeps what it decided."""
-        remove_folder(self.staging)
+        files.remove_folder(self.staging)
 
     def clear(self, keeps_input: bool = False) -> None:
         """Removes the workplace: the release is finished, given up, or never drew anything.
@@ -324,12 +311,12 @@ class ReleaseFolder:
         Args:
             keeps_input: Whether what was fetched stays, as a release of it is begun anew.
         """
-        if keeps_input and exists(self.input):
-            remove_folder(self.staging)
-            remove_folder(self.decisions)
+        if keeps_input and files.exists(self.input):
+            files.remove_folder(self.staging)
+            files.remove_folder(self.decisions)
             return
-        remove_folder(self.workplace)
-        if self.staging_area is None and is_on_this_machine(self.output):
+        files.remove_folder(self.workplace)
+        if self.staging_area is None and files.is_on_this_machine(self.output):
             with contextlib.suppress(OSError):  # others are at work in it
                 os.rmdir(beside(self.output))
 
@@ -340,7 +327,7 @@ class ReleaseFolder:
             name: Path relative to the release's folder.
             content: Called with a binary stream to write to.
         """
-        hashing = _HashingStream(create(join(self.staging, name)))
+        hashing = _HashingStream(files.create(files.join(self.staging, name)))
         try:
             content(cast(BinaryIO, hashing))
         finally:
@@ -354,15 +341,15 @@ class ReleaseFolder:
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file of the staging folder for reading."""
-        path = join(self.staging, name)
-        with open_raw(path) as stream:
+        path = files.join(self.staging, name)
+        with files.open_raw(path) as stream:
             yield stream
 
     def remove(self, names: Sequence[str]) -> None:
         """Removes files of the staging folder that are not to be released, and emptied folders."""
-        paths = [join(self.staging, name) for name in names]
-        delete_files(paths)
-        if is_on_this_machine(self.staging):
+        paths = [files.join(self.staging, name) for name in names]
+        files.delete_files(paths)
+        if files.is_on_this_machine(self.staging):
             for folder in {os.path.dirname(path) for path in paths}:
                 with contextlib.suppress(OSError):  # more is in it
                     os.rmdir(folder)
@@ -386,23 +373,23 @@ class ReleaseFolder:
         for name, data in signed.items():
             self.write_bytes(name, data)
         names.extend(signed)
-        if is_on_this_machine(self.output):
-            if not all(os.path.exists(join(self.staging, name)) for name in names):
+        if files.is_on_this_machine(self.output):
+            if not all(os.path.exists(files.join(self.staging, name)) for name in names):
                 raise TracecloakError(
                     f"files of the release vanished from {self.staging} before its commit; nothing "
                     "is released. Run the same command again"
                 )
             self.write_bytes(MANIFEST_NAME, text)
             os.makedirs(self.output, exist_ok=True)
-            rename([self.staging], [self.final])
+            files.rename([self.staging], [self.final])
         else:
-            sources = [join(self.staging, name) for name in names]
-            rename(sources, [join(self.final, name) for name in names])
-            write_bytes(join(self.final, MANIFEST_NAME), text)
+            sources = [files.join(self.staging, name) for name in names]
+            files.rename(sources, [files.join(self.final, name) for name in names])
+            write_bytes(files.join(self.final, MANIFEST_NAME), text)
 
     def read_signature(self) -> tuple[bytes, bytes] | None:
         """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
-        contents = [read_if_there(join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
+        contents = [files.read_if_there(files.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
         return None if contents[0] is None or contents[1] is None else (contents[0], contents[1])
 
     def point_latest(self) -> None:
@@ -423,17 +410,17 @@ class ReleaseFolder:
 
     def _latest(self) -> str | None:
         """Returns the release that `latest.json` points at; None: it points at none."""
-        data = read_if_there(join(self.output, LATEST_NAME))
+        data = files.read_if_there(files.join(self.output, LATEST_NAME))
         release_id = None if data is None else json.loads(data).get("run_id")
         return None if release_id is None else str(release_id)
 
     def _point_latest(self, release_id: str) -> None:
         text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
-        target = join(self.output, LATEST_NAME)
-        if is_on_this_machine(self.output):
-            fresh = join(self.workplace, LATEST_NAME)
+        target = files.join(self.output, LATEST_NAME)
+        if files.is_on_this_machine(self.output):
+            fresh = files.join(self.workplace, LATEST_NAME)
             write_bytes(fresh, text)
-            rename([fresh], [target])  # replaces the old pointer at once
+            files.rename([fresh], [target])  # replaces the old pointer at once
         else:
             write_bytes(target, text)
 
@@ -447,16 +434,16 @@ class ReleaseFolder:
         """
         if self._latest() == self.release_id:
             if successor is None:
-                delete_files([join(self.output, LATEST_NAME)])
+                files.delete_files([files.join(self.output, LATEST_NAME)])
             else:
                 self._point_latest(successor)
-        manifest = join(self.final, MANIFEST_NAME)
-        if exists(manifest):  # without which the rest is no release
-            delete_files([manifest])
+        manifest = files.join(self.final, MANIFEST_NAME)
+        if files.exists(manifest):  # without which the rest is no release
+            files.delete_files([manifest])
         # Where version 0.1 kept what is internal.
-        earlier = join(self.output, "_internal", f"run_id={self.release_id}")
+        earlier = files.join(self.output, "_internal", f"run_id={self.release_id}")
         for folder in (self.final, internal, earlier):
-            remove_folder(folder)
+            files.remove_folder(folder)
         self.clear()
 
 
@@ -495,7 +482,7 @@ def _unfit(place: str, what: str) -> UsageError:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Writes a file on any Beam file system; what was there is replaced."""
-    with contextlib.closing(create(path)) as stream:
+    with contextlib.closing(files.create(path)) as stream:
         stream.write(data)
 
 

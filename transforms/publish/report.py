@@ -24,6 +24,7 @@ from tracecloak.schemas.published.manifest import (
     has_times,
 )
 from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.publish import statement
 from tracecloak.transforms.publish.figures_data import (
     NO_STARTS,
     NO_TIMES,
@@ -45,17 +46,6 @@ from tracecloak.transforms.publish.figures_data import (
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
-from tracecloak.transforms.publish.statement import (
-    MECHANISMS,
-    Promise,
-    caution,
-    exact,
-    in_words,
-    operations_in_words,
-    params_in_words,
-    posterior,
-    printable,
-)
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
@@ -187,14 +177,15 @@ def report_html(
         for product in of_release
         for part in kind_of(product).parts_of_page(product, manifest.params)
     ]
-    promise = Promise.of(manifest.guarantee)
+    promise = statement.Promise.of(manifest.guarantee)
     epsilon = manifest.guarantee.epsilon or 0.0
     context = {
         **facts_of(manifest),
         "at_most": at_most,
         "is_compared": False,
         "promise": promise,
-        "guesses": promise and [(_percent(p), posterior(p, exact(epsilon))) for p in _PRIORS],
+        "guesses": promise
+        and [(_percent(p), statement.posterior(p, statement.exact(epsilon))) for p in _PRIORS],
         "references": references_beside(manifest),
         "shown": shown,
         "told": told,
@@ -218,7 +209,7 @@ def report_html(
     return rendered(
         Page(
             "release.html.j2",
-            printable(manifest.about.get("title") or manifest.release_id),
+            statement.printable(manifest.about.get("title") or manifest.release_id),
             (
                 *(section for part in parts for section in part.sections),
                 *((anchor, title) for anchor, title, of in _SECTIONS if is_there[of]),
@@ -279,14 +270,14 @@ def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
     return {
         "manifest": manifest,
         "guarantee": guarantee,
-        "said": in_words(manifest),
-        "caution": caution(guarantee),
+        "said": statement.in_words(manifest),
+        "caution": statement.caution(guarantee),
         "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
-        "operations": operations_in_words(manifest.operations),
-        "mechanisms": MECHANISMS,
+        "operations": statement.operations_in_words(manifest.operations),
+        "mechanisms": statement.MECHANISMS,
         "what_is": what_is,
         "noise_of": noise_of,
-        "params": params_in_words(manifest.params),
+        "params": statement.params_in_words(manifest.params),
     }
 
 

@@ -185,7 +185,7 @@ REFUSED: Mapping[Any, tuple[str, str]] = {
     "amount attribute=case:x bounds=5|1": ("amount", "a smaller and a larger number"),
     "amount attribute=case:x bounds=0|many": ("amount.bounds.1", "must be a decimal number"),
     "amount attribute=case:x bounds=0|inf": ("amount.bounds.1", "must be finite"),
-    "workload by=case:x": ("workload.by", "must be an attribute of events"),
+    "workload by=case:x": ("workload", "must be an attribute of events"),
     "workload groups=a|a": ("workload", "groups must be distinct"),
 }  # fmt: skip
 
