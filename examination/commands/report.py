@@ -91,9 +91,8 @@ def run(given: Given) -> int:
     # A page without the budget is of use, too, unless a ledger was asked for.
     with contextlib.nullcontext() if url else contextlib.suppress(TracecloakError):
         ledger = officers_ledger(store, url)
-        all_entries = ledger.entries()
-        entries = [entry for entry in all_entries if entry.account == account]
-        balance = ledger.balance_in(all_entries, account)
+        entries = [entry for entry in ledger.entries() if entry.account == account]
+        balance = ledger.balance(account)
     inputs = ReportInputs(
         source_of(as_released(load_log(flags), release, store)),
         release,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
-from tracecloak.pipelines.ledger.balance import charges, charges_of, windowed
+from tracecloak.pipelines.ledger.balance import charges, windowed
 from tracecloak.pipelines.ledger.entries import Action, Entry, OfKey, Reservation
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
@@ -393,8 +393,7 @@ class ReleaseRegistry:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        of_key = self.of_key(key_fingerprint)
-        return charges_of(self.ledger.of_release(*of_key[:2]), *of_key)
+        return [state.last for state in self.ledger.states(*self.of_key(key_fingerprint))]
 
     def decisions(self, key_fingerprint: str) -> str:
         """Returns where what is decided under a key is kept.

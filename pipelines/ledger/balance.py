@@ -14,10 +14,10 @@ both numbers bounds each window's loss, so it bounds them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from tracecloak.pipelines.ledger.entries import Action, Charge, Entry, WindowCharge
 
@@ -57,10 +57,20 @@ class Balance:
     is_exceeded: bool
 
 
-_T = TypeVar("_T")
-# What a charge costs, and its window; None: it has none, or adds up as if it had none. Without a
-# finite epsilon it has no delta, either.
-Cost = tuple[Fraction | None, Fraction | None, WindowCharge | None]
+class Cost(NamedTuple):
+    """What charges of one window cost together.
+
+    Attributes:
+        epsilon: None: there is no finite one.
+        delta: None: there is none, as where epsilon is not finite.
+        place: (Scope, label) of the window; empty: none, or they add up as if of none.
+        n: How many charges it stands for.
+    """
+
+    epsilon: Fraction | None
+    delta: Fraction | None
+    place: tuple[str, str] = ("", "")
+    n: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,38 +78,14 @@ class Spent:
     """What the charges of an account cost that count as spent.
 
     Attributes:
-        closed: What those cost that count for ever; several may be one sum here.
-        still_open: What each of the others costs.
-        n_closed: How many count for ever.
+        closed: What those cost that count for ever.
+        still_open: What the others cost.
         kinds: The units and adjacencies of all.
     """
 
     closed: tuple[Cost, ...]
     still_open: tuple[Cost, ...]
-    n_closed: int
     kinds: frozenset[tuple[str, str]]
-
-    @property
-    def costs(self) -> tuple[Cost, ...]:
-        """What all of them cost."""
-        return self.closed + self.still_open
-
-
-def spent_in(entries: Sequence[Entry], account: str) -> Spent:
-    """Returns what the charges of an account cost, each by itself.
-
-    Args:
-        entries: All entries of a ledger.
-        account: The account's name.
-
-    Raises:
-        UsageError: A number is no decimal.
-    """
-    counted = counting(entries, account)
-    closed = tuple(state.cost for state in counted if not state.last.is_open)
-    still_open = tuple(state.cost for state in counted if state.last.is_open)
-    kinds = frozenset((state.last.unit, state.last.adjacency) for state in counted)
-    return Spent(closed, still_open, len(closed), kinds)
 
 
 @dataclass
@@ -133,7 +119,7 @@ class ChargeState:
             UsageError: A number is no decimal.
         """
         epsilon, delta = self.last.values()
-        return epsilon, None if epsilon is None else delta, counting_window(self.window)
+        return Cost(epsilon, None if epsilon is None else delta, paid_place(self.window))
 
 
 def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
@@ -143,21 +129,26 @@ def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
     """
     states: dict[Charge, ChargeState] = {}
     for entry in entries:
-        if not entry.is_of_charge:
-            continue
-        state = states.get(entry.charge)
-        if state is None or entry.action == "reserve":
-            actions = [] if state is None else states.pop(entry.charge).actions
-            window = entry.window if entry.action == "reserve" else None
-            state = states[entry.charge] = ChargeState(entry, entry, actions, window)
-        state.last = entry
-        state.actions.append(entry.action)
-        if entry.action == "claim" and state.window is not None:
-            state.claimed = entry
-            # A charge that was restored to a ledger may count twice by now; see `memory`.
-            if entry.window is not None and entry.window.adds_up:
-                state.window = replace(state.window, adds_up=True)
+        advance(states, entry)
     return states
+
+
+def advance(states: dict[Charge, ChargeState], entry: Entry) -> None:
+    """Has the states of charges be what they are after a further entry; see `charge_states`."""
+    if not entry.is_of_charge:
+        return
+    state = states.get(entry.charge)
+    if state is None or entry.action == "reserve":
+        actions = [] if state is None else states.pop(entry.charge).actions
+        window = entry.window if entry.action == "reserve" else None
+        state = states[entry.charge] = ChargeState(entry, entry, actions, window)
+    state.last = entry
+    state.actions.append(entry.action)
+    if entry.action == "claim" and state.window is not None:
+        state.claimed = entry
+        # A charge that was restored to a ledger may count twice by now; see `recovered_steps`.
+        if entry.window is not None and entry.window.adds_up:
+            state.window = replace(state.window, adds_up=True)
 
 
 def charges(entries: Iterable[Entry]) -> dict[Charge, Entry]:
@@ -187,16 +178,18 @@ def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
         name: The account's name.
         account: Its caps; None: it has none.
     """
-    epsilon, delta = total_of(spent.costs)
-    open_epsilon, open_delta = _open_part(spent.costs, spent.closed)
-    n_open = len(spent.still_open)
+    costs = (*spent.closed, *spent.still_open)
+    epsilon, delta = total_of(costs)
+    # What would be free again if all that is open were given back.
+    open_epsilon, open_delta = increase(spent.closed, spent.still_open)
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     remaining_epsilon, is_above = _left(caps[0], epsilon)
     # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
     remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
-        name, epsilon, delta, open_epsilon, open_delta, spent.n_closed + n_open, n_open,
-        remaining_epsilon, remaining_delta, is_above or is_delta_above,
+        name, epsilon, delta, open_epsilon, open_delta, sum(cost.n for cost in costs),
+        sum(cost.n for cost in spent.still_open), remaining_epsilon, remaining_delta,
+        is_above or is_delta_above,
     )  # fmt: skip
 
 
@@ -209,78 +202,49 @@ def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None
     return max(cap - spent, Fraction(0)), spent > cap
 
 
-def counting_window(window: WindowCharge | None) -> WindowCharge | None:
-    """Returns the window in which a charge counts; None: it adds up like one without a window."""
-    return None if window is None or window.adds_up else window
+def paid_place(window: WindowCharge | None) -> tuple[str, str]:
+    """Returns (scope, label) of the window in which a charge is paid; empty: it adds up."""
+    return ("", "") if window is None or window.adds_up else window.place
 
 
-def by_window(costs: Sequence[Cost]) -> dict[str, dict[str, list[Cost]]]:
-    """Returns the costs by scope and by label, without those that have no window."""
-    scopes: dict[str, dict[str, list[Cost]]] = {}
-    for cost in costs:
-        if (window := cost[2]) is not None:
-            scopes.setdefault(window.scope, {}).setdefault(window.label, []).append(cost)
+def sums_of_windows(costs: Iterable[Cost]) -> dict[str, dict[str, tuple[Fraction, Fraction]]]:
+    """Returns the sums of epsilons and of deltas by scope and by label.
+
+    What has no window is under empty texts, and what is not finite adds nothing.
+    """
+    scopes: dict[str, dict[str, tuple[Fraction, Fraction]]] = {}
+    for epsilon, delta, (scope, label), _ in costs:
+        of_scope = scopes.setdefault(scope, {})
+        before = of_scope.get(label, (Fraction(0), Fraction(0)))
+        of_scope[label] = before[0] + (epsilon or 0), before[1] + (delta or 0)
     return scopes
 
 
-def total_of(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
+def total_of(costs: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
     """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
-    parts = [summed([cost for cost in costs if cost[2] is None])]
-    for windows in by_window(costs).values():
-        sums = [summed(of_window) for of_window in windows.values()]
-        parts.append((largest(epsilon for epsilon, _ in sums), max(_each(d for _, d in sums))))
-    return summed([(epsilon, delta, None) for epsilon, delta in parts])
+    costs = tuple(costs)
+    epsilon = delta = Fraction(0)
+    for windows in sums_of_windows(costs).values():
+        epsilon += max(one for one, _ in windows.values())
+        delta += max(one for _, one in windows.values())
+    return None if any(cost.epsilon is None for cost in costs) else epsilon, delta
 
 
-def summed(costs: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
-    """Returns the sums of epsilons, None if one is not finite, and of deltas."""
-    if len(costs) == 1:  # as most windows have one, and there are many
-        (epsilon, delta, _), *_ = costs
-        return epsilon, Fraction(0) if delta is None else delta
-    deltas = sum((delta for _, delta, _ in costs if delta is not None), Fraction(0))
-    epsilons = [epsilon for epsilon, _, _ in costs if epsilon is not None]
-    if len(epsilons) < len(costs):
-        return None, deltas
-    return sum(epsilons, Fraction(0)), deltas
+def increase(before: Iterable[Cost], further: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
+    """Returns how much more further charges cost beside others, of which some may not be finite.
 
+    That is their whole epsilon and delta, but for windows: one within the dearest of its scope adds
+    nothing.
 
-def largest(epsilons: Iterable[Fraction | None]) -> Fraction | None:
-    """Returns the largest epsilon; None: one of them is not finite."""
-    sums = _each(epsilons)
-    finite = [epsilon for epsilon in sums if epsilon is not None]
-    return None if len(finite) < len(sums) else max(finite)
+    Args:
+        before: What the others cost.
+        further: What these cost.
 
-
-def _each(values: Iterable[_T]) -> list[_T]:
-    """Returns each object once: equal numbers of a ledger are one, see `parse_decimal`."""
-    return list({id(value): value for value in values}.values())
-
-
-def _open_part(costs: Sequence[Cost], closed: Sequence[Cost]) -> tuple[Fraction | None, Fraction]:
-    """Returns what would be free again if all charges but the closed ones were voided.
-
-    The epsilon is None where one of the open charges has no finite one.
+    Returns:
+        (Epsilon, None if one of these is not finite; delta).
     """
-    n_not_finite = [sum(epsilon is None for epsilon, _, _ in some) for some in (costs, closed)]
-    finite = [cost for cost in costs if cost[0] is not None]
-    without = total_of([cost for cost in closed if cost[0] is not None])[0]
-    total = total_of(finite)[0]
-    deltas = total_of(costs)[1] - total_of(closed)[1]
-    if n_not_finite[0] > n_not_finite[1] or total is None or without is None:
-        return None, deltas
-    return total - without, deltas
-
-
-def states_of(
-    entries: Iterable[Entry], output: str, release_id: str, key_fingerprint: str
-) -> list[ChargeState]:
-    """Returns the charges of a release under a key, the latest one last."""
-    of_key = output, release_id, key_fingerprint
-    return [one for one in charge_states(entries).values() if one.last.is_of(*of_key)]
-
-
-def charges_of(
-    entries: Iterable[Entry], output: str, release_id: str, key_fingerprint: str
-) -> list[Entry]:
-    """Returns the last entries of the charges of a release under a key, the latest one last."""
-    return [one.last for one in states_of(entries, output, release_id, key_fingerprint)]
+    finite = [cost for cost in before if cost.epsilon is not None]
+    epsilon, delta = total_of((*finite, *further))
+    less_epsilon, less_delta = total_of(finite)
+    more = None if epsilon is None else epsilon - (less_epsilon or 0)
+    return more, delta - less_delta

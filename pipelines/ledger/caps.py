@@ -17,12 +17,13 @@ import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
+    Cost,
     Spent,
     balance_of,
     charge_states,
     charges,
-    counting_window,
-    total_of,
+    increase,
+    paid_place,
 )
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal, require_text
@@ -482,24 +483,9 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
 
 
 def added_by(spent: Spent, reservation: Reservation) -> tuple[Fraction | None, Fraction]:
-    """Returns how much more an account has spent once it paid for a release.
-
-    That is its whole epsilon and delta, but for a window: one within the dearest of its scope adds
-    nothing.
-
-    Args:
-        spent: What the account spent, without the release.
-        reservation: What the release asks.
-
-    Returns:
-        (Epsilon, None if there is no finite one; delta).
-    """
-    costs = [cost for cost in spent.costs if cost[0] is not None]
-    asked = reservation.epsilon, reservation.delta, counting_window(reservation.window)
-    before, after = total_of(costs), total_of([*costs, asked])
-    if before[0] is None or after[0] is None:
-        return None, after[1] - before[1]
-    return after[0] - before[0], after[1] - before[1]
+    """Returns how much more an account has spent once it paid for a release; see `increase`."""
+    asked = Cost(reservation.epsilon, reservation.delta, paid_place(reservation.window))
+    return increase((*spent.closed, *spent.still_open), [asked])
 
 
 def check_affordable(spent: Spent, reservation: Reservation, account: Account) -> None:
@@ -519,7 +505,7 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     if account.epsilon_cap is None and account.delta_cap is None:
         return
     balance = balance_of(spent, account.name, account)
-    window, added = counting_window(reservation.window), added_by(spent, reservation)
+    (scope, label), added = paid_place(reservation.window), added_by(spent, reservation)
     short = []
     for name, more in zip(("epsilon", "delta"), added, strict=True):
         cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
@@ -528,9 +514,9 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
         still_open = getattr(balance, f"open_{name}")
         opened = f" (of it {decimal_text(still_open)} not committed)" if still_open else ""
         of_window = ""
-        if window is not None:
+        if scope:
             of_window = (
-                f" for window {window.label} (which adds {decimal_text(more)} to the dearest "
+                f" for window {label} (which adds {decimal_text(more)} to the dearest "
                 "window of its schedule; one that stays within that adds nothing)"
             )
         asked = decimal_text(getattr(reservation, name) or Fraction(0))

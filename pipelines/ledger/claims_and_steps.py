@@ -1,7 +1,4 @@
-"""What the ledger notes of a release besides its charge: the units of a window.
-
-Tthe steps of an epoch.
-"""
+"""What the ledger notes of a release besides its charge: units of a window, steps of an epoch."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ def claim(
     def steps(past: LedgerSnapshot) -> list[Step]:
         nonlocal sha256
         ledger.check_sound(past)
-        live = ledger.not_ended(past, of_key)
+        live = ledger.not_ended(past.states(*of_key), *of_key[:2])
         window, claimed = _window_of(ledger, live)
         sha256 = freeze(past, window) if claimed is None else claimed
         undrawn = [state.last for state in live if state.last.action == "reserve"]
@@ -91,7 +88,7 @@ def note_step(ledger: Ledger, of_key: OfKey, step: int, sha256: str) -> None:
 
     def steps(past: LedgerSnapshot) -> list[Step]:
         ledger.check_sound(past)
-        live = ledger.not_ended(past, of_key)
+        live = ledger.not_ended(past.states(*of_key), *of_key[:2])
         noted = past.decided(of_key, step)
         if noted not in (None, sha256):
             output, release_id, _ = of_key

@@ -30,9 +30,6 @@ from tracecloak.pipelines.ledger.balance import (
     Balance,
     ChargeState,
     balance_of,
-    charges_of,
-    spent_in,
-    states_of,
 )
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import (
@@ -47,11 +44,10 @@ from tracecloak.pipelines.ledger.entries import (
     UNDRAWN,
     Action,
     Entry,
-    OfKey,
     Reservation,
     Step,
 )
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -205,20 +201,18 @@ class Ledger:
             LedgerError: The ledger cannot be used.
         """
 
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            entries = past.of_release(output, release_id)
-            of_release = charges_of(entries, output, release_id, key_fingerprint)
-            if not of_release:
+        def visible(states: list[ChargeState]) -> list[ChargeState]:
+            if not states:
                 raise UsageError(
                     f"release {release_id!r} in {output} was never reserved under this key in "
                     f"{self.place}; use the ledger and the key_store of that run"
                 )
-            ended = [entry for entry in of_release if entry.is_open]
-            if not ended and all(e.action not in ("commit", "withdraw") for e in of_release):
-                ended = of_release[-1:]  # one of them is visible, and most likely the last one
-            return [("commit", asdict(entry), None) for entry in ended]
+            ended = [state for state in states if state.last.is_open]
+            if not ended and all(s.last.action not in ("commit", "withdraw") for s in states):
+                return states[-1:]  # one of them is visible, and most likely the last one
+            return ended
 
-        self.append(steps)
+        self.note("commit", (output, release_id, key_fingerprint), visible)
 
     def draw(self, output: str, release_id: str, key_fingerprint: str) -> None:
         """Notes that a release draws noise from now on, after which nothing is given back.
@@ -232,33 +226,56 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
-            live = self.not_ended(past, (output, release_id, key_fingerprint))
-            undrawn = [state for state in live if state.last.action in UNDRAWN]
-            for state in undrawn:
+        def undrawn(states: list[ChargeState]) -> list[ChargeState]:
+            live = self.not_ended(states, output, release_id)
+            found = [state for state in live if state.last.action in UNDRAWN]
+            for state in found:
                 if state.window is not None and state.claim is None:
                     raise UsageError(
                         f"release {release_id!r} in {output} is of window {state.window.label} "
                         "and has not claimed the units that it counts, so nothing is drawn for it; "
                         "run the command again"
                     )
-            return [("draw", asdict(state.last), None) for state in undrawn]
+            return found
+
+        self.note("draw", (output, release_id, key_fingerprint), undrawn)
+
+    def note(
+        self,
+        action: Action,
+        release: tuple[str, str, str | None],
+        choose: Callable[[list[ChargeState]], list[ChargeState]],
+        details: Mapping[str, str] | None = None,
+    ) -> None:
+        """Appends an action on charges of a release.
+
+        Args:
+            action: What happened to them.
+            release: The folder of all releases, the release's name, and the fingerprint of its key;
+                None: whatever its key.
+            choose: Returns which of them, the latest one last.
+            details: What the entries have beside; None: nothing.
+
+        Raises:
+            LedgerError: The ledger cannot be used, or somebody changed what it said. To note that a
+                release is visible is right whatever it says.
+        """
+
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            if action != "commit":
+                self.check_sound(past)
+            return [(action, asdict(one.last), details) for one in choose(past.states(*release))]
 
         self.append(steps)
 
-    def not_ended(self, past: LedgerSnapshot, of_key: OfKey) -> list[ChargeState]:
-        """Returns the charges of a release that are open or committed, of which there is one.
-
-        Args:
-            past: What the ledger says.
-            of_key: The folder of all releases, the release's name, and the fingerprint of its key.
+    def not_ended(
+        self, states: Sequence[ChargeState], output: str, release_id: str
+    ) -> list[ChargeState]:
+        """Returns those charges of a release that are open or committed, of which there is one.
 
         Raises:
             UsageError: No charge of it is open or committed.
         """
-        output, release_id, _ = of_key
-        states = states_of(past.of_release(output, release_id), *of_key)
         alive = [one for one in states if one.last.is_open or one.last.action == "commit"]
         if not alive:
             ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
@@ -268,15 +285,25 @@ class Ledger:
             )
         return alive
 
+    def states(
+        self, output: str, release_id: str, key_fingerprint: str | None = None
+    ) -> list[ChargeState]:
+        """Returns the charges of a release, under a key or whatever key, the latest one last.
+
+        Raises:
+            LedgerError: The ledger cannot be read.
+        """
+        with self.past() as past:
+            return past.states(output, release_id, key_fingerprint)
+
     def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
         """Returns what happened last to a release under a key; None: it was never reserved.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        entries = self.of_release(output, release_id)
-        of_release = charges_of(entries, output, release_id, key_fingerprint)
-        return of_release[-1].action if of_release else None
+        states = self.states(output, release_id, key_fingerprint)
+        return states[-1].last.action if states else None
 
     def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Gives back what a release reserved, if it ended before it could draw noise.
@@ -290,17 +317,12 @@ class Ledger:
         """
         is_free = True
 
-        def steps(past: LedgerSnapshot) -> list[Step]:
+        def undrawn(states: list[ChargeState]) -> list[ChargeState]:
             nonlocal is_free
-            self.check_sound(past)
-            entries = past.of_release(output, release_id)
-            of_release = charges_of(entries, output, release_id, key_fingerprint)
-            is_free = all(entry.action in (*UNDRAWN, "void") for entry in of_release)
-            return [
-                ("void", asdict(entry), None) for entry in of_release if entry.action in UNDRAWN
-            ]
+            is_free = all(one.last.action in (*UNDRAWN, "void") for one in states)
+            return [one for one in states if one.last.action in UNDRAWN]
 
-        self.append(steps)
+        self.note("void", (output, release_id, key_fingerprint), undrawn)
         return is_free
 
     def complaints(self) -> list[str]:
@@ -341,8 +363,7 @@ class Ledger:
         kept = LedgerSnapshot(None) if self.memory is None else self.memory.past()
         if kept is None:
             assert self.memory is not None
-            with contextlib.closing(LedgerSnapshot(None)) as whole:
-                whole.add(self.entries())
+            with contextlib.closing(LedgerSnapshot.of(self.entries())) as whole:
                 # Where the copy is lost, none is begun, so that everybody is told until `accept`.
                 kept = (
                     LedgerSnapshot(None)
@@ -363,11 +384,7 @@ class Ledger:
         if (head is None or entries[:1] == [head]) and not kept.problems(new):
             kept.add(new)
             return kept
-        entries = entries if head is None else read_entries(connection)
-        other = LedgerSnapshot(None)
-        other.faults = problems(entries)
-        other.add(entries)
-        return other
+        return LedgerSnapshot.of(entries if head is None else read_entries(connection))
 
     def of_release(self, output: str, release_id: str) -> list[Entry]:
         """Returns the entries about a release, under whatever key, without its steps.
@@ -396,53 +413,43 @@ class Ledger:
         """
         with self.past() as past:
             self.check_sound(past)
-            if account not in self.accounts and not past.knows_account(account):
-                raise self._not_known(past.entries(), account)
-            caps = self.account_in(past.declarations(), account)
-            return balance_of(past.spent(account), account, caps)
+            return self.balance_in(past, account)
 
-    def balance_in(self, entries: Sequence[Entry], account: str) -> Balance:
-        """Returns the balance after entries that were read before.
+    def balance_in(self, past: LedgerSnapshot, account: str) -> Balance:
+        """Returns the balance after entries that were read before, sound or not.
 
         Raises:
             UsageError: Neither the accounts file nor the entries know the account, or they have it
                 per different units.
             LedgerError: A number in the entries is no decimal.
         """
-        if account not in self.accounts and all(e.account != account for e in entries):
-            raise self._not_known(entries, account)
-        caps = self.account_in(entries, account)
+        if account not in self.accounts and not past.knows_account(account):
+            known = sorted({*self.accounts, *past.accounts()})
+            raise UsageError(
+                f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
+            )
+        caps = self.account_in(past, account)
         try:
-            return balance_of(spent_in(entries, account), account, caps)
+            return balance_of(past.spent(account), account, caps)
         except UsageError:
-            raise self._unsound(problems(entries)) from None
+            raise self._unsound(past.faults) from None
 
-    def _not_known(self, entries: Sequence[Entry], account: str) -> UsageError:
-        known = sorted({*self.accounts, *(e.account for e in entries)})
-        return UsageError(
-            f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
-        )
-
-    def account_in(self, entries: Sequence[Entry], account: str) -> Account | None:
+    def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
-
-        Args:
-            entries: Of the ledger, all declarations among them.
-            account: The account's name.
 
         Raises:
             UsageError: Ledger and file have it per different units.
-            LedgerError: A number in the entries is no decimal.
+            LedgerError: A number in the ledger is no decimal.
         """
-        in_file = self.accounts.get(account)
-        if not _declares(entries):
+        in_file, declarations = self.accounts.get(account), past.declarations()
+        if not _declares(declarations):
             return in_file
         from tracecloak.pipelines.ledger.caps import both_bounds, declared_accounts
 
         try:
-            declared = declared_accounts(entries).get(account)
+            declared = declared_accounts(declarations).get(account)
         except UsageError:
-            raise self._unsound(problems(entries)) from None
+            raise self._unsound(past.faults) from None
         return both_bounds(declared, in_file)
 
     def _account_in_file(self, name: str) -> Account | None:

@@ -8,11 +8,11 @@ Nothing is given back: charges of the copy count as spent again, and declaration
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from tracecloak.pipelines.ledger.balance import charge_states, charges, charges_of
+from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
 from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, differs_text
 from tracecloak.pipelines.ledger.caps import (
     ANY_STORE,
@@ -75,9 +75,7 @@ class OfficersLedger(Ledger):
         """
         self._end(
             "forfeit",
-            lambda past: charges_of(
-                past.of_release(output, release_id), output, release_id, key_fingerprint
-            ),
+            (output, release_id, key_fingerprint),
             f"release {release_id!r} in {output} has no open reservation in {self.place}; "
             "`tracecloak ledger list-unfinished` lists those that have one",
             signed(by, reason),
@@ -96,12 +94,8 @@ class OfficersLedger(Ledger):
             UsageError: There is no committed charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-
-        def charged(past: LedgerSnapshot) -> list[Entry]:
-            return list(charges(past.of_release(output, release_id)).values())
-
-        with self.past() as past:
-            is_open = [entry for entry in charged(past) if entry.is_open]
+        states = self.states(output, release_id)
+        is_open = [state.last for state in states if state.last.is_open]
         if "@" in release_id:
             # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
             for entry in is_open:
@@ -114,7 +108,7 @@ class OfficersLedger(Ledger):
         )
         self._end(
             "withdraw",
-            charged,
+            (output, release_id, None),
             f"release {release_id!r} in {output} is not committed in {self.place}: {mend}",
             signed(by, reason),
         )
@@ -122,28 +116,26 @@ class OfficersLedger(Ledger):
     def _end(
         self,
         action: Literal["forfeit", "withdraw"],
-        charged: Callable[[LedgerSnapshot], Sequence[Entry]],
+        release: tuple[str, str, str | None],
         refusal: str,
         details: Mapping[str, str],
     ) -> None:
-        """Ends charges, each of which can be ended so by `chain.may_follow`.
+        """Ends charges, each of which can be ended so by `may_follow`.
 
         Args:
             action: What is noted. Once noted, nothing is noted again.
-            charged: Returns the last entries of the charges that it is about.
+            release: As `note` takes it.
             refusal: What to say if none can be ended so, and none was before.
             details: Who ends them, and why.
         """
 
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
-            last = charged(past)
-            ended = [entry for entry in last if may_follow(action, (entry.action,))]
-            if not ended and all(entry.action != action for entry in last):
+        def ended(states: list[ChargeState]) -> list[ChargeState]:
+            found = [one for one in states if may_follow(action, (one.last.action,))]
+            if not found and all(one.last.action != action for one in states):
                 raise UsageError(refusal)
-            return [(action, asdict(entry), details) for entry in ended]
+            return found
 
-        self.append(steps)
+        self.note(action, release, ended, details)
 
     def declare_account(self, account: Account, by: str, reason: str) -> None:
         """Declares what an account may spend; an earlier declaration of it holds no longer.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
@@ -15,11 +15,9 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     Balance,
     ChargeState,
-    by_window,
     counting,
-    counting_window,
-    largest,
-    summed,
+    paid_place,
+    sums_of_windows,
 )
 from tracecloak.pipelines.ledger.cache import differs_text
 from tracecloak.pipelines.ledger.caps import (
@@ -31,47 +29,24 @@ from tracecloak.pipelines.ledger.caps import (
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
-from tracecloak.pipelines.ledger.snapshot import problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
 _WIDEST_LAST = 120
 
 
-@dataclass(frozen=True)
-class ScopeBalance:
-    """What the windows of one scope add to an account.
-
-    Attributes:
-        scope: Its name, see `entries.WindowCharge`.
-        n_windows: How many windows have an open or committed charge.
-        n_releases: Charges of these windows.
-        epsilon: The largest of the windows' sums; None: one of them has no finite epsilon.
-        epsilon_window: Label of the window that has it, the first one reserved of several.
-        delta: Likewise.
-        delta_window: Likewise; the same as `epsilon_window` where that has it, too.
-    """
-
-    scope: str
-    n_windows: int
-    n_releases: int
-    epsilon: Fraction | None
-    epsilon_window: str
-    delta: Fraction
-    delta_window: str
-
-
 def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
     """Returns what `show` does as JSON values, in which numbers are exact decimals as text."""
-    entries, names, shown = _asked_for(ledger, account)
-    balances = [ledger.balance_in(entries, name) for name in names]
+    past, names, shown = _asked_for(ledger, account)
+    entries = past.entries()
     datasets = [
         {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
         for name, owner in bound_datasets(entries).items()
         if account in (None, owner)
     ]
     return {
-        "accounts": [_as_json(ledger, entries, balance) for balance in balances],
+        "accounts": [_as_json(ledger, past, name) for name in names],
         "datasets": datasets,
         "entries": [asdict(entry) for entry in shown],
         "forgotten": ledger.complaints(),
@@ -80,13 +55,14 @@ def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
 
 def _asked_for(
     ledger: Ledger, account: str | None
-) -> tuple[Sequence[Entry], list[str], list[Entry]]:
-    """(all entries, the accounts to show, their entries)."""
+) -> tuple[LedgerSnapshot, list[str], list[Entry]]:
+    """(what all entries say, the accounts to show, their entries)."""
     entries = ledger.entries()
     names = [account] if account is not None else list(dict.fromkeys([
         *ledger.accounts, *(entry.account for entry in entries if entry.account),
     ]))  # fmt: skip
-    return entries, names, [e for e in entries if account is None or e.account == account]
+    shown = [e for e in entries if account is None or e.account == account]
+    return LedgerSnapshot.of(entries), names, shown
 
 
 def show(ledger: Ledger, account: str | None = None) -> str:
@@ -101,15 +77,14 @@ def show(ledger: Ledger, account: str | None = None) -> str:
         LedgerError: The ledger cannot be read, or holds what no ledger writes.
     """
     forgotten = ledger.complaints()
-    entries, names, shown = _asked_for(ledger, account)
-    balances = [ledger.balance_in(entries, name) for name in names]
+    past, names, shown = _asked_for(ledger, account)
+    entries, accounts = past.entries(), [_account_text(ledger, past, name) for name in names]
     if not names and not shown and not forgotten:
         return "The ledger is empty, and no account is declared.\n"
     parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
-    faults = problems(entries)
-    if faults:
-        parts.append(f"This ledger is not sound; problems found by `verify`: {len(faults)}\n")
-    parts += [_account_text(ledger, entries, balance) for balance in balances]
+    if past.faults:
+        parts.append(f"This ledger is not sound; problems found by `verify`: {len(past.faults)}\n")
+    parts += accounts
     datasets_shown = [
         dataset_text(entries, name)
         for name, owner in bound_datasets(entries).items()
@@ -220,7 +195,7 @@ def _releases_left(balance: Balance, last: ChargeState) -> int | None:
     None: any number, because no cap limits them, or because the earlier one is of a window: one
     like it of each further window costs nothing more.
     """
-    if counting_window(last.window) is not None:
+    if any(paid_place(last.window)):
         return 0 if balance.is_exceeded else None
     epsilon, delta = last.last.values()
     capped = balance.remaining_epsilon is not None or balance.remaining_delta is not None
@@ -237,23 +212,21 @@ def _releases_left(balance: Balance, last: ChargeState) -> int | None:
     return min(fitting, default=None)
 
 
-def _as_json(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> dict[str, Any]:
-    account = ledger.account_in(entries, balance.account)
-    paid = counting(entries, balance.account)
+def _as_json(ledger: Ledger, past: LedgerSnapshot, name: str) -> dict[str, Any]:
+    entries, account = past.entries(), ledger.account_in(past, name)
+    balance, paid = ledger.balance_in(past, name), counting(entries, name)
     left = _releases_left(balance, paid[-1]) if paid else None
-    if paid and _is_shut(entries, balance.account):
+    if paid and _is_shut(entries, name):
         left = 0
     caps = dict.fromkeys(("unit", "epsilon_cap", "delta_cap"))
     if account is not None:
         caps = {name: getattr(account, name) for name in caps}
     return {
-        "account": balance.account,
+        "account": name,
         **_numbers_as_text(caps),
         **_numbers_as_text(asdict(balance)),
         "releases_like_the_last_left": left,
-        "windows": [
-            _numbers_as_text(asdict(scope)) for scope in scopes_of(entries, balance.account)
-        ],
+        "windows": [_numbers_as_text(scope) for scope in scopes_of(paid)],
     }
 
 
@@ -261,10 +234,11 @@ def _numbers_as_text(facts: dict[str, Any]) -> dict[str, Any]:
     return {n: decimal_text(v) if isinstance(v, Fraction) else v for n, v in facts.items()}
 
 
-def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) -> str:
-    account = ledger.account_in(entries, balance.account)
+def _account_text(ledger: Ledger, past: LedgerSnapshot, name: str) -> str:
+    entries, account = past.entries(), ledger.account_in(past, name)
+    balance, paid = ledger.balance_in(past, name), counting(entries, name)
     unit = "no caps" if account is None else f"per {account.unit}"
-    is_shut = _is_shut(entries, balance.account)
+    is_shut = _is_shut(entries, name)
     if is_shut:
         unit = "not declared, so it pays no more"
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
@@ -287,51 +261,57 @@ def _account_text(ledger: Ledger, entries: Sequence[Entry], balance: Balance) ->
         f"Account {balance.account} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
         f"{balance.n_open} of them open",
         *(f"  {line}" for line in table),
-        *(f"  {_scope_text(scope)}" for scope in scopes_of(entries, balance.account)),
-        *(f"  {line}" for line in _outlook(account, entries, balance, is_shut)),
+        *(f"  {_scope_text(scope)}" for scope in scopes_of(paid)),
+        *(f"  {line}" for line in _outlook(account, paid, balance, is_shut)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def scopes_of(entries: Sequence[Entry], name: str) -> list[ScopeBalance]:
+def scopes_of(paid: Sequence[ChargeState]) -> list[dict[str, Any]]:
     """Returns what the windows of each scope add to an account, in the order of their first charge.
 
-    Charges that add up as if they were of no window are left out.
+    Args:
+        paid: The charges of the account that count; those that add up as if they were of no window
+            are left out.
+
+    Returns:
+        Of each scope its name, see `entries.WindowCharge`; how many windows and charges of these
+        count; the largest of the windows' sums of epsilon, None: one has no finite one, and of
+        delta; and the label of the window that has each, the first one reserved of several.
 
     Raises:
         UsageError: A number is no decimal.
     """
-    balances = []
-    for scope, windows in by_window([state.cost for state in counting(entries, name)]).items():
-        sums = {label: summed(of_window) for label, of_window in windows.items()}
-        epsilon = largest(epsilon for epsilon, _ in sums.values())
-        delta = max(delta for _, delta in sums.values())
-        dearest = next(label for label, (one, _) in sums.items() if one == epsilon)
-        by_delta = next(label for label, (_, one) in sums.items() if one == delta)
-        balances.append(
-            ScopeBalance(
-                scope,
-                len(windows),
-                sum(map(len, windows.values())),
-                epsilon,
-                dearest,
-                delta,
-                dearest if sums[dearest][1] == delta else by_delta,
-            )
-        )
-    return balances
+    costs, scopes = [state.cost for state in paid], []
+    for scope, sums in sums_of_windows(costs).items():
+        if not scope:
+            continue
+        own = [cost for cost in costs if cost.place[0] == scope]
+        boundless = [cost.place[1] for cost in own if cost.epsilon is None]
+        dearest = boundless[0] if boundless else max(sums, key=lambda label: sums[label][0])
+        by_delta = max(sums, key=lambda label: sums[label][1])
+        delta = sums[by_delta][1]
+        scopes.append({
+            "scope": scope,
+            "n_windows": len(sums),
+            "n_releases": len(own),
+            "epsilon": None if boundless else sums[dearest][0],
+            "epsilon_window": dearest,
+            "delta": delta,
+            "delta_window": dearest if sums[dearest][1] == delta else by_delta,
+        })  # fmt: skip
+    return scopes
 
 
-def _scope_text(scope: ScopeBalance) -> str:
+def _scope_text(scope: dict[str, Any]) -> str:
     """Returns one line on all windows of a scope."""
-    n = scope.n_windows
-    which = scope.epsilon_window
-    if scope.delta_window != which:
-        which = f"{which} by epsilon, {scope.delta_window} by delta"
+    n, n_releases, which = scope["n_windows"], scope["n_releases"], scope["epsilon_window"]
+    if scope["delta_window"] != which:
+        which = f"{which} by epsilon, {scope['delta_window']} by delta"
     return (
-        f"Windows of {_shortened(scope.scope, 16)}: {n} {_plural(n, 'window', 'windows')}, "
-        f"{scope.n_releases} {_plural(scope.n_releases, 'release', 'releases')}; the dearest "
-        f"({which}) is what all add: epsilon {_sum(scope.epsilon)}, delta {_sum(scope.delta)}"
+        f"Windows of {_shortened(scope['scope'], 16)}: {n} {_plural(n, 'window', 'windows')}, "
+        f"{n_releases} {_plural(n_releases, 'release', 'releases')}; the dearest "
+        f"({which}) is what all add: epsilon {_sum(scope['epsilon'])}, delta {_sum(scope['delta'])}"
     )
 
 
@@ -342,18 +322,17 @@ def _is_shut(entries: Sequence[Entry], account: str) -> bool:
 
 
 def _outlook(
-    account: Account | None, entries: Sequence[Entry], balance: Balance, is_shut: bool
+    account: Account | None, paid: Sequence[ChargeState], balance: Balance, is_shut: bool
 ) -> Iterable[str]:
     if balance.is_exceeded:
         yield "Exceeded: more is spent than the caps allow; nothing more can be released."
     if balance.n_open:
         yield "Open: reserved, and neither committed nor voided; it counts as spent."
-    paid = counting(entries, balance.account)
     if not paid:
         return
     left = _releases_left(balance, paid[-1])
     fitting = "any number, no cap limits them" if left is None else str(left)
-    if counting_window(paid[-1].window) is not None and left is None:
+    if any(paid_place(paid[-1].window)) and left is None:
         fitting = "one of each further window, which costs nothing more"
     if is_shut:
         fitting = "0"

@@ -1,10 +1,8 @@
-"""What a ledger said up to an entry: whether its chain is sound.
+"""Whether a ledger is sound, and what it said up to an entry, in a form that is cheap to query.
 
-Aand a copy that is cheap to query.
-
-Each entry follows the one before, and says what a ledger writes. The copy is an SQLite database
-beside the keys, or in memory: it has all entries, found by the release that they are about, and
-what follows from them, so that one more release reads little of the ledger.
+Each entry follows the one before, and says what a ledger writes. What was read is in an SQLite
+database beside the keys, or in memory: all entries, found by the release that they are about, and
+the state of each charge, so that one more release reads little of the ledger.
 """
 
 from __future__ import annotations
@@ -12,17 +10,22 @@ from __future__ import annotations
 import contextlib
 import operator
 import sqlite3
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger.balance import ChargeState, Cost, Spent, charge_states, charges
+from tracecloak.pipelines.ledger.balance import (
+    ChargeState,
+    Cost,
+    Spent,
+    advance,
+    charge_states,
+    paid_place,
+)
 from tracecloak.pipelines.ledger.entries import (
     ACTIONS,
     DECLARATIONS,
@@ -31,7 +34,6 @@ from tracecloak.pipelines.ledger.entries import (
     OPEN,
     UNDRAWN,
     Action,
-    Charge,
     Entry,
     OfKey,
     WindowCharge,
@@ -61,12 +63,9 @@ class Chain:
         """
         self._previous = previous
         self._was_decided = was_decided
-        self._states: dict[Charge, list[Action]] = defaultdict(list)
-        self._of_windows: set[Charge] = set()
-        self._committed: set[OfKey] = set()
+        self._states = charge_states(past)
+        self._committed = {entry.of_key for entry in past if entry.action == "commit"}
         self._decided: set[tuple[OfKey, int]] = set()
-        for entry in past:
-            self._note(entry)
 
     def problems(self, entries: Sequence[Entry]) -> list[str]:
         """Returns what is wrong with the next entries, a sentence each; nothing if they are sound.
@@ -77,19 +76,11 @@ class Chain:
         faults = []
         for entry in entries:
             faults += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
-            self._note(entry)
             self._previous = entry
+            advance(self._states, entry)
+            if entry.action == "commit":
+                self._committed.add(entry.of_key)
         return faults
-
-    def _note(self, entry: Entry) -> None:
-        if not entry.is_of_charge:
-            return
-        self._states[entry.charge].append(entry.action)
-        if entry.action == "commit":
-            self._committed.add(entry.of_key)
-        if entry.action == "reserve":
-            is_of_window = entry.window is not None
-            (self._of_windows.add if is_of_window else self._of_windows.discard)(entry.charge)
 
     def _problems_of(self, entry: Entry) -> list[str]:
         faults = []
@@ -105,13 +96,14 @@ class Chain:
             faults += self._problems_of_step(entry.of_key, entry.decided[0])
         if not entry.is_of_charge:
             return faults
-        charge = entry.charge
-        past = self._states[charge]
+        state = self._states.get(entry.charge)
+        past = [] if state is None else state.actions
+        is_of_window = state is not None and state.window is not None
         if not may_follow(entry.action, past):
             faults.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
-        if entry.action == "claim" and charge not in self._of_windows:
+        if entry.action == "claim" and not is_of_window:
             faults.append("claim without a window")
-        elif entry.action == "draw" and charge in self._of_windows and past[-1:] != ["claim"]:
+        elif entry.action == "draw" and is_of_window and past[-1:] != ["claim"]:
             faults.append("draw without claim")
         return faults
 
@@ -193,48 +185,42 @@ def _odd_decimal(text: str) -> str:
 # --- What a ledger said up to an entry, in a form in which one more release reads little of it. ---
 # It is an SQLite database: beside the keys, where it is what the key store saw of the ledger, or
 # in memory, of a ledger that no key store follows. It has all entries, found by the release that
-# they are about, and what follows from them: the sums of each account, which releases are not
-# finished, and what the windows of each schedule claimed. So a release reads and checks the
-# entries that came since, and asks for the rest; however long the ledger is, that takes the same
-# time.
+# they are about, and the state of each charge, which follows from them. So a release reads and
+# checks the entries that came since, and asks for the rest; however long the ledger is, that takes
+# nearly the same time.
 #
 # Nobody who writes the ledger alone can change it. An entry of the ledger that is older than the
 # last one here is not read again by releases, so a change of it there changes nothing; `ledger
 # verify` reads all, and tells it.
 #
-# Sums follow from charges that can no longer be given back: each adds to its window, and what a
-# window costs only grows. So the dearest window of a schedule is the dearest so far.
-
 
 _NAMES = tuple(field.name for field in fields(Entry))
 _columns_of = operator.attrgetter(*_NAMES)
-# Stands for the window of a scope that is the dearest by epsilon, and the one that is by delta.
-_DEAREST = "the dearest"
 _LOCK_SECONDS = 60
-# Raised with any table but that of the entries: what follows from them is then computed again.
-VERSION = 2
-_TABLES = ("entries", "steps", "sums", "dearest", "closed", "unfinished", "windows", "reservations")
+# Raised with any table: the states of charges are then computed again of the entries.
+VERSION = 3
+_DETAIL = "json_extract(details, '$.{}')".format
+_STEPS = "action = 'step' AND json_valid(details)"
+_RESERVATIONS = "action = 'reserve' AND json_valid(details)"
+# A charge that is void has no `is_open`; `paid_scope` and `paid_label` are those of `paid_place`.
 _SCHEMA = f"""
     CREATE TABLE entries (seq INTEGER PRIMARY KEY, {" TEXT, ".join(_NAMES[1:])} TEXT);
     CREATE INDEX entries_of_release ON entries (release_id, output) WHERE action <> 'step';
     CREATE INDEX entries_that_declare ON entries (action) WHERE release_id = '';
-    CREATE TABLE steps (release_id TEXT, output TEXT, key_fingerprint TEXT, step INTEGER,
-        sha256 TEXT, PRIMARY KEY (release_id, output, key_fingerprint, step)) WITHOUT ROWID;
-    CREATE TABLE sums (account TEXT, scope TEXT, label TEXT, is_finite INTEGER, epsilon TEXT,
-        delta TEXT, PRIMARY KEY (account, scope, label, is_finite)) WITHOUT ROWID;
-    CREATE TABLE dearest (account TEXT, scope TEXT, is_finite INTEGER, epsilon TEXT, delta TEXT,
-        PRIMARY KEY (account, scope, is_finite)) WITHOUT ROWID;
-    CREATE TABLE closed (account TEXT, unit TEXT, adjacency TEXT, n INTEGER,
-        PRIMARY KEY (account, unit, adjacency)) WITHOUT ROWID;
-    CREATE TABLE unfinished (account TEXT, release_id TEXT, output TEXT,
-        PRIMARY KEY (account, release_id, output)) WITHOUT ROWID;
-    CREATE TABLE windows (scope TEXT, label TEXT, sha256 TEXT, last INTEGER, release_id TEXT,
-        output TEXT);
-    CREATE INDEX windows_of_scope ON windows (scope);
-    CREATE INDEX windows_with_claims ON windows (scope, last) WHERE sha256 IS NOT NULL;
-    CREATE INDEX windows_of_claim ON windows (sha256);
-    CREATE INDEX windows_of_release ON windows (release_id, output);
-    CREATE TABLE reservations (store TEXT PRIMARY KEY, generation INTEGER) WITHOUT ROWID;
+    CREATE INDEX steps ON entries (release_id, output, key_fingerprint, {_DETAIL("step")})
+        WHERE {_STEPS};
+    CREATE INDEX reservations ON entries ({_DETAIL("store")}, {_DETAIL("generation")})
+        WHERE {_RESERVATIONS};
+    CREATE TABLE charges (release_id TEXT, output TEXT, account TEXT, is_open INTEGER,
+        epsilon TEXT, delta TEXT, unit TEXT, adjacency TEXT, paid_scope TEXT, paid_label TEXT,
+        scope TEXT, label TEXT, sha256 TEXT, last INTEGER);
+    CREATE INDEX charges_of_release ON charges (release_id, output);
+    CREATE INDEX charges_of_account ON charges
+        (account, is_open, paid_scope, epsilon, delta, unit, adjacency);
+    CREATE INDEX charges_of_window ON charges (account, is_open, paid_scope, paid_label);
+    CREATE INDEX charges_of_scope ON charges (scope, last);
+    CREATE INDEX claims_of_scope ON charges (scope, last) WHERE sha256 IS NOT NULL;
+    CREATE INDEX charges_of_claim ON charges (sha256) WHERE sha256 IS NOT NULL;
     PRAGMA user_version = {VERSION};
 """
 
@@ -267,6 +253,14 @@ class LedgerSnapshot:
                 with whole_change(self._database):
                     if self._version != VERSION:  # nobody was first
                         self._begin()
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> LedgerSnapshot:
+        """Returns what all entries of a ledger say, sound or not, in memory."""
+        snapshot = cls(None)
+        snapshot.faults = problems(entries)
+        snapshot.add(entries)
+        return snapshot
 
     @property
     def _version(self) -> int:
@@ -308,6 +302,16 @@ class LedgerSnapshot:
             output,
         )
 
+    def states(
+        self, output: str, release_id: str, key_fingerprint: str | None = None
+    ) -> list[ChargeState]:
+        """Returns the charges of a release, under a key or whatever key, the latest one last."""
+        return [
+            state
+            for state in charge_states(self.of_release(output, release_id)).values()
+            if key_fingerprint in (None, state.last.key_fingerprint)
+        ]
+
     def declarations(self) -> list[Entry]:
         """Returns what people declared: accounts, data sets, what was lost, what was erased."""
         of = ", ".join(f"'{action}'" for action in DECLARATIONS)
@@ -315,23 +319,42 @@ class LedgerSnapshot:
 
     def decided(self, of_key: OfKey, step: int) -> str | None:
         """Returns the digest of what a step of an epoch released; None: it is not decided."""
-        found = self._rows("sha256", "steps", **_named(of_key), step=step)
+        found = self._all(
+            f"SELECT {_DETAIL('sha256')} FROM entries WHERE {_STEPS} AND release_id = ? AND "
+            f"output = ? AND key_fingerprint = ? AND {_DETAIL('step')} = ?",
+            *_by_release(of_key),
+            step,
+        )
         return str(found[0][0]) if found else None
 
     def last_decided(self, of_key: OfKey) -> int | None:
         """Returns the number of the last step of an epoch that is decided; None: none is."""
-        [(last,)] = self._rows("max(step)", "steps", **_named(of_key))
-        return None if last is None else int(last)
+        found = self._all(
+            f"SELECT {_DETAIL('step')} FROM entries WHERE {_STEPS} AND release_id = ? AND "
+            f"output = ? AND key_fingerprint = ? ORDER BY {_DETAIL('step')} DESC LIMIT 1",
+            *_by_release(of_key),
+        )
+        return int(found[0][0]) if found else None
 
     def reserved_by(self, store: str) -> int:
         """Returns the number of a key store's last reservation; 0: it has none."""
-        found = self._rows("generation", "reservations", store=store)
-        return int(found[0][0]) if found else 0
+        number = _DETAIL("generation")
+        found = self._all(
+            f"SELECT {number} FROM entries WHERE {_RESERVATIONS} AND {_DETAIL('store')} = ? "
+            f"ORDER BY {number} DESC LIMIT 1",
+            store,
+        )
+        return int(found[0][0] or 0) if found else 0
+
+    def accounts(self) -> list[str]:
+        """Returns the names of all accounts that a charge or a declaration names, in order."""
+        named = self._all("SELECT DISTINCT account FROM entries WHERE account <> ''")
+        return sorted(account for (account,) in named)
 
     def knows_account(self, account: str) -> bool:
         """Returns whether any charge or declaration names an account."""
-        tables = ("closed", "unfinished", "entries")
-        return any(self._rows("1", table, account=account) for table in tables)
+        paid = self._all("SELECT 1 FROM charges WHERE account = ? LIMIT 1", account)
+        return bool(paid) or account in self.accounts()
 
     def claims(self, scope: str, since: int = 0) -> list[tuple[str, str]]:
         """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each.
@@ -342,7 +365,7 @@ class LedgerSnapshot:
                 since are returned.
         """
         return self._all(
-            "SELECT label, sha256 FROM windows WHERE scope = ? AND last > ? AND sha256 IS NOT NULL "
+            "SELECT label, sha256 FROM charges WHERE scope = ? AND last > ? AND sha256 IS NOT NULL "
             "ORDER BY last",
             scope,
             since,
@@ -351,7 +374,7 @@ class LedgerSnapshot:
     def last_claim(self, scope: str) -> tuple[str, str] | None:
         """Returns the claim of a scope whose charge changed last, as `claims` does; None: none."""
         found = self._all(
-            "SELECT label, sha256 FROM windows WHERE scope = ? AND sha256 IS NOT NULL "
+            "SELECT label, sha256 FROM charges WHERE scope = ? AND sha256 IS NOT NULL "
             "ORDER BY last DESC LIMIT 1",
             scope,
         )
@@ -359,14 +382,14 @@ class LedgerSnapshot:
 
     def window_of(self, scope: str, sha256: str) -> str | None:
         """Returns the label of the window of a scope that claimed a file; None: none has it now."""
-        found = self._rows("label", "windows", sha256=sha256, scope=scope)
+        found = self._all("SELECT label FROM charges WHERE sha256 = ? AND scope = ?", sha256, scope)
         return str(found[0][0]) if found else None
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope, in their order."""
         rows = self._all(
-            f"SELECT label, {', '.join(f'entries.{name}' for name in _NAMES)} FROM windows JOIN "
-            "entries ON seq = last WHERE scope = ? ORDER BY windows.rowid",
+            f"SELECT label, {', '.join(f'entries.{name}' for name in _NAMES)} FROM charges JOIN "
+            "entries ON seq = last WHERE scope = ? ORDER BY last",
             scope,
         )
         return [(label, Entry(*row)) for label, *row in rows]
@@ -374,7 +397,7 @@ class LedgerSnapshot:
     def scopes_between(self, after: str, before: str) -> list[str]:
         """Returns the first scope with claims in an open interval of their names, if there is."""
         found = self._all(
-            "SELECT scope FROM windows WHERE scope > ? AND scope < ? AND sha256 IS NOT NULL "
+            "SELECT scope FROM charges WHERE scope > ? AND scope < ? AND sha256 IS NOT NULL "
             "ORDER BY scope LIMIT 1",
             after, before,
         )  # fmt: skip
@@ -387,30 +410,42 @@ class LedgerSnapshot:
             account: The account's name.
             window: One that is to be charged, which may come to be the dearest; None: none is.
         """
-        still_open: list[Cost] = []
-        kinds = set()
-        n_closed = 0
-        for output, release_id in self._rows("output, release_id", "unfinished", account=account):
-            for state in charge_states(self.of_release(output, release_id)).values():
-                entry = state.last
-                if entry.account == account and entry.is_open:
-                    still_open.append(state.cost)
-                    kinds.add((entry.unit, entry.adjacency))
-        for unit, adjacency, n in self._rows("unit, adjacency, n", "closed", account=account):
-            kinds.add((unit, adjacency))
-            n_closed += n
-        sums = "is_finite, epsilon, delta"
-        closed = [
-            _cost(scope, _DEAREST, *summed)
-            for scope, *summed in self._rows(f"scope, {sums}", "dearest", account=account)
-        ]
-        counted = {cost[2].place for cost in still_open if cost[2] is not None}
-        if window is not None and not window.adds_up:
-            counted.add(window.place)
-        for scope, label in sorted(counted):
-            of_window = self._rows(sums, "sums", account=account, scope=scope, label=label)
-            closed += [_cost(scope, label, *summed) for summed in of_window]
-        return Spent(tuple(closed), tuple(still_open), n_closed, frozenset(kinds))
+        of_account = "FROM charges WHERE account = ? AND"
+        rows = self._all(
+            f"SELECT unit, adjacency, paid_scope, paid_label, epsilon, delta {of_account} "
+            "is_open = 1",
+            account,
+        )
+        kinds = {(unit, adjacency) for unit, adjacency, *_ in rows}
+        still_open = [_cost(*row) for _, _, *row in rows]
+        # Each window as if it had but one charge. Of those with the same there may be thousands,
+        # which are one cost here, with a label that is none of a window.
+        closed = []
+        for *kind, scope, epsilon, delta, n in self._all(
+            "SELECT unit, adjacency, paid_scope, epsilon, delta, count(*) "
+            f"{of_account} is_open = 0 GROUP BY paid_scope, epsilon, delta, unit, adjacency",
+            account,
+        ):
+            kinds.add(tuple(kind))
+            label = scope and f"\n{epsilon} {delta}"
+            closed.append(_cost(scope, label, epsilon, delta, 1 if scope else n)._replace(n=n))
+        # Those with several charges, each counted above, cost what these add up to.
+        several = self._all(
+            f"SELECT paid_scope, paid_label {of_account} is_open = 0 AND paid_scope > '' "
+            "GROUP BY paid_scope, paid_label HAVING count(*) > 1",
+            account,
+        )
+        places = {*several, *(cost.place for cost in still_open), paid_place(window)}
+        for scope, label in places - {("", "")}:
+            rows = self._all(
+                f"SELECT epsilon, delta {of_account} is_open = 0 AND paid_scope = ? "
+                "AND paid_label = ?",
+                account,
+                scope,
+                label,
+            )
+            closed += [_cost(scope, label, *row)._replace(n=0) for row in rows]
+        return Spent(tuple(closed), tuple(still_open), frozenset(kinds))
 
     def problems(self, new: Sequence[Entry]) -> list[str]:
         """Returns what is wrong with entries that follow the head, a sentence each."""
@@ -438,18 +473,15 @@ class LedgerSnapshot:
         for entry in rest:
             if entry.is_of_charge:
                 by_release.setdefault((entry.output, entry.release_id), []).append(entry)
-            if entry.action == "reserve" and "store" in (facts := entry.facts):
-                store, number = str(facts["store"]), int(facts.get("generation", 0))
-                self._insert("reservations", [(store, max(number, self.reserved_by(store)))])
-        for release, entries in by_release.items():
-            past = [] if head is None else self.of_release(*release)
-            self._follow(*release, past, [*past, *entries])
+        for (output, release_id), entries in by_release.items():
+            past = [] if head is None else self.of_release(output, release_id)
+            if past:
+                self._database.execute(
+                    "DELETE FROM charges WHERE release_id = ? AND output = ?", (release_id, output)
+                )
+            states = charge_states([*past, *entries])
+            self._insert("charges", [_row_of(state) for state in states.values()])
         self._insert("entries", [_columns_of(entry) for entry in rest])
-        decided = [entry for entry in rest if entry.decided is not None]
-        self._insert(
-            "steps",
-            [(e.release_id, e.output, e.key_fingerprint, *(e.decided or ())) for e in decided],
-        )
 
     def replace(self, entries: Sequence[Entry]) -> None:
         """Makes it what other entries say.
@@ -458,7 +490,7 @@ class LedgerSnapshot:
             KeyStoreError: The file cannot be written.
         """
         with self._told(), whole_change(self._database):
-            for table in _TABLES:
+            for table in ("entries", "charges"):
                 self._database.execute(f"DELETE FROM {table}")
             self._add(entries)
 
@@ -466,81 +498,21 @@ class LedgerSnapshot:
         """Returns whether this is anything but what entries say, up to the last that is here."""
         head = self.head
         other = LedgerSnapshot(None)
-        try:
-            other.add([entry for entry in entries if head is not None and entry.seq <= head.seq])
-            return any(self._content(table) != other._content(table) for table in _TABLES)
-        finally:
-            other.close()
-
-    def _follow(
-        self, output: str, release_id: str, before: Sequence[Entry], after: Sequence[Entry]
-    ) -> None:
-        """Notes what follows from further entries about a release.
-
-        Args:
-            output: The folder of all releases.
-            release_id: The release's name.
-            before: The entries about it that are noted.
-            after: The same and the further ones.
-        """
-        was_closed = {c for c, entry in charges(before).items() if _is_closed(entry)}
-        unfinished, windows = set(), []
-        for charge, state in charge_states(after).items():
-            if state.last.is_open:
-                unfinished.add((state.last.account, release_id, output))
-            elif _is_closed(state.last) and charge not in was_closed:
-                self._close(state)
-            if state.window is not None:
-                sha256 = None if state.claim is None else state.claim.units_sha256
-                windows.append((*state.window.place, sha256, state.last.seq, release_id, output))
-        for table, rows in (("unfinished", sorted(unfinished)), ("windows", windows)):
-            if before:
-                self._database.execute(
-                    f"DELETE FROM {table} WHERE release_id = ? AND output = ?",
-                    (release_id, output),
-                )
-            self._insert(table, rows)
-
-    def _close(self, state: ChargeState) -> None:
-        """Adds a charge that counts for ever to the sums of its account."""
-        entry = state.last
-        try:
-            epsilon, delta, window = state.cost
-        except UsageError:  # of a ledger that is not sound, whose sums nobody asks for
-            return
-        is_finite = epsilon is not None
-        scope, label = ("", "") if window is None else window.place
-        cost = (epsilon or Fraction(0), delta or Fraction(0))
-        of_scope = {"account": entry.account, "scope": scope, "is_finite": is_finite}
-        of_window = {"account": entry.account, "scope": scope, "label": label,
-                     "is_finite": is_finite}  # fmt: skip
-        summed = tuple(map(operator.add, self._numbers("sums", of_window), cost))
-        dearest = map(max, self._numbers("dearest", of_scope), summed)
-        self._insert("sums", [(*of_window.values(), *map(decimal_text, summed))])
-        self._insert("dearest", [(*of_scope.values(), *map(decimal_text, dearest))])
-        kind = {"account": entry.account, "unit": entry.unit, "adjacency": entry.adjacency}
-        [n] = [n for (n,) in self._rows("n", "closed", **kind)] or [0]
-        self._insert("closed", [(*kind.values(), n + 1)])
-
-    def _numbers(self, table: str, place: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
-        [(epsilon, delta)] = self._rows("epsilon, delta", table, **place) or [("0", "0")]
-        return parse_decimal(epsilon), parse_decimal(delta)
+        other.add([entry for entry in entries if head is not None and entry.seq <= head.seq])
+        with contextlib.closing(other):
+            return any(self._rows(name) != other._rows(name) for name in ("entries", "charges"))
 
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
             values = ", ".join("?" * len(rows[0]))
             self._database.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({values})", rows)
 
-    def _content(self, table: str) -> list[Any]:
+    def _rows(self, table: str) -> list[Any]:
         return sorted(self._all(f"SELECT * FROM {table}"), key=repr)
 
     def _entries(self, which: str, *values: Any) -> list[Entry]:
         rows = self._all(f"SELECT {', '.join(_NAMES)} FROM entries {which}", *values)
         return [Entry(*row) for row in rows]
-
-    def _rows(self, what: str, table: str, **named: Any) -> list[Any]:
-        where = " AND ".join(f"{name} = ?" for name in named)
-        return self._all(f"SELECT {what} FROM {table} WHERE {where}", *named.values())
 
     def _all(self, asked: str, *values: Any) -> list[Any]:
         with self._told():
@@ -558,20 +530,34 @@ class LedgerSnapshot:
             ) from error
 
 
-def _named(of_key: OfKey) -> dict[str, str]:
-    return dict(zip(("output", "release_id", "key_fingerprint"), of_key, strict=True))
+def _by_release(of_key: OfKey) -> tuple[str, str, str]:
+    output, release_id, key_fingerprint = of_key
+    return release_id, output, key_fingerprint
 
 
-def _is_closed(entry: Entry) -> bool:
-    """Whether a charge counts for ever."""
-    return entry.action in ("commit", "forfeit", "withdraw")
-
-
-def _cost(scope: str, label: str, is_finite: int, epsilon: str, delta: str) -> Cost:
+def _row_of(state: ChargeState) -> tuple[Any, ...]:
+    """Returns a charge as the table of charges has it."""
+    last, claim = state.last, state.claim
     return (
-        parse_decimal(epsilon) if is_finite else None,
-        parse_decimal(delta) if is_finite else None,
-        WindowCharge(scope, label) if scope else None,
+        last.release_id, last.output, last.account,
+        None if last.action == "void" else last.is_open,
+        last.epsilon, last.delta, last.unit, last.adjacency, *paid_place(state.window),
+        *(("", "") if state.window is None else state.window.place),
+        None if claim is None else claim.units_sha256, last.seq,
+    )  # fmt: skip
+
+
+def _cost(scope: str, label: str, epsilon: str | None, delta: str | None, n: int = 1) -> Cost:
+    """Returns what charges of one price cost in a window.
+
+    Raises:
+        UsageError: A number is no decimal.
+    """
+    return Cost(
+        None if epsilon is None else n * parse_decimal(epsilon),
+        None if epsilon is None or delta is None else n * parse_decimal(delta),
+        (scope, label),
+        n,
     )
 
 

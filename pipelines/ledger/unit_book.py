@@ -40,7 +40,6 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
-from tracecloak.pipelines.ledger.balance import states_of
 from tracecloak.pipelines.ledger.claims_and_steps import claim
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
@@ -499,8 +498,7 @@ def _charged(
     past: LedgerSnapshot, output: str, release_id: str, key_fingerprint: str
 ) -> list[tuple[WindowCharge, Entry | None]]:
     """Returns (window, claim) of the charges of a release of windows, the latest one last."""
-    entries = past.of_release(output, release_id)
-    states = states_of(entries, output, release_id, key_fingerprint)
+    states = past.states(output, release_id, key_fingerprint)
     return [(state.window, state.claim) for state in states if state.window is not None]
 
 

@@ -388,7 +388,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
         with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
             balance = ledger.balance(payer)
         with ledger.past() as past:
-            account = ledger.account_in(past.declarations(), payer)
+            account = ledger.account_in(past, payer)
         tally = run.dead_letter.told()
         from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 

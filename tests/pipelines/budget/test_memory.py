@@ -24,7 +24,15 @@ from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of, charges, spent_in, windowed
+from tracecloak.pipelines.ledger.balance import (
+    Cost,
+    Spent,
+    balance_of,
+    charges,
+    counting,
+    paid_place,
+    windowed,
+)
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -508,6 +516,16 @@ def world(tmp_path: Path) -> World:
     return world
 
 
+def each_by_itself(entries: Sequence[Entry]) -> Spent:
+    """What the charges of an account cost, as a naive reader finds it."""
+    counted = counting(entries, "a")
+    return Spent(
+        tuple(one.cost for one in counted if not one.last.is_open),
+        tuple(one.cost for one in counted if one.last.is_open),
+        frozenset((one.last.unit, one.last.adjacency) for one in counted),
+    )
+
+
 @given(st.lists(asked, max_size=6), st.data())
 def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
     drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
@@ -528,12 +546,12 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
             past.add(entries[begin:end])
         past.add(entries[:2])  # which are there
         assert past.entries() == entries and not past.differs_from(entries)
-        expected = balance_of(spent_in(entries, "a"), "a", account())
+        expected = balance_of(each_by_itself(entries), "a", account())
         assert balance_of(past.spent("a"), "a", account()) == expected
-        assert past.spent("a").kinds == spent_in(entries, "a").kinds
+        assert past.spent("a").kinds == each_by_itself(entries).kinds
         for _, _, window, _ in drawn:  # one more of a window that is there
-            more = (Fraction(3), Fraction(0), window if window and not window.adds_up else None)
-            whole, short = spent_in(entries, "a"), past.spent("a", window)
+            more = Cost(Fraction(3), Fraction(0), paid_place(window))
+            whole, short = each_by_itself(entries), past.spent("a", window)
             assert balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
             ) == balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
@@ -627,7 +645,7 @@ def test_a_key_store_that_lost_its_copy_says_so_until_it_is_accepted(
 
 def test_a_copy_that_says_something_else_is_told_by_verify(world: World) -> None:
     """Catches sums that do not follow from the entries."""
-    _execute(world.copy, "UPDATE unfinished SET account = 'b'")
+    _execute(world.copy, "UPDATE charges SET epsilon = '0'")
     assert world.opened().complaints() == []
     text, is_sound = reading.verify(world.opened())
     assert not is_sound and "copy of ledger" in text and "accept" in text
@@ -636,7 +654,7 @@ def test_a_copy_that_says_something_else_is_told_by_verify(world: World) -> None
 
 
 def test_what_another_version_made_is_computed_again_from_its_entries(world: World) -> None:
-    _execute(world.copy, "DROP TABLE dearest")
+    _execute(world.copy, "DROP TABLE charges")
     _execute(world.copy, "PRAGMA user_version = 7")
     assert world.opened().balance("a").spent_epsilon == Fraction("0.4")
     assert reading.verify(world.opened())[1]

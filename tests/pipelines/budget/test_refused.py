@@ -70,7 +70,10 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a copy is damaged": (damaged_copy, KeyStoreError, "cannot be used"),
     "a number that no ledger wrote": (
         lambda f: ledger_in(f).balance_in(
-            [Entry.after(None, "reserve", {**reservation().columns(), "epsilon": "x"})], "a"
+            LedgerSnapshot.of(
+                [Entry.after(None, "reserve", {**reservation().columns(), "epsilon": "x"})]
+            ),
+            "a",
         ),
         LedgerError, "ledger verify",
     ),

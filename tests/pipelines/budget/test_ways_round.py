@@ -24,7 +24,6 @@ from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig, load
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.balance import charges_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import opening
 from tracecloak.pipelines.release import run as claiming
@@ -96,11 +95,9 @@ def free(ledger: Ledger, output: str, release_id: str, key_fingerprint: str, *_:
     """Gives back whatever is open."""
     ledger.append(
         lambda past: [
-            ("void", asdict(entry), None)
-            for entry in charges_of(
-                past.of_release(output, release_id), output, release_id, key_fingerprint
-            )
-            if entry.is_open
+            ("void", asdict(state.last), None)
+            for state in past.states(output, release_id, key_fingerprint)
+            if state.last.is_open
         ]
     )
     return True
