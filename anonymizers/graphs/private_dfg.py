@@ -250,7 +250,7 @@ class Flows:
         )
         is_l1 = params.buys_clip and decisions["clip"].most_lost is not None
         if is_l1:  # the square of the L1 norm, to which cases are scaled down then
-            norms = sum_groups(cells.cases, cells.counts, len(cells.squares))
+            norms = sum_groups(cells.rows, cells.counts, len(cells.squares))
             cells = replace(cells, squares=norms**2)
         clipped = ClippedCells.of_cases(cells, clip, params.units)
         if params.is_whole or is_l1:

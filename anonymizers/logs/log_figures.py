@@ -35,8 +35,8 @@ from tracecloak.schemas.statistics.variant_flows import (
     PARTS,
     FlowCells,
     GroupCells,
-    GroupVectors,
     VariantFlows,
+    group_vectors,
 )
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -219,7 +219,7 @@ def _steps(
     cells = GroupCells(len(groups), bins)
     of_name = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
     codes = groups.codes(of_name)
-    vectors = GroupVectors.of(variants, codes, cells)
+    vectors = group_vectors(variants, codes, cells)
     norms = np.sqrt(vectors.squares.astype(np.float64))
     scales = np.minimum(1.0, clip * PARTS / np.maximum(norms, 1.0))
     size = cells.first_bin + cells.side  # after the steps, what cases begin with
@@ -314,7 +314,7 @@ class _Released:
         cells = FlowCells.without_positions(n, longest)
         if begins:
             cells = FlowCells(n, np.searchsorted(begins, np.arange(longest + 1), side="right") + 1)
-        flows = VariantFlows.of(variants, cells)
+        flows = VariantFlows.of_variants(variants, cells)
         clips = measures.rows(sums.CLIP)
         clip = clips[0].value if clips else math.inf
         scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))

@@ -332,7 +332,7 @@ def completed(
     if n_missing <= 0 or not seen.n_variants:
         return seen
     cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
-    sums = VariantFlows.of(seen, cells).unclipped_sums(cells)
+    sums = VariantFlows.of_variants(seen, cells).unclipped_sums(cells)
     hidden = SumNoise((1000 * threshold, _ROOT_OF_12), 1, is_laplace=False)
     chain = markov.chain_of(sums, cells, hidden, _known(sums, cells))
     if chain is None:

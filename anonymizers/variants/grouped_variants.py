@@ -28,7 +28,7 @@ from tracecloak.anonymizers.variants.generator import Domain, released
 from tracecloak.schemas.arrays.merging import distinct_places, sum_groups
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.variant_flows import PARTS, FlowCells, GroupCells, GroupVectors
+from tracecloak.schemas.statistics.variant_flows import PARTS, FlowCells, GroupCells, group_vectors
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Steps of all bins of positions of a chain over the activities.
@@ -78,7 +78,7 @@ class GroupSums:
             randomness: The release's.
         """
         m, cells = domain.max_units, group_cells(groups, domain)
-        vectors = GroupVectors.of(counted, groups.codes, cells)
+        vectors = group_vectors(counted, groups.codes, cells)
         buckets = np.searchsorted(norm_grid() * PARTS**2, vectors.squares)
         longer = sum_groups(buckets, counted.counts, len(norm_grid()) + 1)
         wide = allowance.relative_width * m
@@ -129,7 +129,7 @@ class GroupSums:
         self, proposals: VariantHistogram
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
         """Returns what cases add to the sums, and the sums; see `joint_variants.Compared`."""
-        vectors = GroupVectors.of(proposals, self.groups.codes, self.cells)
+        vectors = group_vectors(proposals, self.groups.codes, self.cells)
         reached, column = distinct_places(vectors.keys)
         values = vectors.clipped(self.clip, self.noise.units // PARTS) / self.noise.units
         return vectors.rows, column, values, self.sums[reached], self.noise
@@ -148,7 +148,7 @@ class GroupSums:
         places, side = self.groups.codes.tolist(), self.cells.side
         pairs = [(name, groups[code]) for name, code in zip(names, places, strict=True)]
         note(randomness, figures.GROUP, lambda: pairs, np.zeros(len(pairs)), 0.0)
-        vectors = GroupVectors.of(drawn, self.groups.codes, self.cells)
+        vectors = group_vectors(drawn, self.groups.codes, self.cells)
         sums, deviations = (of.ravel() for of in (self._targets()))
         first = self.cells.first_bin + side
         is_step = np.zeros(first, bool)

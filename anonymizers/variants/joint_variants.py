@@ -50,7 +50,6 @@ from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrenc
 from tracecloak.schemas.arrays.merging import distinct_places, sum_groups
 from tracecloak.schemas.published.figures import CASES
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_flows import clipped_counts
 from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells, VariantFlows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -278,7 +277,7 @@ class Measured:
         cells = FlowCells.without_positions(n_names, domain.max_length)
         if unseen_stand_out((1 - share) * about, about, domain, for_chain):
             cells = FlowCells.of(n_names, domain.max_length, _CELLS)
-        flows = VariantFlows.of(counted, cells)
+        flows = VariantFlows.of_variants(counted, cells)
         n_bins = cells.n_blocks - 2 + cells.has_whole
         noise_of_clip = for_chain.relative_width * m
         rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
@@ -418,10 +417,9 @@ class Measured:
     def _of_chain(
         self, proposals: VariantHistogram
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        flows = VariantFlows.of(proposals, self.cells)
+        flows = VariantFlows.of_variants(proposals, self.cells)
         units = self.chain_noise.units
-        squares = flows.squares[flows.rows]
-        clipped = clipped_counts(flows.counts, squares, self.clip_units, units)
+        clipped = flows.clipped(self.clip_units, units)
         reached, column = distinct_places(flows.keys)
         measured = self.chain[np.searchsorted(self.cells.possible, reached)]
         return flows.rows, column, clipped / units, measured / units

@@ -530,7 +530,7 @@ class MarkovVariants:
     ) -> ReleasedVariants:
         """Returns cases drawn from the chain."""
         cells = self.cells_of(domain)
-        flows = VariantFlows.of(counted, cells)
+        flows = VariantFlows.of_variants(counted, cells)
         noisy, noise = self._noisy_sums(flows, cells, domain, means, randomness)
         place = int(np.searchsorted(cells.possible, cells.cases))
         n_cases = int(noisy[place]) // noise.units

@@ -82,6 +82,28 @@ def decode_sequences(sequences: pa.LargeBinaryArray) -> tuple[np.ndarray, np.nda
     return np.searchsorted(starts, offsets), codes
 
 
+def arcs_of(
+    offsets: np.ndarray, codes: np.ndarray, start: int, end: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int64[n_positions+n] twice, sources and targets of the arcs of rows, in their order.
+
+    A row has one more than it has codes: each code after its predecessor or the start, then the
+    end.
+
+    Args:
+        offsets: int64[n+1], CSR offsets into `codes`.
+        codes: int[n_positions].
+        start: The source of each row's first arc.
+        end: The target of its last one.
+    """
+    codes = codes[offsets[0] : offsets[-1]].astype(np.int64)
+    targets = np.insert(codes, offsets[1:] - offsets[0], end)
+    sources = np.empty_like(targets)
+    sources[1:] = targets[:-1]
+    sources[offsets[:-1] - offsets[0] + np.arange(len(offsets) - 1)] = start
+    return sources, targets
+
+
 def _binary(offsets: np.ndarray, data: np.ndarray) -> pa.LargeBinaryArray:
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)

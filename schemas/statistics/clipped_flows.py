@@ -31,6 +31,7 @@ from tracecloak.schemas.arrays.merging import (
     sum_by_key,
     sum_groups,
 )
+from tracecloak.schemas.arrays.sequences import arcs_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -48,14 +49,14 @@ class CaseCells:
     """The vectors of some cases, one after the other.
 
     Attributes:
-        cases: int64[n], case of each entry, ascending.
+        rows: int64[n], case of each entry, ascending.
         keys: int64[n], its cell, ascending within the case.
         counts: int64[n], its occurrences, positive.
         squares: int64[n_cases], the sum of each case's squared counts; 0 of a case without any.
         n_keys: Number of cells that there can be.
     """
 
-    cases: np.ndarray
+    rows: np.ndarray
     keys: np.ndarray
     counts: np.ndarray
     squares: np.ndarray
@@ -80,6 +81,15 @@ class CaseCells:
         # At most the square of the occurrences, which fits whatever fits memory.
         squares = sum_groups(case, counts**2, n_cases)
         return cls(case, key if names is None else names[key], counts, squares, n_keys)
+
+    def clipped(self, clip: int, units: int) -> np.ndarray:
+        """Returns int64[n], the entries of vectors scaled down to a norm; see `clipped_counts`.
+
+        Args:
+            clip: The largest norm, in lattice steps.
+            units: Lattice steps of a unit of the counts.
+        """
+        return clipped_counts(self.counts, self.squares[self.rows], clip, units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +125,7 @@ class ClippedCells(OfArrays):
             raise UsageError(f"l2_clip_units must be at least 1, got {l2_clip_units}")
         if not 1 <= units <= MAX_UNITS:
             raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
-        squares = cells.squares[cells.cases]
-        values = clipped_counts(cells.counts, squares, int(l2_clip_units), int(units))
+        values = cells.clipped(int(l2_clip_units), int(units))
         return cls._collapsed(cells.keys, values, cells.n_keys)
 
     @classmethod
@@ -324,26 +333,16 @@ def cells_of_flows(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseC
     n_bins = 1 if bin_edges_us is None else len(bin_edges_us) + 1
     words = traces.vocabulary
     n_codes = words.end + 1
-    n_keys = n_codes**2 * n_bins
-    # A row more a case than events: each event after its predecessor or START, then END.
-    places = traces.offsets + np.arange(traces.n_cases + 1)
-    is_last = np.zeros(places[-1], bool)
-    is_last[places[1:] - 1] = True
-    row = np.zeros(places[-1], np.int64)
-    event_places = np.flatnonzero(~is_last)
-    row[event_places] = traces.activities
-    row[is_last] = words.end
-    source = np.empty_like(row)
-    source[1:] = row[:-1]
-    source[places[:-1]] = words.start
-    row += source * n_codes
+    keys, targets = arcs_of(traces.offsets, traces.activities, words.start, words.end)
+    keys *= n_codes
+    keys += targets
     if bin_edges_us is not None:
-        row *= n_bins
+        keys *= n_bins
         taken = np.searchsorted(bin_edges_us, traces.durations, side="right")
         taken[traces.offsets[:-1]] = 0  # whatever the edges: nothing precedes a first event
-        row[event_places] += taken
+        keys[targets != words.end] += taken
     case = np.repeat(np.arange(traces.n_cases), traces.lengths + 1)
-    return CaseCells.of(case, row, traces.n_cases, n_keys)
+    return CaseCells.of(case, keys, traces.n_cases, n_codes**2 * n_bins)
 
 
 def _require_ascending(name: str, points: np.ndarray) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import distinct_counts, ranges, sum_groups
-from tracecloak.schemas.statistics.clipped_flows import clipped_counts
+from tracecloak.schemas.arrays.merging import ranges, sum_groups
+from tracecloak.schemas.arrays.sequences import arcs_of
+from tracecloak.schemas.statistics.clipped_flows import CaseCells
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Where in a case each directly-follows pair occurs: variants as vectors, added up with a clip.
@@ -25,9 +25,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.
 _SINGLE_POSITIONS = 12
 _BIN_RATIO = 1.2
-# Events whose variants become vectors at once, about: what is held beside the vectors fits the
-# cache.
-_PIECE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -127,45 +124,30 @@ class FlowCells:
 
 
 @dataclass(frozen=True, eq=False)
-class VariantFlows:
+class VariantFlows(CaseCells):
     """The vectors of some variants, one after the other, with the variants' numbers of cases.
 
     Attributes:
-        rows: int64[n], variant of each entry, ascending.
-        keys: int64[n], its cell, ascending within the variant.
-        counts: int64[n], occurrences in one case, positive.
-        squares: int64[n_variants], the sum of each variant's squared counts.
         cases: int64[n_variants], cases of each variant.
     """
 
-    rows: np.ndarray
-    keys: np.ndarray
-    counts: np.ndarray
-    squares: np.ndarray
     cases: np.ndarray
 
     @classmethod
-    def of(cls, variants: VariantHistogram, cells: FlowCells) -> VariantFlows:
+    def of_variants(cls, variants: VariantHistogram, cells: FlowCells) -> VariantFlows:
         """Returns the vectors of variants of at least one event, in time and memory of their size.
 
         Args:
             variants: Codes below `cells.n_names`, lengths within those of `cells.blocks`.
             cells: The cells.
         """
-        n, offsets = variants.n_variants, variants.offsets
-        cuts = np.searchsorted(offsets, np.arange(0, len(variants.codes), _PIECE), side="right") - 1
-        # An arc has one entry, or two; what is not filled takes no memory.
-        most = (1 + cells.has_whole) * (len(variants.codes) + n)
-        rows, keys, counts = (np.empty(most, np.int64) for _ in range(3))
-        squares = np.zeros(n, np.int64)
-        filled = 0
-        for begin, end in pairwise(np.unique(np.append(cuts, n)).tolist()):
-            row, key, count = _vectors(offsets[begin : end + 1], variants.codes, cells)
-            piece = slice(filled, filled + len(row))
-            rows[piece], keys[piece], counts[piece] = begin + row, key, count
-            squares[begin:end] = sum_groups(row, count**2, end - begin)
-            filled = piece.stop
-        return cls(rows[:filled], keys[:filled], counts[:filled], squares, variants.counts)
+        row, position, sources, targets = _arcs(variants, variants.codes, cells.n_names)
+        pair = sources * cells.side + targets
+        is_inner = (position > 0) & cells.has_whole
+        keys = np.concatenate([pair + cells.blocks[position] * cells.side**2, pair[is_inner]])
+        rows = np.concatenate([row, row[is_inner]])
+        vectors = CaseCells.of(rows, keys, variants.n_variants, cells.size)
+        return cls(**vars(vectors), cases=variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
         """Returns int64[n_possible], sums over the cases of their clipped vectors, lattice steps.
@@ -178,8 +160,7 @@ class VariantFlows:
             clip_units: In lattice steps.
             units: Lattice steps of one occurrence.
         """
-        values = clipped_counts(self.counts, self.squares[self.rows], clip_units, units)
-        return self._added(values, cells, units)
+        return self._added(self.clipped(clip_units, units), cells, units)
 
     def unclipped_sums(self, cells: FlowCells) -> np.ndarray:
         """Returns int64[n_possible], sums over the cases of their vectors, in occurrences."""
@@ -191,27 +172,18 @@ class VariantFlows:
         return sums[cells.possible]
 
 
-def _vectors(
-    offsets: np.ndarray, codes: np.ndarray, cells: FlowCells
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The entries of neighbouring variants: see `VariantFlows`; the first one's number is 0."""
-    n, side = len(offsets) - 1, cells.side
-    lengths = np.diff(offsets)
-    # A row more a variant than events: each event after its predecessor, and END.
-    begins = offsets[:-1] - offsets[0] + np.arange(n)
-    row = np.repeat(np.arange(n), lengths + 1)
-    target = np.full(len(row), cells.n_names, np.int64)
-    target[ranges(begins, lengths)] = codes[offsets[0] : offsets[-1]]
-    source = np.empty(len(row), np.int64)
-    source[1:] = target[:-1]
-    source[begins] = cells.n_names
-    pair = source * side + target
-    position = ranges(np.zeros(n, np.int64), lengths + 1)
-    key = row * cells.size + pair
-    is_inner = (position > 0) & cells.has_whole
-    of_blocks = key + cells.blocks[position] * side**2
-    entries, counts = distinct_counts(np.concatenate([of_blocks, key[is_inner]]))
-    return *np.divmod(entries, cells.size), counts
+def _arcs(variants: VariantHistogram, codes: np.ndarray, end: int) -> tuple[np.ndarray, ...]:
+    """int64[n] four times: variant, position, source and target of each arc; `end` has both ends.
+
+    Args:
+        variants: The variants.
+        codes: int32[n_positions], in place of those of the variants.
+        end: The source of first arcs and the target of last ones.
+    """
+    lengths = np.diff(variants.offsets) + 1
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    position = ranges(np.zeros(len(lengths), np.int64), lengths)
+    return row, position, *arcs_of(variants.offsets, codes, end, end)
 
 
 # ---
@@ -280,56 +252,23 @@ class GroupCells:
         return np.concatenate([steps.ravel(), np.repeat(of_bins, self.side)]).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class GroupVectors:
-    """The vectors of some variants, one after the other.
+def group_vectors(variants: VariantHistogram, groups: np.ndarray, cells: GroupCells) -> CaseCells:
+    """Returns the vectors of variants of at least one event, in sixteenths.
 
-    Attributes:
-        rows: int64[n], variant of each entry, ascending.
-        keys: int64[n], its cell, ascending within the variant.
-        counts: int64[n], its weighted occurrences in one case, in sixteenths, positive.
-        squares: int64[n_variants], the sum of each variant's squared counts.
+    Args:
+        variants: Of activities, as long as the bins reach.
+        groups: int32[n_activities], the group of each activity.
+        cells: The cells.
     """
-
-    rows: np.ndarray
-    keys: np.ndarray
-    counts: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, variants: VariantHistogram, groups: np.ndarray, cells: GroupCells) -> GroupVectors:
-        """Returns the vectors of variants of at least one event.
-
-        Args:
-            variants: Of activities, as long as the bins reach.
-            groups: int32[n_activities], the group of each activity.
-            cells: The cells.
-        """
-        n, lengths = variants.n_variants, np.diff(variants.offsets)
-        begins = variants.offsets[:-1] + np.arange(n)
-        row = np.repeat(np.arange(n), lengths + 1)
-        target = np.full(len(row), cells.n_groups, np.int64)
-        target[ranges(begins, lengths)] = groups[variants.codes]
-        position = ranges(np.zeros(n, np.int64), lengths + 1)
-        of_bin = cells.first_bin + cells.bins[position] * cells.side + target
-        later = np.flatnonzero(position)
-        of_step = target[later - 1] * cells.side + target[later]
-        entries, times = np.unique(
-            np.concatenate([row[later] * cells.size + of_step, row * cells.size + of_bin]),
-            return_counts=True,
-        )
-        rows, keys = np.divmod(entries, cells.size)
-        counts = times.astype(np.int64) * cells.weights[keys]
-        return cls(rows, keys, counts, sum_groups(rows, counts**2, n))
-
-    def clipped(self, clip: int, units: int) -> np.ndarray:
-        """Returns int64[n], the entries of vectors scaled down to a norm, in lattice steps.
-
-        Args:
-            clip: The largest norm, in lattice steps.
-            units: Lattice steps of a sixteenth.
-        """
-        return clipped_counts(self.counts, self.squares[self.rows], clip, units)
+    row, position, sources, targets = _arcs(variants, groups[variants.codes], cells.n_groups)
+    later = np.flatnonzero(position)
+    of_bin = cells.first_bin + cells.bins[position] * cells.side + targets
+    of_step = sources[later] * cells.side + targets[later]
+    rows, keys = np.concatenate([row[later], row]), np.concatenate([of_step, of_bin])
+    vectors = CaseCells.of(rows, keys, variants.n_variants, cells.size)
+    counts = vectors.counts * cells.weights[vectors.keys]
+    squares = sum_groups(vectors.rows, counts**2, variants.n_variants)
+    return replace(vectors, counts=counts, squares=squares)
 
 
 # ---

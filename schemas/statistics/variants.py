@@ -21,6 +21,7 @@ from tracecloak.schemas.arrays.merging import (
     sum_groups,
 )
 from tracecloak.schemas.arrays.sequences import (
+    arcs_of,
     decode_sequences,
     encode_sequences,
     number_prefixes,
@@ -215,18 +216,10 @@ class DirectlyFollows(OfArrays):
         """
         if len(codes) == 0:
             return cls.merge(())
-        # A row more a case than events: each event after its predecessor or START, then END.
-        source = np.empty(len(codes) + len(weights), np.int64)
-        target = np.empty_like(source)
-        row = np.repeat(np.arange(len(weights)), np.diff(offsets))
-        place = np.arange(len(codes)) + row
-        target[place] = codes
-        source[place + 1] = codes
-        source[offsets[:-1] + np.arange(len(weights))] = words.start
-        target[offsets[1:] + np.arange(len(weights))] = words.end
         n_codes = words.end + 1
+        sources, targets = arcs_of(offsets, codes, words.start, words.end)
+        pairs = sources * n_codes + targets
         weight = np.repeat(weights, np.diff(offsets) + 1)
-        pairs = source * n_codes + target
         if n_codes**2 <= len(pairs):  # few names: a cell for every possible pair
             cells = sum_groups(pairs, weight, n_codes**2)
             keys = np.flatnonzero(cells)

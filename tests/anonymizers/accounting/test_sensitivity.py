@@ -173,7 +173,7 @@ def fitting(traces: TraceBatch) -> Cells:
 def flows_and_cases(traces: TraceBatch) -> Cells:
     cells = FlowCells.without_positions(3, 3)
     return numbered(
-        VariantFlows.of(VariantHistogram.from_traces(traces), cells).unclipped_sums(cells)
+        VariantFlows.of_variants(VariantHistogram.from_traces(traces), cells).unclipped_sums(cells)
     )
 
 
@@ -181,7 +181,7 @@ def clipped_flows_and_cases(clip_squared: int, units: int) -> Kernel:
     cells = FlowCells.of(3, 3, 1000)
 
     def count(traces: TraceBatch) -> Cells:
-        flows = VariantFlows.of(VariantHistogram.from_traces(traces), cells)
+        flows = VariantFlows.of_variants(VariantHistogram.from_traces(traces), cells)
         return numbered(flows.sums(cells, math.isqrt(clip_squared * units**2), units))
 
     return count

@@ -33,7 +33,7 @@ from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVarian
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.variant_flows import GroupVectors
+from tracecloak.schemas.statistics.clipped_flows import CaseCells
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 NAMES = ("A1", "A2", "B1")
@@ -208,7 +208,7 @@ def test_a_unit_moves_both_levels_together_no_further_than_their_share_covers(
 def test_sums_of_groups_that_nobody_clips_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a case's vector as it is, under the noise of a clipped one."""
     sums = _Sums(monkeypatch, True)
-    monkeypatch.setattr(GroupVectors, "clipped", lambda self, _, units: self.counts * units)
+    monkeypatch.setattr(CaseCells, "clipped", lambda self, _, units: self.counts * units)
     own = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means["joint-variants"]
     most, each = _moved(sums, 1, {})
     assert each["groups"] > 1.2 * own.share * HIDDEN

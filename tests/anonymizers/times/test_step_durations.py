@@ -120,7 +120,7 @@ def test_vectors_are_those_of_a_loop(log, borders):
     assert cells.n_keys == len(names) == n_cells_of(3, len(borders) + 1)
     ids = traces.case_ids.to_pylist()
     found: dict[str, Counter[Cell]] = {case: Counter() for case in ids}
-    for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
+    for case, key, count in zip(cells.rows, cells.keys, cells.counts, strict=True):
         found[ids[case]][names[key]] = int(count)
     vectors = naive(log, borders)
     assert found == vectors
@@ -137,7 +137,7 @@ def test_steps_of_classes_count_once_more_by_their_place(log):
     found = Counter(
         {
             (traces.case_ids[int(case)].as_py(), int(key) - first): int(count)
-            for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True)
+            for case, key, count in zip(cells.rows, cells.keys, cells.counts, strict=True)
             if key >= first
         }
     )

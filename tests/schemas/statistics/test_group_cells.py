@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.schemas.statistics.variant_flows import PARTS, GroupCells, GroupVectors
+from tracecloak.schemas.statistics.clipped_flows import CaseCells
+from tracecloak.schemas.statistics.variant_flows import PARTS, GroupCells, group_vectors
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # A and B are group 0, C is group 1; positions 0 and 1 have a bin each, and all others one.
@@ -21,9 +22,9 @@ CELLS = GroupCells(2, np.array([0, 1, 2, 2, 2, 2, 2]))
 END = 2
 
 
-def vectors_of(counts: dict[Variant, int]) -> tuple[VariantHistogram, GroupVectors]:
+def vectors_of(counts: dict[Variant, int]) -> tuple[VariantHistogram, CaseCells]:
     variants = histogram(counts)
-    return variants, GroupVectors.of(variants, CODES, CELLS)
+    return variants, group_vectors(variants, CODES, CELLS)
 
 
 def naive(variant: Variant) -> Counter[int]:
