@@ -7,16 +7,13 @@ and errors that are public. The page asks no other server, and its policy lets i
 server listens on 127.0.0.1 and answers only requests that name an IP address or localhost (`Port`).
 
 `python -m tracecloak.examination.demo.live_page OUTPUT RELEASE_ID EPOCH` shows a stream that writes
-to OUTPUT. How large the noise of a stream's counts is in every step of its horizon follows from the
-parameters in the manifest, so whoever reads a number can see what it will be worth at the end.
+to OUTPUT.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
-import math
 import re
 import shlex
 import sys
@@ -31,13 +28,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams, figures_within, with_intervals
+from tracecloak.anonymizers.streams.dfg_steps import figures_within, with_intervals
 from tracecloak.pipelines.stream.operator_port import Port, PortHandler
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import LEGEND, Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.published.step import EXPECTED_FALSE, StepRelease, evidence_of
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
 from tracecloak.transforms.publish.figures_data import figures_data, map_data, mark_grades
@@ -197,17 +193,7 @@ def _moment(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-# --- A live page of a stream: one HTML file and one JSON path, served to this machine alone. ------
-# The page shows the newest graph that the stream has published as a map that moves, doubtful
-# paths as such, the number of cases in total and by step, and what remains of the budget. It
-# reads the step files in the output folder and nothing else, so all that it shows is published.
-# The page asks no other server, and its policy lets it ask none; the server listens on 127.0.0.1
-# and answers only requests that name an IP address or localhost (`Port`).
-#
-# How large the noise of a stream's counts is in every step of its horizon is public: it follows
-# from the parameters in the manifest, and was known before the first message was read. So whoever
-# reads a number now can see what it will be worth at the end.
-
+# --- The page and its server ----------------------------------------------------------------------
 
 VIEWS = ("total", "sliding", "window")  # the first that there is, is shown first
 _STEP_FILE = re.compile(r"step-\d+\.json")
@@ -217,14 +203,6 @@ _HEADERS = {
     "Referrer_Policy": "no-referrer",
     "Cross_Origin_Resource_Policy": "same-origin",
     "Cache_Control": "no-store",
-}
-
-# Points of the figure: more would not be seen.
-_N_POINTS = 200
-_WHAT = {
-    "window": "number of cases of a step",
-    "total": "number of cases so far",
-    "sliding": "number of cases of the last steps",
 }
 
 # What noise alone could have made is decided for all pairs of a step together.
@@ -306,14 +284,6 @@ class PublishedSteps:
                     by_view[view] = releases
         return by_view
 
-    def manifest(self) -> dict[str, Any] | None:
-        """Returns the manifest of the epoch; None: it is not there, or is none."""
-        try:
-            body = json.loads((self._epoch / MANIFEST_NAME).read_bytes())
-        except (OSError, ValueError):
-            return None
-        return body if isinstance(body, dict) else None
-
     def _release(self, path: Path) -> StepRelease | None:
         if path not in self._read:
             try:
@@ -328,14 +298,12 @@ class PublishedSteps:
 def state(
     views: Mapping[str, Sequence[StepRelease]],
     wanted: str = "",
-    manifest: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Returns what the page shows, as JSON values.
 
     Args:
         views: The releases of each view, in the order of their steps.
         wanted: The view to show; the first of VIEWS that there is, if this is none of them.
-        manifest: That of the epoch; without it nothing is said of the errors of later steps.
     """
     if not views:
         return {"version": "", "notice": "Waiting for the first step."}
@@ -358,90 +326,7 @@ def state(
         ),
         **_figures(newest, views[view]),
         "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
-        "errors": None if manifest is None else _errors(manifest, newest),
     }
-
-
-def _errors(manifest: Mapping[str, Any], newest: StepRelease) -> dict[str, Any] | None:
-    """What the page shows of the errors over the horizon; None: the manifest does not say them."""
-    try:
-        params, period_us = manifest["params"], manifest["stream"]["period_us"]
-        if params["view"] != newest.view:
-            return None
-        return errors_data(_errors_of(json.dumps(params)), newest, period_us)
-    except (KeyError, TypeError, ValueError, TracecloakError):
-        return None
-
-
-@functools.lru_cache(maxsize=len(VIEWS))
-def _errors_of(params: str) -> np.ndarray:
-    return errors_over_horizon(json.loads(params))
-
-
-def errors_over_horizon(params: Mapping[str, Any]) -> np.ndarray:
-    """Returns float64[horizon], the standard deviation of the count of a path in each step.
-
-    Args:
-        params: Those of the manifest of a stream whose product is `dfg`.
-
-    Raises:
-        ValueError: They are none.
-    """
-    names = DfgParams.model_fields.keys() & params.keys()
-    asked = DfgParams(**{name: params[name] for name in names if params[name] is not None})
-    return asked.noises["pairs"].errors(asked.length)
-
-
-def errors_data(errors: np.ndarray, newest: StepRelease, period_us: int) -> dict[str, Any]:
-    """Returns what a page shows of the errors: points of a figure, and sentences.
-
-    Args:
-        errors: As of `errors_over_horizon`, of the view of the release.
-        newest: The last step that is published.
-        period_us: Length of a step.
-
-    Returns:
-        `points`, each with `step`, `end_ms`, when it ends, `what` it is the standard deviation of,
-        and its `error`; `now`, the step that is shown; and `text`.
-    """
-    # The number of cases is half the sum of the paths from the start and of those into the end.
-    factor = math.sqrt(sum(map(is_end, newest.cells))) / 2
-    series = {"count of a path": errors, _WHAT[newest.view]: errors * factor}
-    if newest.view == "window":  # windows are added up to the cases so far
-        series[_WHAT["total"]] = np.sqrt(np.cumsum(errors * errors)) * factor
-    last = len(errors) - 1
-    steps = np.linspace(0, last, min(_N_POINTS, len(errors))).round().astype(int)
-    steps = np.union1d(steps, [newest.step, int(errors.argmax())])
-    first_end_us = newest.end_us - newest.step * period_us
-    points = [
-        {
-            "what": what,
-            "step": step,
-            "end_ms": (first_end_us + step * period_us) // 1000,
-            "error": _rounded(of_steps[step]),
-        }
-        for what, of_steps in series.items()
-        for step in steps.tolist()
-    ]
-    texts = [_text(what, of_steps, newest.step) for what, of_steps in series.items()]
-    return {"points": points, "now": newest.step, "text": " ".join(texts[::-1])}
-
-
-def _text(what: str, errors: np.ndarray, now: int) -> str:
-    """How large the error of a number is in the step that is shown, in the last and at most."""
-    last, worst = len(errors) - 1, int(errors.argmax())
-    parts = [f"The standard deviation of the {what} is {_rounded(errors[now]):g} in step {now:,}"]
-    if now < last and _rounded(errors[now]) == _rounded(errors[last]) == _rounded(errors[worst]):
-        parts.append("as in every other")
-    elif now < last:
-        parts.append(f"{_rounded(errors[last]):g} in the last step, {last:,}")
-    if _rounded(errors[worst]) > _rounded(max(errors[now], errors[last])):
-        parts.append(f"at most {_rounded(errors[worst]):g}, in step {worst:,}")
-    return f"{', '.join(parts)}."
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
 
 
 def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, Any]:
@@ -490,7 +375,7 @@ class LivePage(Port):
                     status, kind, body = HTTPStatus.OK, "text/html; charset=utf-8", html
                 elif url.path == "/state.json":
                     wanted = parse_qs(url.query).get("view", [""])[0]
-                    text = json.dumps(state(steps.views(), wanted, steps.manifest()))
+                    text = json.dumps(state(steps.views(), wanted))
                     status, kind, body = HTTPStatus.OK, "application/json", text.encode()
                 else:
                     missing = b"there is / and /state.json\n"

@@ -54,36 +54,6 @@
     );
   };
 
-  const errors = (shown) => {
-    byId("errors-section").hidden = !shown;
-    byId("errors").replaceChildren();
-    if (!shown) return;
-    byId("errors-text").textContent = shown.text;
-    const points = shown.points.map((row) => ({ ...row, at: new Date(row.end_ms) }));
-    const now = points.find((row) => row.step === shown.now);
-    const ends = { x: "at", y: "error", stroke: "what" };
-    tracecloak.chart(
-      "errors",
-      {
-        height: 240,
-        x: { type: "utc", label: null },
-        y: { label: "standard deviation", grid: true, zero: true, tickFormat: number },
-        color: { legend: true, range: ["var(--quiet)", "var(--accent)", "var(--warm)"] },
-        marks: [
-          Plot.ruleX([now], { x: "at", strokeDasharray: "4 3" }),
-          Plot.text([now], { x: "at", frameAnchor: "top", dy: -12, text: () => "now" }),
-          Plot.lineY(points, { ...ends, strokeWidth: 2 }),
-          Plot.tip(
-            points,
-            Plot.pointer({ ...ends, title: (d) => `${d.what}, step ${d.step}: ${number(d.error)}` }),
-          ),
-          Plot.ruleY([0]),
-        ],
-      },
-      "Standard deviation of the noise by step, up to the end of the horizon",
-    );
-  };
-
   const figures = (rows, hidden) => {
     byId("figures-section").hidden = false;
     byId("hidden").textContent = hidden;
@@ -120,7 +90,6 @@
     choose(state.views, state.view);
     course("totals", state.totals, "cases so far");
     course("course", state.course, "cases by step");
-    errors(state.errors);
     figures(state.figures, state.hidden_text);
     byId("process-section").hidden = state.map === null;
     byId("nothing").hidden = state.map !== null;
