@@ -22,7 +22,7 @@ from typing import Any
 
 from tracecloak.examination.comparison import rows
 from tracecloak.examination.comparison.contenders import Contender, Outcome, Release
-from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.comparison.original import Original, graph_figures
 from tracecloak.examination.comparison.rows import Asked, Row, Step
 from tracecloak.examination.measure import measures
 from tracecloak.examination.measure.intervals import CHAINS, bootstrap
@@ -161,14 +161,10 @@ def _of_model(is_mined: bool, quality: ModelQuality | None, seconds: float | Non
 
 def _figures(original: Original, released: Outcome) -> Row:
     """The measures of a release, by what it holds."""
-    row: Row = {}
-    if released.variants is not None:
-        row |= original.figures(released.variants)
-    if released.traces is not None:
-        row |= original.figures_of_times(released.traces)
     if released.graph is not None:
-        row |= original.figures_of_graph(released.graph, released.half_width)
-    return row
+        return graph_figures(original.side, released.graph, released.half_width)
+    assert released.variants is not None
+    return original.figures(released.variants, released.traces)
 
 
 def _line_figures(original: Original, name: str, draw: int) -> tuple[Row, None]:

@@ -17,21 +17,29 @@ Computed on raw data, for the operator only.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
 from tracecloak.examination.measure import measures, utility
+from tracecloak.examination.measure.behaviour_measures import (
+    hours_of_edges,
+    total_duration_error,
+)
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.examination.measure.utility import (
     CaseTimes,
     next_activity_accuracy,
+    service_errors,
     variants_of_fifth,
 )
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -49,6 +57,162 @@ LENGTH_SHARE = 0.95
 # A distance of variants with a larger table of their pairs is not computed: it takes minutes.
 MAX_EMD_CELLS = 6_000_000
 _SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """A log or a release beside another, both in one vocabulary; what follows is computed once.
+
+    Attributes:
+        variants: Its variants.
+        vocabulary: What their codes mean.
+        traces: Its cases, or None: it has variants alone.
+    """
+
+    variants: VariantHistogram
+    vocabulary: ActivityVocabulary
+    traces: TraceBatch | None = None
+
+    @classmethod
+    def of(cls, traces: TraceBatch) -> Side:
+        """Returns a side that has cases, in their vocabulary."""
+        return cls(VariantHistogram.from_traces(traces), traces.vocabulary, traces)
+
+    @property
+    def cases(self) -> TraceBatch:
+        """The cases, of a side that has them."""
+        assert self.traces is not None
+        return self.traces
+
+    @cached_property
+    def edges(self) -> measures.EdgeWeights:
+        """The directly-follows pairs, START and END included."""
+        graph = DirectlyFollows.from_variants(self.variants, self.vocabulary)
+        return measures.EdgeWeights.of(graph)
+
+    @cached_property
+    def inner_edges(self) -> measures.EdgeWeights:
+        """The directly-follows pairs between activities."""
+        graph = DirectlyFollows.from_variants(self.variants, self.vocabulary)
+        return measures.EdgeWeights.of(graph.inner(self.vocabulary))
+
+    @property
+    def hours(self) -> measures.EdgeWeights:
+        """The total hours of each directly-follows pair between activities."""
+        return hours_of_edges(self.cases)
+
+    @cached_property
+    def times(self) -> CaseTimes:
+        """What the times of logs are compared with."""
+        return CaseTimes(self.cases)
+
+    @property
+    def itself(self) -> Side:
+        """The side, for measures of all that it has."""
+        return self
+
+    @cached_property
+    def _tested(self) -> VariantHistogram:
+        return variants_of_fifth(self.cases)
+
+    def next_activity(self, released: VariantHistogram) -> float | None:
+        """Returns how well released variants teach what comes next in the cases."""
+        return next_activity_accuracy(released, self._tested, len(self.vocabulary))
+
+    @cached_property
+    def singled_out(self) -> SingledOut:
+        """What may be known of cases: activities in their order."""
+        return SingledOut(_known_variants(self.variants), "sequence")
+
+    @cached_property
+    def singled_out_in_time(self) -> SingledOut:
+        """What may be known of cases: activities, each with the hours since the case began."""
+        return SingledOut(_known_in_time(self.cases), "relative")
+
+
+def _n_missing(a: VariantHistogram, b: VariantHistogram) -> int:
+    """How many of the variants of the one the other does not have."""
+    shared = pc.is_in(a.sequences, value_set=b.sequences)
+    return int(a.n_variants - (pc.sum(shared).as_py() or 0))
+
+
+# The measures of a release beside its log: by the name in the registry, what of both sides they are
+# of, and the function. Those that come together stand under one of them.
+_MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]] = {
+    "variant_emd": ("variants", partial(measures.variant_emd, max_cells=MAX_EMD_CELLS)),
+    "variant_total_variation": ("variants", utility.variant_distance),
+    "true_variant_mass": ("variants", utility.true_variant_mass),
+    "variants_lost": ("variants", _n_missing),
+    "variants_invented": ("variants", lambda a, b: _n_missing(b, a)),
+    "jaccard_distance": ("variants", measures.jaccard_distance),
+    "prefix_jaccard_distance": ("variants", measures.prefix_jaccard_distance),
+    "relative_size": ("variants", lambda a, b: b.n_cases / a.n_cases if a.n_cases else None),
+    "edge_frequency_emd": ("inner_edges", measures.edge_frequency_emd),
+    "edge_mean_absolute_error": ("inner_edges", measures.edge_mean_absolute_error),
+    "edge_relative_error": ("edges", edge_figures),
+    "trace_length_distance": ("cases", utility.length_distance),
+    "activity_mix_total_variation": ("cases", utility.activity_mix_distance),
+    "edge_time_emd_months": ("hours", measures.edge_time_emd),
+    "total_duration_error": ("cases", total_duration_error),
+    "case_duration_distance_days": ("cases", utility.case_duration_distance_days),
+    "hour_of_week_total_variation": ("cases", utility.hour_of_week_distance),
+    "service_time_error": ("cases", service_errors),
+    "case_duration_distance": ("times", lambda a, b: a.figures(b.original)),
+    "next_activity_accuracy": ("itself", lambda a, b: a.next_activity(b.variants)),
+    "singled_out": ("itself", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
+    "singled_out_in_time": (
+        "itself",
+        lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases)),
+    ),
+}
+# What `compare` measures of variants, and of the times of a log.
+OF_VARIANTS = (
+    "variant_emd", "variant_total_variation", "true_variant_mass", "edge_relative_error",
+    "relative_size", "next_activity_accuracy", "singled_out",
+)  # fmt: skip
+OF_TIMES = ("case_duration_distance", "singled_out_in_time")
+
+
+def measured(a: Side, b: Side, names: Iterable[str]) -> Figures:
+    """Returns measures of a release beside its log, by their names.
+
+    Args:
+        a: The log; it has cases.
+        b: The release.
+        names: Those that are wanted. `edge_relative_error` is of the directly-follows graph and
+            brings all of that, `case_duration_distance` those of times of cases, and
+            `service_time_error` those of service and waiting, where both sides have starts.
+    """
+    figures: Figures = {}
+    for name in names:
+        of, function = _MEASURED[name]
+        value = function(getattr(a, of), getattr(b, of))
+        figures |= value if isinstance(value, dict) else {name: value}
+    return checked(figures)
+
+
+def graph_figures(
+    a: Side,
+    released: ReleasedGraph,
+    half_width: float | None,
+    public: measures.EdgeWeights | None = None,
+) -> Figures:
+    """Returns the measures of a released graph and of its intervals.
+
+    Args:
+        a: The log, in a vocabulary that has the names of the graph.
+        released: The graph.
+        half_width: Half the 95 % interval of its noise, or None: it is not known.
+        public: The exact graph that its intervals are of, if that is another than the log's.
+    """
+    code = {label: number for number, label in enumerate(a.vocabulary.labels)}
+    codes = np.array([code[label] for label in released.labels], np.int32)
+    edges = measures.EdgeWeights(codes[released.sources], codes[released.targets], released.counts)
+    truth = a.edges if public is None else public
+    return {
+        **edge_figures(a.edges, edges),
+        **interval_figures(truth, edges, released.lows, released.highs, half_width),
+    }
 
 
 @dataclass(frozen=True)
@@ -100,41 +264,19 @@ class Original:
         return ActivityVocabulary.public(self.names)
 
     @cached_property
+    def side(self) -> Side:
+        """Its cases, in the codes of `vocabulary`."""
+        return Side.of(self.traces.recode(self.vocabulary))
+
+    @property
     def variants(self) -> VariantHistogram:
         """The variants of whole cases, in the codes of `vocabulary`."""
-        return VariantHistogram.from_traces(self.traces.recode(self.vocabulary))
+        return self.side.variants
 
     @cached_property
     def cut(self) -> VariantHistogram:
         """The variants of cases that were cut, in the codes of `vocabulary`."""
-        return VariantHistogram.from_traces(
-            self.traces.recode(self.vocabulary).truncate(self.max_length)
-        )
-
-    @cached_property
-    def edges(self) -> measures.EdgeWeights:
-        """The directly-follows pairs, START and END included."""
-        return _edges(self.variants, self.vocabulary)
-
-    @cached_property
-    def times(self) -> CaseTimes:
-        """What the times of logs are compared with, in the codes of `vocabulary`."""
-        return CaseTimes(self.traces.recode(self.vocabulary))
-
-    @cached_property
-    def tested(self) -> VariantHistogram:
-        """The variants whose next activities are foretold, in the codes of `vocabulary`."""
-        return variants_of_fifth(self.traces.recode(self.vocabulary))
-
-    @cached_property
-    def singled_out(self) -> SingledOut:
-        """What may be known of cases: activities in their order."""
-        return SingledOut(_known_variants(self.variants), "sequence")
-
-    @cached_property
-    def singled_out_in_time(self) -> SingledOut:
-        """What may be known of cases: activities, each with the hours since the case began."""
-        return SingledOut(_known_in_time(self.traces.recode(self.vocabulary)), "relative")
+        return VariantHistogram.from_traces(self.side.cases.truncate(self.max_length))
 
     @cached_property
     def process(self) -> ModelJudge:
@@ -151,58 +293,21 @@ class Original:
             "max_length": self.max_length,
         }
 
-    def figures(self, released: VariantHistogram) -> Figures:
-        """Returns the measures of released variants, in the codes of `vocabulary`."""
-        edges = measures.aligned_edges(self.edges, _edges(released, self.vocabulary))
-        before, after, _ = utility.aligned_variants(self.variants, released)
-        return checked(
-            {
-                "variant_total_variation": utility.total_variation(before, after),
-                "variant_emd": measures.variant_emd(self.variants, released, MAX_EMD_CELLS),
-                "true_variant_mass": utility.true_variant_mass(self.variants, released),
-                "edge_total_variation": utility.total_variation(*edges),
-                "edge_relative_error": utility.relative_error(*edges),
-                "next_activity_accuracy": self.next_activity(released),
-                "relative_size": released.n_cases / self.traces.n_cases,
-                "singled_out": self.singled_out.share(_known_variants(released)),
-            }
-        )
-
-    def next_activity(self, released: VariantHistogram) -> float | None:
-        """Returns how well released variants teach what comes next in the log."""
-        return next_activity_accuracy(released, self.tested, len(self.vocabulary))
-
-    def figures_of_times(self, released: TraceBatch) -> Figures:
-        """Returns the measures of the times of a released log, in the codes of `vocabulary`."""
-        in_time = self.singled_out_in_time.share(_known_in_time(released))
-        return checked({**self.times.figures(released), "singled_out_in_time": in_time})
-
-    def figures_of_graph(self, released: ReleasedGraph, half_width: float | None) -> Figures:
-        """Returns the measures of a released graph and of its intervals.
+    def figures(self, released: VariantHistogram, traces: TraceBatch | None = None) -> Figures:
+        """Returns the measures of a release, in the codes of `vocabulary`.
 
         Args:
-            released: The graph.
-            half_width: Half the 95 % interval of its noise, or None: it is not known.
+            released: Its variants.
+            traces: Its cases, or None: it has variants alone.
         """
-        code = {label: number for number, label in enumerate(self.vocabulary.labels)}
-        codes = np.array([code[label] for label in released.labels], np.int32)
-        edges = measures.EdgeWeights(
-            codes[released.sources], codes[released.targets], released.counts
-        )
-        return {
-            **edge_figures(self.edges, edges),
-            **interval_figures(self.edges, edges, released.lows, released.highs, half_width),
-        }
+        names = OF_VARIANTS if traces is None else (*OF_VARIANTS, *OF_TIMES)
+        return measured(self.side, Side(released, self.vocabulary, traces), names)
 
     def recoded(self, released: ReleasedVariants) -> VariantHistogram:
         """Returns released variants in the codes of `vocabulary`."""
         codes = self.vocabulary.codes(released.names)[released.codes]
         sequences = encode_sequences(released.offsets, codes)
         return VariantHistogram.from_sequences(sequences, released.counts)
-
-
-def _edges(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> measures.EdgeWeights:
-    return measures.EdgeWeights.of(DirectlyFollows.from_variants(variants, vocabulary))
 
 
 def _known_variants(variants: VariantHistogram) -> CaseTable:

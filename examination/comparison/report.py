@@ -24,7 +24,13 @@ import pydantic
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.compare import LINES, Comparison
 from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
-from tracecloak.examination.comparison.original import LENGTH_SHARE, MAX_EMD_CELLS, Original
+from tracecloak.examination.comparison.original import (
+    LENGTH_SHARE,
+    MAX_EMD_CELLS,
+    OF_TIMES,
+    Original,
+    measured,
+)
 from tracecloak.examination.comparison.rows import Row, code_version, quartiles
 from tracecloak.examination.measure.registry import MEASURES, Figures
 from tracecloak.transforms.pages.page import Page, rendered
@@ -235,12 +241,11 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
         n_activities=len(original.names),
         max_trace_length=original.max_length,
         of_log=_rounded(
-            {
-                **original.figures_of_times(original.traces.recode(original.vocabulary)),
-                "relative_size": 1.0,
-                "next_activity_accuracy": original.next_activity(original.variants),
-                "singled_out": original.figures(original.variants)["singled_out"],
-            }
+            measured(
+                original.side,
+                original.side,
+                (*OF_TIMES, "relative_size", "next_activity_accuracy", "singled_out"),
+            )
         ),
         of_cut_log=_rounded(original.figures(original.cut)),
         models=_models(original) if comparison.mined else None,

@@ -7,25 +7,24 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from narwhals.typing import IntoFrame
 
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.examination.comparison.original import (
+    MAX_EMD_CELLS,
+    Side,
+    graph_figures,
+    measured,
+)
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
 from tracecloak.examination.evaluation.report import summary_lines
-from tracecloak.examination.measure import behaviour_measures, measures, utility
-from tracecloak.examination.measure.intervals import (
-    bootstrap,
-    edge_figures,
-    interval_figures,
-    noise_half_width,
-)
+from tracecloak.examination.measure.intervals import bootstrap, edge_figures, noise_half_width
+from tracecloak.examination.measure.measures import EdgeWeights, require_pot
 from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.mining import (
     PatientMiner,
@@ -33,12 +32,6 @@ from tracecloak.examination.measure.mining import (
     share_that_fits,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
-from tracecloak.examination.measure.utility import (
-    CaseTimes,
-    next_activity_accuracy,
-    service_errors,
-    variants_of_fifth,
-)
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.functions import Released, frame_source, reword_for_frames
 from tracecloak.pipelines.planning.utility import percent
@@ -52,7 +45,6 @@ from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.figures import ReleasedIndicators
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.manifest import has_starts, has_times
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.publish.release_folder import DFG_NAME
 from tracecloak.transforms.sources import EventSource
 
@@ -71,7 +63,6 @@ from tracecloak.transforms.sources import EventSource
 
 _LOG = logging.getLogger("tracecloak")
 
-_MAX_EMD_CELLS = 6_000_000
 # Replay on a tree can take hours, and is ended after so long.
 _TREE_SECONDS = 600.0
 _BY_SHARES = (
@@ -85,95 +76,32 @@ _OF_SIZE = {
 }
 # Of cases that were drawn for a release, the numbers of other ones need not lie in its intervals.
 _OF_DRAWN = {"interval_coverage", "indicator_coverage"}
+_OF_INTERVALS = {"interval_coverage", "interval_width"}
 # Where all cases begin at one public time, nothing of that is released.
 _OF_STARTS = {"drift", "hour_of_week_total_variation"}
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
 
 
-@dataclass(frozen=True)
-class _Log:
-    traces: TraceBatch
-
-    @classmethod
-    def of(cls, traces: TraceBatch, vocabulary: ActivityVocabulary) -> _Log:
-        return cls(traces.recode(vocabulary))
-
-    @cached_property
-    def variants(self) -> VariantHistogram:
-        return VariantHistogram.from_traces(self.traces)
-
-    @property
-    def edges(self) -> measures.EdgeWeights:
-        """Frequencies of the directly-follows pairs between activities."""
-        return behaviour_measures.edges_of(self.traces)
-
-    @property
-    def all_edges(self) -> measures.EdgeWeights:
-        """The same with START and END."""
-        return measures.EdgeWeights.of(DirectlyFollows.from_traces(self.traces))
-
-    def sizes(self) -> dict[str, int]:
-        return {
-            "cases": self.traces.n_cases,
-            "events": self.traces.n_events,
-            "variants": self.variants.n_variants,
-        }
+# What is measured of a log, and of one whose times are released, too.
+_OF_LOGS = (
+    "variant_emd", "variants_lost", "variants_invented", "jaccard_distance",
+    "prefix_jaccard_distance", "edge_frequency_emd", "edge_mean_absolute_error",
+    "variant_total_variation", "true_variant_mass", "relative_size", "trace_length_distance",
+    "activity_mix_total_variation", "next_activity_accuracy", "edge_relative_error",
+)  # fmt: skip
+_OF_TIMED = (
+    *_OF_LOGS, "edge_time_emd_months", "total_duration_error", "case_duration_distance_days",
+    "hour_of_week_total_variation", "case_duration_distance", "service_time_error",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """The measures of logs by one original, in whose vocabulary all are."""
-
-    own: _Log
-
-    @cached_property
-    def _times(self) -> CaseTimes:
-        return CaseTimes(self.own.traces)
-
-    @cached_property
-    def _tested(self) -> VariantHistogram:
-        return variants_of_fifth(self.own.traces)
-
-    def figures(self, log: _Log, is_timed: bool) -> Figures:
-        """The measures of a log by their names, but for the distance of variants."""
-        a, b, n = self.own, log, len(self.own.traces.vocabulary)
-        both = a.variants, b.variants
-        counts = utility.aligned_variants(*both)[:2]
-        n_cases = a.traces.n_cases
-        row: Figures = {
-            "variants_lost": _missing(a.variants, b.variants),
-            "variants_invented": _missing(b.variants, a.variants),
-            "jaccard_distance": measures.jaccard_distance(*both),
-            "prefix_jaccard_distance": measures.prefix_jaccard_distance(*both),
-            "edge_frequency_emd": measures.edge_frequency_emd(a.edges, b.edges),
-            "edge_mean_absolute_error": measures.edge_mean_absolute_error(a.edges, b.edges),
-            "variant_total_variation": utility.total_variation(*counts),
-            "true_variant_mass": utility.true_variant_mass(*both),
-            "relative_size": b.traces.n_cases / n_cases if n_cases else None,
-            "trace_length_distance": utility.length_distance(a.traces, b.traces),
-            "activity_mix_total_variation": utility.activity_mix_distance(a.traces, b.traces),
-            "next_activity_accuracy": next_activity_accuracy(b.variants, self._tested, n),
-            **edge_figures(a.all_edges, b.all_edges),
-        }
-        if is_timed:
-            row |= {
-                "edge_time_emd_months": measures.edge_time_emd(
-                    *map(behaviour_measures.hours_of_edges, (a.traces, b.traces))
-                ),
-                "total_duration_error": behaviour_measures.total_duration_error(a.traces, b.traces),
-                "case_duration_distance_days": utility.case_duration_distance_days(
-                    a.traces, b.traces
-                ),
-                "hour_of_week_total_variation": utility.hour_of_week_distance(a.traces, b.traces),
-                **self._times.figures(b.traces),
-                **service_errors(a.traces, b.traces),
-            }
-        return checked(row)
-
-    def emd(self, log: _Log) -> float | None:
-        """The distance of variants; None: there are too many."""
-        return measures.variant_emd(self.own.variants, log.variants, _MAX_EMD_CELLS)
+def _sizes(side: Side) -> dict[str, int]:
+    return {
+        "cases": side.cases.n_cases,
+        "events": side.cases.n_events,
+        "variants": side.variants.n_variants,
+    }
 
 
 def require_extras(release: Received) -> None:
@@ -183,7 +111,7 @@ def require_extras(release: Received) -> None:
         UsageError: It has a log and the extra measures is not installed.
     """
     if Contents(release).logs:
-        measures.require_pot()
+        require_pot()
 
 
 def evaluation_of(
@@ -237,17 +165,17 @@ def evaluation_of(
         names = ends | {*graph.get("activities", ())}
     origin = check_origin(release.folder.path, manifest, before, names, noted_share)
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
-    judge = _Judge(_Log.of(before, vocabulary))
+    original_side = Side.of(before.recode(vocabulary))
     if after is not None:
         operations = manifest.get("operations", ())
-        report = _log_report(judge, after, has_times(operations))
+        report = _log_report(original_side, after, has_times(operations))
         if not has_starts(operations):
             report |= dict.fromkeys(_OF_STARTS & report.keys())
     elif tree is not None:
-        report = _tree_report(judge, tree["tree"])
+        report = _tree_report(original_side, tree["tree"])
     else:
-        report = _graph_report(judge, graph, noise_half_width(manifest))
-    report = {"original": judge.own.sizes(), **report}
+        report = _graph_report(original_side, graph, noise_half_width(manifest))
+    report = {"original": _sizes(original_side), **report}
     return _judged(_heading(release, origin), report, population)
 
 
@@ -328,48 +256,47 @@ def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[
     }
 
 
-def _log_report(judge: _Judge, after: TraceBatch, is_timed: bool) -> dict[str, Any]:
-    original = judge.own
-    log = _Log.of(after, original.traces.vocabulary)
-    drawn = _Log(bootstrap(original.traces))
-    emds = [judge.emd(one) for one in (log, drawn)]
+def _log_report(original: Side, after: TraceBatch, is_timed: bool) -> dict[str, Any]:
+    released = Side.of(after.recode(original.vocabulary))
+    names = _OF_TIMED if is_timed else _OF_LOGS
+    judged = {
+        "the release": (released, names),
+        "a bootstrap of the log": (Side.of(bootstrap(original.cases)), names),
+        "the log itself": (original, names[1:]),  # at no distance by variants
+    }
     figures = []
-    judged = {"the release": log, "a bootstrap of the log": drawn, "the log itself": original}
-    for number, (name, one) in enumerate(judged.items()):
+    for number, (name, (side, wanted)) in enumerate(judged.items()):
         progress = {"stage": "measures", "done": number, "total": len(judged)}
         _LOG.info("measures of %s", name, extra=progress)
-        figures.append(judge.figures(one, is_timed))
-    of_all = [
-        checked({"variant_emd": emd, **one}) for emd, one in zip([*emds, 0.0], figures, strict=True)
-    ]
+        figures.append(measured(original, side, wanted))
+    of_release, of_bootstrap, of_log = figures
+    is_computed = of_release["variant_emd"] is not None
     return {
-        "released": log.sizes(),
-        **_lined(*of_all),
+        "released": _sizes(released),
+        **_lined(of_release, of_bootstrap, {"variant_emd": 0.0, **of_log}),
         "variant_emd_note": (
-            None
-            if emds[0] is not None
-            else f"not computed: more than {_MAX_EMD_CELLS:,} pairs of variants"
+            None if is_computed else f"not computed: more than {MAX_EMD_CELLS:,} pairs of variants"
         ),
     }
 
 
-def _graph_report(judge: _Judge, graph: dict[str, Any], half_width: float | None) -> dict[str, Any]:
+def _graph_report(
+    original: Side, graph: dict[str, Any], half_width: float | None
+) -> dict[str, Any]:
     """Compares the original's graph with a released one, whose names may be others."""
-    original, released = judge.own, graph["edges"]
-    code = {label: number for number, label in enumerate(original.traces.vocabulary.labels)}
-    edges = measures.EdgeWeights(
-        np.array([code[e["source"]] for e in released], np.int32),
-        np.array([code[e["target"]] for e in released], np.int32),
-        np.array([e["count"] for e in released], np.int64),
-    )
-    true_edges = original.all_edges
-    of_release = edge_figures(true_edges, edges)
-    if released and all("low" in e and "high" in e for e in released):
-        lows, highs = (np.array([e[end] for e in released], np.int64) for end in ("low", "high"))
-        truth = _in_names_of(original.traces, graph.get("activities", ())).all_edges
-        of_release |= interval_figures(truth, edges, lows, highs, half_width)
-    lines = [edge_figures(true_edges, _Log(bootstrap(original.traces)).all_edges),
-             edge_figures(true_edges, true_edges)]  # fmt: skip
+    edges = graph["edges"]
+    released = ReleasedGraph.of_edges(edges) if edges else None
+    if released is None:
+        none = np.zeros(0, np.int32)
+        of_release = edge_figures(original.edges, EdgeWeights(none, none, none.astype(np.int64)))
+    else:
+        names = graph.get("activities", ())
+        public = _in_names_of(original, names).edges if names else None
+        of_release = graph_figures(original, released, half_width, public)
+        if not all("low" in edge and "high" in edge for edge in edges):
+            of_release = {n: x for n, x in of_release.items() if n not in _OF_INTERVALS}
+    drawn = Side.of(bootstrap(original.cases))
+    lines = [edge_figures(original.edges, side.edges) for side in (drawn, original)]
     return _lined(of_release, *lines)
 
 
@@ -399,17 +326,16 @@ def _indicator_report(
     return _judged(_heading(release, origin), report, population)
 
 
-def _in_names_of(traces: TraceBatch, activities: Sequence[str]) -> _Log:
+def _in_names_of(original: Side, activities: Sequence[str]) -> Side:
     """The log as a graph over some activities counts it: all others are OTHER, or left out."""
-    if not activities:
-        return _Log(traces)
-    return _Log.of(traces.recode_public(ActivityVocabulary.of(activities)), traces.vocabulary)
+    traces = original.cases.recode_public(ActivityVocabulary.of(activities))
+    return Side.of(traces.recode(original.vocabulary))
 
 
-def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
+def _tree_report(original: Side, text: str) -> dict[str, Any]:
     """Judges a released tree by the log: by pm4py where that is installed and ends in time."""
-    tree, vocabulary = parse_tree(text), judge.own.traces.vocabulary
-    variants = judge.own.variants
+    tree, vocabulary = parse_tree(text), original.vocabulary
+    variants = original.variants
     if not variants.n_variants:
         raise UsageError("the original has no case, so a tree cannot be judged by it")
     of_release: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
@@ -423,12 +349,6 @@ def _tree_report(judge: _Judge, text: str) -> dict[str, Any]:
     except (UsageError, TimeoutError, RuntimeError) as error:
         note = f"tree_share alone was computed: {error}"
     return {**_lined(checked(of_release), {}, {}), "tree_note": note}
-
-
-def _missing(variants: VariantHistogram, others: VariantHistogram) -> int:
-    """How many of the variants are not among the others."""
-    shared = pc.is_in(variants.sequences, value_set=others.sequences)
-    return int(variants.n_variants - (pc.sum(shared).as_py() or 0))
 
 
 def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:

@@ -27,6 +27,7 @@ from tracecloak.anonymizers.amun.params import (
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
+from tracecloak.examination.comparison.original import Side, measured
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
 from tracecloak.examination.experiments.table import (
@@ -39,8 +40,8 @@ from tracecloak.examination.experiments.table import (
     format_quartiles,
     median_of,
 )
-from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.behaviour_measures import edges_of, hours_of_edges
+from tracecloak.examination.measure.behaviour_measures import edges_of
+from tracecloak.examination.measure.utility import case_durations_us
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable
 
@@ -123,6 +124,11 @@ PRIPEL, SACOFA = "PRIPEL", "SaCoFa"
 _MODES = {mode: f"Amun, {mode}" for mode in ("sampling", "filtering", "oversampling")}
 _OF_COUNTS, _OF_TIMES = "epsilon_d", "epsilon_t"
 _HOUR_US = 3_600_000_000
+# What is measured of variants, and of logs with times.
+_OF_VARIANTS = (
+    "jaccard_distance", "prefix_jaccard_distance", "variants_lost", "variants_invented",
+)  # fmt: skip
+_OF_LOGS = ("edge_frequency_emd", "edge_time_emd_months")
 # Times at which active cases are counted.
 _N_TIMES = 121
 
@@ -184,28 +190,21 @@ class AmunPaper(Paper):
 
         Of the log itself what Table 9 has of it, too.
         """
-        before, after = log.variants, released.variants
-        counts, released_counts, _ = utility.aligned_variants(before, after)
+        after = Side(released.variants, log.vocabulary, released.traces)
         row: Row = {
-            "released_cases": after.n_cases,
-            "released_variants": after.n_variants,
-            "jaccard_distance": measures.jaccard_distance(before, after),
-            "prefix_jaccard_distance": measures.prefix_jaccard_distance(before, after),
-            "variants_lost": int(((counts > 0) & (released_counts == 0)).sum()),
-            "variants_invented": int(((counts == 0) & (released_counts > 0)).sum()),
-            "edge_frequency_emd": None,
-            "edge_time_emd_months": None,
+            "released_cases": after.variants.n_cases,
+            "released_variants": after.variants.n_variants,
+            **measured(log.side, after, _OF_VARIANTS),
+            **dict.fromkeys(_OF_LOGS),
             "active_cases": None,
-            "relative_cases": after.n_cases / before.n_cases,
+            "relative_cases": after.variants.n_cases / log.variants.n_cases,
             "mean_step_hours": None,
             "zero_steps": None,
         }
-        if released.traces is not None:
-            sides = log.traces.recode(log.vocabulary), released.traces
-            row["edge_frequency_emd"] = measures.edge_frequency_emd(*map(edges_of, sides))
-            row["edge_time_emd_months"] = measures.edge_time_emd(*map(hours_of_edges, sides))
-            row["active_cases"] = active_cases(released.traces, _times(log)).tolist()
-            steps = released.traces.durations[~released.traces.is_first]
+        if after.traces is not None:
+            row |= measured(log.side, after, _OF_LOGS)
+            row["active_cases"] = active_cases(after.traces, _times(log)).tolist()
+            steps = after.traces.durations[~after.traces.is_first]
             if len(steps):  # none where no case has two events
                 row["mean_step_hours"] = float(steps.mean()) / _HOUR_US
                 row["zero_steps"] = float((steps == 0).mean())
@@ -326,7 +325,7 @@ class AmunPaper(Paper):
 
 def _described(traces: TraceBatch) -> Row:
     """What Table 9 has of a log beside its sizes."""
-    spans = utility.case_durations_us(traces) / DAY_US
+    spans = case_durations_us(traces) / DAY_US
     return {
         "tasks": len(np.unique(traces.activities)),
         "edges": len(edges_of(traces).weight),

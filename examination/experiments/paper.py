@@ -338,12 +338,11 @@ def _projected(log: TraceBatch, release: TraceBatch, perspective: Perspective) -
     before, after = projected([log, release], perspective)
     graph = graph_similarity(edges_of(before), edges_of(after), np.unique(before.activities))
     variants = [VariantHistogram.from_traces(side) for side in (before, after)]
-    counts, released_counts, _ = utility.aligned_variants(*variants)
     return {
         "distinct_elements": len(np.unique(after.activities)),
         "distinct_variants": variants[1].n_variants,
         "data_utility": data_utility(before, after),
-        "total_variation": utility.total_variation(counts, released_counts),
+        "total_variation": utility.variant_distance(*variants),
         "appropriateness": behavioural_appropriateness(before, after),
         **{f"graph_{name}": value for name, value in graph.items()},
         **{f"sampled_{name}": value for name, value in truly_sampled(before, after).items()},

@@ -164,6 +164,11 @@ def aligned_variants(
     return counts[0], counts[1], counts[0] > 0
 
 
+def variant_distance(a: VariantHistogram, b: VariantHistogram) -> float:
+    """Returns the total variation of the shares of cases by variant."""
+    return total_variation(*aligned_variants(a, b)[:2])
+
+
 def true_variant_mass(a: VariantHistogram, b: VariantHistogram) -> float:
     """Returns the share of b's cases whose variant a has, from 0 to 1; 1 if b is empty."""
     _, counts, is_true = aligned_variants(a, b)
