@@ -6,8 +6,8 @@ A case adds 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +22,9 @@ from tracecloak.anonymizers.noise.sums import noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import (
     LENGTHS_OF_CASES,
     length_in_effect,
+    length_part,
     vocabulary_in_effect,
+    vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
@@ -243,15 +245,18 @@ class PrivateLogParams(GroupedParams):
             _ = self.log_time
         except UsageError as error:
             raise ValueError(str(error)) from None
-        weights = {kind.split: self.split[kind.split] for kind in KINDS if kind.split}
-        if weights["variants"] < sum(weights.values(), Fraction(0)) / 1000:
+        if self.split["variants"] < sum(self.split.values(), Fraction(0)) / 1000:
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
             n_names = 1 if self.detail.is_of_all else self.n_words
             if excess := step_durations.excess_of_durations(n_names, self.most_bins):
                 raise ValueError(excess)
-            if excess := self._excess_of_handovers(self.n_words):
-                raise ValueError(excess)
+            if self.handed_over:
+                from tracecloak.anonymizers.logs.attributes import excess_of_handovers
+
+                for attribute in self.handed_over:
+                    if excess := excess_of_handovers(attribute, self.n_words):
+                        raise ValueError(excess)
         if excess := excess_of_names(self.generator, self.n_words):
             raise ValueError(excess)
         self.check_names()
@@ -263,15 +268,6 @@ class PrivateLogParams(GroupedParams):
         if self.max_trace_length is None and takes_whole_cases(self.generator):
             return LONGEST_CASE
         return self.max_trace_length
-
-    def _excess_of_handovers(self, n_words: int) -> str:
-        """What is wrong with so many names where values are handed over; empty if nothing is."""
-        if not self.handed_over:
-            return ""
-        from tracecloak.anonymizers.logs.handovers import excess_of_handovers
-
-        excesses = (excess_of_handovers(attribute, n_words) for attribute in self.handed_over)
-        return next(filter(None, excesses), "")
 
     def _check_pure(self) -> None:
         if not self.generator.is_pure:
@@ -316,7 +312,7 @@ class PrivateLogParams(GroupedParams):
         durations = step_durations.most_names_of_durations(self.most_bins) if by_pair else None
         each = [self.generator.most_names, durations]
         if self.handed_over:
-            from tracecloak.anonymizers.logs.handovers import most_names_of_handovers
+            from tracecloak.anonymizers.logs.attributes import most_names_of_handovers
 
             each += map(most_names_of_handovers, self.handed_over)
         return min((most for most in each if most is not None), default=None)
@@ -383,11 +379,6 @@ class PrivateLogParams(GroupedParams):
         return self.is_timed and self.delta > 0 and self.l2_clip is None
 
     @property
-    def clip_share(self) -> Fraction:
-        """The share that the choice of the clip takes of the budget of the counts it clips."""
-        return RANKS_SHARE if self.buys_clip else Fraction(0)
-
-    @property
     def public_clip_units(self) -> int | None:
         """The clip where it is public: an L2 norm in lattice steps; None at delta 0 as well."""
         return None if self.l2_clip is None else int(Fraction(self.l2_clip) * UNITS)
@@ -425,11 +416,7 @@ class PrivateLogParams(GroupedParams):
     @property
     def parts(self) -> tuple[Part, ...]:
         """What the budget is divided among, and in which rounds."""
-        split = self.split
-        parts = (
-            part for kind in KINDS for part in kind.parts(self, split.get(kind.split, Fraction(0)))
-        )
-        return tuple(replace(part, round=part.round or LOG) for part in parts)
+        return tuple(replace(part, round=part.round or LOG) for part in _parts(self))
 
     @property
     def spending(self) -> Budget:
@@ -437,145 +424,85 @@ class PrivateLogParams(GroupedParams):
         return budget_of_parts(self.parts, *self.budget)
 
 
-Parts = Callable[[PrivateLogParams, Fraction], tuple[Part, ...]]
+def _parts(params: PrivateLogParams) -> Iterator[Part]:
+    """Yields all that a release counts, in the order in which it is decided.
 
-
-@dataclass(frozen=True)
-class Kind:
-    """Parts that have one weight in `budget_split`, or choices, which have none.
-
-    Attributes:
-        parts: Those that parameters have, given the weight.
-        split: Its name there; empty for choices.
-        weight: By default.
+    What depends on everything that is bought has no round of its own yet: it is in the last one.
     """
+    split, max_units = params.split, params.max_units
+    if params.vocabulary is None:
+        of_unit = params.max_activities, max_units
+        yield vocabulary_part(*of_unit, "", split["vocabulary"], KNOWN, params.most_names)
+    if params.longest_case is None:
+        quantile = Fraction(params.length_quantile)
+        yield length_part(quantile, max_units, "does not exceed", KNOWN)
+    if not params.is_timed:  # the variants have all that the vocabulary leaves
+        yield _variants(params, 1 - VOCABULARY_SHARE, LOG)
+        return
+    if params.first_date is None:
+        zone = params.calendar_time_zone
+        yield time_range_part(params.log_time.calendar, zone, max_units, KNOWN)
+    if params.granularity is None:
+        yield granularity_part(params, split["granularity"], KNOWN)
+    if params.buys_clip:
+        yield step_durations.steps_clip_part(params, _weight_of_clipped(params) * RANKS_SHARE)
+    yield sizes_part(params, split["sizes"], KNOWN)
+    yield _variants(params, split["variants"], CLIP)
+    for part_of, name in ((spans_part, "spans"), (starts_part, "starts")):
+        yield replace(part_of(params, split[name]), round=CLIP)
+    clipped = 1 - RANKS_SHARE * params.buys_clip  # what the choice of the clip leaves
+    yield step_durations.durations_part(params, split["durations"] * clipped)
+    yield pair_times_part(params, split["pair times"])
+    if not params.detail.is_of_all:
+        yield tables_part(params, split["tables"])
+    if params.declared:
+        from tracecloak.anonymizers.logs.attributes import attribute_part, handovers_part
 
-    parts: Parts
-    split: str = ""
-    weight: Fraction = Fraction(0)
+        each = split["attributes"] / len(params.declared)
+        for attribute in params.declared:
+            share = each if attribute.is_of_case else each * clipped
+            yield attribute_part(attribute, params, share)
+        each = split["handovers"] * clipped / max(len(params.handed_over), 1)
+        for attribute in params.handed_over:
+            yield handovers_part(attribute, params, each)
+    if params.service_times:
+        from tracecloak.anonymizers.logs.service_times import service_part
+
+        yield service_part(params, split["service times"] * clipped)
 
 
-def _choice(holds: Callable[[PrivateLogParams], bool], part: Callable[..., Part]) -> Kind:
-    return Kind(lambda params, _: (part(params),) if holds(params) else ())
-
-
-def _timed(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
-    return lambda params, weight: (part(params, weight),) if params.is_timed else ()
-
-
-def _vocabulary(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    if params.vocabulary is not None:
-        return ()
-    from tracecloak.anonymizers.rigorous.bought import vocabulary_part
-
-    of_unit = params.max_activities, params.max_units
-    return (vocabulary_part(*of_unit, "", weight, KNOWN, params.most_names),)
-
-
-def _granularity(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    is_bought = params.is_timed and params.granularity is None
-    return (granularity_part(params, weight, KNOWN),) if is_bought else ()
-
-
-def _time_range(params: PrivateLogParams) -> Part:
-    zone = params.calendar_time_zone
-    return time_range_part(params.log_time.calendar, zone, params.max_units, KNOWN)
-
-
-def _length(params: PrivateLogParams) -> Part:
-    from tracecloak.anonymizers.rigorous.bought import length_part
-
-    quantile = Fraction(params.length_quantile)
-    return length_part(quantile, params.max_units, "does not exceed", KNOWN)
-
-
-def _variants(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
+def _variants(params: PrivateLogParams, weight: Fraction, round_name: str) -> Part:
     def domain_of(decisions: contract.Decisions) -> Domain:
         length = length_in_effect(params.longest_case, decisions)
         return Domain(vocabulary_in_effect(params.words, decisions), length, params.max_units)
 
-    if not params.is_timed:  # the variants have all that the vocabulary leaves
-        weight = 1 - VOCABULARY_SHARE
     of_log = params.max_units, params.longest_case, weight
-    part = variants_part(params.generator, domain_of, *of_log)
-    return (replace(part, round=CLIP if params.is_timed else LOG),)
+    return replace(variants_part(params.generator, domain_of, *of_log), round=round_name)
 
 
-def _before(part: Callable[[PrivateLogParams, Fraction], Part]) -> Parts:
-    """Returns the part as one that other parts depend on."""
-    return _timed(lambda params, weight: replace(part(params, weight), round=CLIP))
+def _weight_of_clipped(params: PrivateLogParams) -> Fraction:
+    """The weight of all counts of cases that are scaled down to the clip."""
+    split, n = params.split, len(params.declared)
+    weight = split["durations"]
+    weight += split["attributes"] * sum(not a.is_of_case for a in params.declared) / max(n, 1)
+    weight += split["handovers"] * bool(params.handed_over)
+    return weight + split["service times"] * params.service_times
 
 
-def _tables(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    has_classes = params.is_timed and not params.detail.is_of_all
-    return (tables_part(params, weight),) if has_classes else ()
-
-
-def _durations(params: PrivateLogParams, weight: Fraction) -> Part:
-    return step_durations.durations_part(params, weight * (1 - params.clip_share))
-
-
-def _attributes(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    if not params.declared:
-        return ()
-    from tracecloak.anonymizers.logs.attributes import attribute_part
-
-    each = weight / len(params.declared)
-    return tuple(
-        attribute_part(a, params, each if a.is_of_case else each * (1 - params.clip_share))
-        for a in params.declared
-    )
-
-
-def _handovers(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    if not params.handed_over:
-        return ()
-    from tracecloak.anonymizers.logs.handovers import handovers_part
-
-    each = weight * (1 - params.clip_share) / len(params.handed_over)
-    return tuple(handovers_part(attribute, params, each) for attribute in params.handed_over)
-
-
-def _service(params: PrivateLogParams, weight: Fraction) -> tuple[Part, ...]:
-    if not params.service_times:
-        return ()
-    from tracecloak.anonymizers.logs.service_times import service_part
-
-    return (service_part(params, weight * (1 - params.clip_share)),)
-
-
-def _clip(params: PrivateLogParams) -> Part:
-    of_events = sum(not attribute.is_of_case for attribute in params.declared)
-    weight = params.split["durations"]
-    weight += params.split["attributes"] * of_events / max(len(params.declared), 1)
-    if params.handed_over:
-        weight += params.split["handovers"]
-    if params.service_times:
-        weight += params.split["service times"]
-    return step_durations.steps_clip_part(params, weight * params.clip_share)
-
-
-# Everything that a release can count.
-KINDS: tuple[Kind, ...] = (
-    Kind(_vocabulary, "vocabulary", VOCABULARY_SHARE),
-    _choice(lambda params: params.longest_case is None, _length),
-    _choice(
-        lambda params: params.is_timed and params.first_date is None,
-        _time_range,
-    ),
-    Kind(_granularity, "granularity", Fraction(2, 100)),
-    _choice(lambda params: params.buys_clip, _clip),
-    Kind(_timed(lambda params, share: sizes_part(params, share, KNOWN)), "sizes", Fraction(2, 100)),
-    Kind(_variants, "variants", Fraction(40, 100)),
-    Kind(_before(spans_part), "spans", Fraction(18, 100)),
-    Kind(_before(starts_part), "starts", Fraction(12, 100)),
-    Kind(_timed(_durations), "durations", Fraction(25, 100)),
-    Kind(_timed(pair_times_part), "pair times", Fraction(16, 100)),
-    Kind(_tables, "tables", Fraction(15, 100)),
-    Kind(_attributes, "attributes", Fraction(20, 100)),
-    Kind(_handovers, "handovers", Fraction(10, 100)),
-    Kind(_service, "service times", Fraction(15, 100)),
-)
+_SPLIT = {
+    "vocabulary": VOCABULARY_SHARE,
+    "granularity": Fraction(2, 100),
+    "sizes": Fraction(2, 100),
+    "variants": Fraction(40, 100),
+    "spans": Fraction(18, 100),
+    "starts": Fraction(12, 100),
+    "durations": Fraction(25, 100),
+    "pair times": Fraction(16, 100),
+    "tables": Fraction(15, 100),
+    "attributes": Fraction(20, 100),
+    "handovers": Fraction(10, 100),
+    "service times": Fraction(15, 100),
+}
 
 OF_ALL = {
     "variants": Fraction(50, 100),
@@ -589,5 +516,4 @@ OF_ALL = {
 
 def default_split(detail: Detail = BY_ACTIVITY) -> dict[str, Fraction]:
     """Returns the weights in `budget_split` where none are given, relative to each other."""
-    weights = {kind.split: kind.weight for kind in KINDS if kind.split}
-    return {**weights, **OF_ALL} if detail.is_of_all else weights
+    return {**_SPLIT, **OF_ALL} if detail.is_of_all else dict(_SPLIT)

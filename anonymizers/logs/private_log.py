@@ -223,10 +223,6 @@ class PrivateLog(PartsMethod):
                 parts |= fitted_of_all(together, vocabulary, given.randomness, params.detail)
             else:
                 parts |= fitted(together, vocabulary, given.randomness)
-            if params.handed_over:
-                from tracecloak.anonymizers.logs.handovers import decided_handovers
-
-                parts |= decided_handovers(params.declared, parts)
         return PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -280,10 +276,10 @@ class PrivateLog(PartsMethod):
         stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
         traces = replace(traces, times=stamps, attributes={})
         if params.declared:
-            from tracecloak.anonymizers.logs.handovers import generated_values
+            from tracecloak.anonymizers.logs.attributes import generated_values
 
-            classes = CaseClasses.of(variants, traces.vocabulary)
-            values = generated_values(params.declared, drawn, traces, classes, cases, randomness)
+            released = drawn, traces, CaseClasses.of(variants, traces.vocabulary), cases
+            values = {a.name: generated_values(a, *released, randomness) for a in params.declared}
             traces = replace(traces, attributes=values)
         if params.service_times:
             from tracecloak.anonymizers.logs.service_times import NAME, with_starts

@@ -8,9 +8,9 @@ to a sum how far within its bin its time is, from 0 to 1 in sixteenths. So means
 bins are coarse, and long times go where there is room for them.
 
 A case is the vector of all three, with 1 for an event, 1 for its gap and at most 1 for its place.
-With delta it is scaled down to the L2 norm of attributes of events (`value_clip`), on a lattice of
-1/1024 and exactly, and gets discrete Gaussian noise. Without, a case of at most n events changes
-the sums by at most 3 n in L1, and they get discrete Laplace noise.
+With delta it is scaled down to the L2 norm of attributes of events (`attributes.vectors_part`), on
+a lattice of 1/1024 and exactly, and gets discrete Gaussian noise. Without, a case of at most n
+events changes the sums by at most 3 n in L1, and they get discrete Laplace noise.
 
 A generated event has a service time by its activity, of those that its gap has room for. These are
 weighted such that all together agree with the counts. All else that service times depend on, such
@@ -27,18 +27,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import clip_of_values, noise_for_values
+from tracecloak.anonymizers.logs.attributes import vectors_part
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    recode_to_selected,
-    truncate_to_selected,
-    vocabulary_in_effect,
-)
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances
-from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
@@ -74,39 +66,18 @@ def _ends(borders: np.ndarray, n_ticks: int) -> tuple[np.ndarray, np.ndarray]:
     return np.append(0, borders), np.append(borders, n_ticks)
 
 
-@dataclass(frozen=True)
-class ServiceTimes:
-    """Clipped sums over events by activity and kind of service time, and over gaps and places.
+def cells_of_service(traces: TraceBatch, decisions: contract.Decisions, time: LogTime) -> CaseCells:
+    """Returns each case's vector over activities and kinds of service time, gaps and places.
 
-    With n names and k bins the cell of activity a and kind c is `a (3 k + 2) + c`. Behind these
-    k + 2 lie the k bins of gaps, and then the k of places.
+    In sixteenths. With n names and k bins the cell of activity a and kind c is `a (3 k + 2) + c`.
+    Behind these k + 2 lie the k bins of gaps, and then the k of places.
 
-    Attributes:
+    Args:
+        traces: Complete cases.
+        decisions: What was decided before.
         time: When the log takes place.
-        is_pure: Whether delta is 0.
-        clip_units: The public clip, in lattice steps; None if `value_clip` decides.
     """
-
-    time: LogTime
-    is_pure: bool
-    clip_units: int | None
-    kind: ClassVar[type[ClippedCells]] = ClippedCells
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ClippedCells:
-        """Counts a batch."""
-        traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
-        cells = cells_of_service(traces, self.time.grid(decisions))
-        if self.is_pure:
-            assert self.clip_units is not None
-            return ClippedCells.of_cases(cells, self.clip_units, 1)
-        clip = clip_of_values(self.clip_units, decisions)
-        return ClippedCells.of_cases(cells, clip, UNITS // _PARTS)
-
-
-def cells_of_service(traces: TraceBatch, grid: TimeGrid) -> CaseCells:
-    """Returns each case's vector, in sixteenths; see `ServiceTimes`."""
+    grid = time.grid(decisions)
     borders = borders_of(grid)
     k, n = len(borders) + 1, len(traces.vocabulary)
     kinds, service, gap_bins = _kinds_of_events(traces, grid, borders)
@@ -179,7 +150,7 @@ def decide_service(
     activities, which weighs as many events as two deviations of the noise.
 
     Args:
-        counted: What `ServiceTimes` counts, exactly.
+        counted: What `cells_of_service` says, of all cases.
         n_names: Activities.
         grid: The grid of stamps.
         noise: Of each sum; made for `of_clipped`.
@@ -319,36 +290,16 @@ def _service_at(
 
 def service_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    is_pure = params.delta == 0
-    clip = params.public_clip_units
-    if is_pure:
-        assert params.max_trace_length is not None
-        clip = 3 * _PARTS * params.max_trace_length
-    lattice = _PARTS if is_pure else UNITS
 
-    def changed(clip_units: int) -> Sensitivity:
-        return of_clipped(clip_units, params.max_units, is_pure=is_pure)
+    def estimate(
+        counted: ClippedCells, noise: SumNoise, n_names: int, given: Given
+    ) -> ServiceDecision:
+        grid = params.log_time.grid(given.decisions)
+        return decide_service(counted, n_names, grid, noise, given.randomness)
 
-    def sentence(means: Allowances) -> str:
-        noise = means[NAME].noise(changed(clip or UNITS), lattice)
-        return (
-            "counts events by activity and service time, and by activity and time since the event "
-            f"before, each in {_BINS} bins, and sums the places of service times in these, "
-            f"{noise_for_values(noise, clip)}"
-        )
-
-    def decide(given: Given) -> ServiceDecision:
-        known = given.decisions
-        chosen = clip if is_pure and clip is not None else clip_of_values(clip, known)
-        return decide_service(
-            given.statistics[NAME],
-            len(vocabulary_in_effect(params.words, known)),
-            params.log_time.grid(known),
-            given.means[NAME].noise(changed(chosen), lattice),
-            given.randomness,
-        )
-
-    need = clipped_need(NAME, share, clip, changed, lattice)
-    return Part(
-        NAME, (need,), sentence, decide, {NAME: ServiceTimes(params.log_time, is_pure, clip)}
+    sentence = (
+        "counts events by activity and service time, and by activity and time since the event "
+        f"before, each in {_BINS} bins, and sums the places of service times in these"
     )
+    of_service, most = (cells_of_service, params.log_time), 3 * (params.max_trace_length or 1)
+    return vectors_part(NAME, params, share, of_service, sentence, estimate, most, _PARTS)

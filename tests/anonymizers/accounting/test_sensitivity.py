@@ -27,7 +27,12 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.method import Counter as StatisticCounter
-from tracecloak.anonymizers.logs.attributes import AttributeCounter
+from tracecloak.anonymizers.logs.attributes import (
+    cells_of_cases,
+    cells_of_events,
+    cells_of_handovers,
+    clipped_sums,
+)
 from tracecloak.anonymizers.rigorous.clips import sums_sensitivity, whole_sums_sensitivity
 from tracecloak.anonymizers.times.case_spans import count_granularities, count_spans
 from tracecloak.anonymizers.times.case_starts import count_starts
@@ -53,18 +58,18 @@ Sequence = str  # an activity a letter
 Owner = str
 
 
-def cells_of(keys: Iterable[Any], values: np.ndarray) -> Cells:
+def cells_by(keys: Iterable[Any], values: np.ndarray) -> Cells:
     return dict(zip(keys, values.tolist(), strict=True))
 
 
 def of_pairs(graph: DirectlyFollows) -> Cells:
     pairs = zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)
-    return cells_of(pairs, graph.counts)
+    return cells_by(pairs, graph.counts)
 
 
 def variants(traces: TraceBatch) -> Cells:
     found = VariantHistogram.from_traces(traces)
-    return cells_of(found.sequences.to_pylist(), found.counts)
+    return cells_by(found.sequences.to_pylist(), found.counts)
 
 
 def directly_follows(traces: TraceBatch) -> Cells:
@@ -82,19 +87,19 @@ def pair_presence(traces: TraceBatch) -> Cells:
 def clipped_flows(clip: int, units: int, edges: np.ndarray | None = None) -> Kernel:
     def count(traces: TraceBatch) -> Cells:
         flows = ClippedFlows.from_traces(traces, clip, units, edges)
-        return cells_of(flows.keys.tolist(), flows.values)
+        return cells_by(flows.keys.tolist(), flows.values)
 
     return count
 
 
 def trace_lengths(traces: TraceBatch) -> Cells:
     table = DurationTable.from_events(np.zeros(traces.n_cases, np.int32), traces.lengths)
-    return cells_of(table.values.tolist(), table.counts)
+    return cells_by(table.values.tolist(), table.counts)
 
 
 def norms(traces: TraceBatch) -> Cells:
     found = CaseNorms.from_traces(traces, np.array([2, 3, 4, 6]))
-    return cells_of(found.buckets.tolist(), found.counts)
+    return cells_by(found.buckets.tolist(), found.counts)
 
 
 def activities(most: int) -> Kernel:
@@ -137,13 +142,13 @@ def counted_by(counter: StatisticCounter) -> Kernel:
     def count(traces: TraceBatch) -> Cells:
         variants = every_variant(traces.vocabulary.names.to_pylist())
         found: Any = counter.count(traces, {"variants": variants}, randomness())
-        return cells_of(found.keys.tolist(), found.values)
+        return cells_by(found.keys.tolist(), found.values)
 
     return count
 
 
-def values_of(attribute: Attribute, is_pure: bool, clip_units: int) -> Kernel:
-    return counted_by(AttributeCounter(attribute, is_pure, clip_units))
+def vectors(cells_of: Any, attribute: Attribute, clip: int, units: int = 1) -> Kernel:
+    return counted_by(Counted(ClippedCells, clipped_sums, (cells_of, clip, units, attribute)))
 
 
 def order(traces: TraceBatch) -> Cells:
@@ -313,9 +318,11 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
             counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(3), 1))),
             sensitivity.of_steps(3),
         ),
-        (values_of(OF_EVENT, True, 3), sensitivity.of_events(3)),
-        (values_of(OF_CASE, True, 3), sensitivity.of_one_cell()),
-        (values_of(OF_EVENT, False, 1), sensitivity.of_clipped_cells(1)),
+        (vectors(cells_of_events, OF_EVENT, 3), sensitivity.of_events(3)),
+        (vectors(cells_of_cases, OF_CASE, 1), sensitivity.of_one_cell()),
+        (vectors(cells_of_events, OF_EVENT, 1, 1024), sensitivity.of_clipped_cells(1)),
+        (vectors(cells_of_handovers, OF_EVENT, 2), sensitivity.of_events(2)),
+        (vectors(cells_of_handovers, OF_EVENT, 1, 1024), sensitivity.of_clipped_cells(1)),
         (order, sensitivity.of_order(3, 3)),
         (ends_of_parts, sensitivity.of_distinct_cells(4)),
         (fitting, sensitivity.of_shares(UNITS)),
@@ -386,7 +393,11 @@ def test_an_individual_moves_counts_so_far_and_no_farther(kernel, letters, lengt
     [
         (scaled_pairs(2, 1), sensitivity.of_scaled_pairs(2, PAIR_UNITS, 1), "l1 l2_squared linf"),
         (scaled_pairs(2, 2), sensitivity.of_scaled_pairs(2, PAIR_UNITS, 2), "l2_squared linf"),
-        (values_of(OF_EVENT, False, 2), sensitivity.of_clipped_cells(2), "l2_squared linf"),
+        (
+            vectors(cells_of_events, OF_EVENT, 2, 1024),
+            sensitivity.of_clipped_cells(2),
+            "l2_squared linf",
+        ),
         (clipped_flows_and_cases(3, 64), sums_sensitivity(3, 64, 1), ""),
     ],
 )

@@ -1,55 +1,54 @@
-"""Attributes from noisy marginals: exact sensitivity, the right noise, the law of what is drawn.
+"""Attributes and handovers: naive counts, the right noise, and the law of what is drawn.
 
-Each test of a law rejects at ALPHA and has a control that must be rejected.
+How far a case moves the sums is in `accounting/test_sensitivity.py`, and of all sums together in
+`test_joint_sensitivity.py`. Each test of a law rejects at ALPHA and has a control that must be
+rejected.
 """
 
 from __future__ import annotations
 
 import itertools
 import pickle
+from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pydantic
 import pytest
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.silence import MeasureRecorder
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.logs.attributes import (
-    AttributeCounter,
-    AttributeDecision,
-    cells_of_cases,
-    cells_of_events,
-    changed_values,
-    clip_of_values,
-    decide_attribute,
-    n_rows_of,
-    sample_attribute,
-)
+from tracecloak.anonymizers.logs import attributes
+from tracecloak.anonymizers.logs.attributes import AttributeDecision, HandoverDecision
+from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.step_durations import most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.declarations import MAX_VALUES, Attribute, Declaration
+from tracecloak.schemas.events.declarations import (
+    MAX_VALUES,
+    Attribute,
+    Declaration,
+    HandoverDeclaration,
+)
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
-from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
+OWN = Attribute("x", HandoverDeclaration(values=("v", "w"), handovers=True))
 OF_EVENT = Attribute("x", Declaration(values=("v", "w")))
 OF_CASE = Attribute("case:x", Declaration(values=("v", "w")))
 NUMBER = Attribute("n", Declaration(bounds=(0, 10), n_bins=5))
+VALUES = (None, "v", "w")
 
 # A case is its (activity, value)s, and, of an attribute of cases, all have the same value.
 Case = Sequence[tuple[str, str | None]]
@@ -57,7 +56,7 @@ Case = Sequence[tuple[str, str | None]]
 NO_NOISE = SumNoise((1, 1000), 1, True)  # 0 but for a chance of e^-1000
 
 
-def traces_of(cases: Sequence[Case], attribute: Attribute, names: str = "AB") -> TraceBatch:
+def traces_of(cases: Sequence[Case], attribute: Attribute = OWN, names: str = "AB") -> TraceBatch:
     steps = list(itertools.chain(*cases))
     vocabulary = ActivityVocabulary.of(names)
     values = pa.array([value for _, value in steps], pa.string()).dictionary_encode()
@@ -71,12 +70,6 @@ def traces_of(cases: Sequence[Case], attribute: Attribute, names: str = "AB") ->
     )
 
 
-def sums_of(cases: Sequence[Case], attribute: Attribute, is_pure: bool, clip: int) -> np.ndarray:
-    traces = traces_of(cases, attribute)
-    cells = cells_of_events(traces, attribute, clip, is_pure=is_pure)
-    return cells.dense(np.arange(2 * attribute.n_cells))
-
-
 def released(*variants: str, names: str = "AB") -> ReleasedVariants:
     """Variants in the order in which they are given, the first with the most cases."""
     vocabulary = ActivityVocabulary.of(names)
@@ -86,92 +79,109 @@ def released(*variants: str, names: str = "AB") -> ReleasedVariants:
     return most_frequent_first(vocabulary.names, offsets, codes, counts)
 
 
-def classes_of(*variants: str, names: str = "AB") -> CaseClasses:
-    return CaseClasses.of(released(*variants, names=names), ActivityVocabulary.of(names))
-
-
-STEPS = list(itertools.product("AB", (None, "v", "w")))
+STEPS = list(itertools.product("AB", VALUES))
 ALL_CASES = [case for n in (1, 2, 3) for case in itertools.product(STEPS, repeat=n)]
-OTHERS: list[Case] = [[("A", "v"), ("B", None)], [("A", "v")] * 3]
+OF_ONE_VALUE = [[(a, value) for a, _ in case] for case in ALL_CASES[::3] for value in VALUES]
 
 
-def changes(
-    attribute: Attribute, is_pure: bool, clip: int, cases: Sequence[Case] = ALL_CASES
-) -> list[np.ndarray]:
-    """What each case changes in the sums, added to an empty log and to one of two cases."""
-    found = []
-    for log in ([], OTHERS):
-        before = sums_of(log, attribute, is_pure, clip)
-        found += [sums_of([*log, case], attribute, is_pure, clip) - before for case in cases]
-    return found
+def value(text: str | None) -> int:
+    return VALUES.index(text)
 
 
-@pytest.mark.parametrize("clip", [1, 700, UNITS, 1500, 2500, 3 * UNITS])
-def test_no_case_moves_the_sums_further_than_the_clip_and_one_moves_them_as_far(clip: int) -> None:
-    assert max(int((change**2).sum()) for change in changes(OF_EVENT, False, clip)) == clip**2
+def by_activity(case: Case) -> Counter[int]:
+    return Counter("AB".index(a) * 3 + value(v) for a, v in case)
 
 
-@pytest.mark.parametrize("longest", [1, 2, 3])
-def test_with_delta_0_a_case_adds_its_events_up_to_the_longest(longest: int) -> None:
-    found = changes(OF_EVENT, True, longest)
-    assert max(int(np.abs(change).sum()) for change in found) == longest
-    for case, change in zip(ALL_CASES * 2, found, strict=True):
-        assert change.min() >= 0 and change.sum() == min(len(case), longest)
+def by_step(case: Case) -> Counter[int]:
+    return Counter(
+        ("AB".index(a) * 3 + value(u)) * 3 + value(v) for (_, u), (a, v) in itertools.pairwise(case)
+    )
 
 
-OF_ONE_VALUE = [
-    [(a, value) for a, _ in case] for case in ALL_CASES[::3] for value in (None, "v", "w")
-]
-
-
-@pytest.mark.parametrize("variants", [(), ("AB",), ("BBA", "A", "AB")])
-def test_a_case_is_in_one_cell_of_an_attribute_of_cases(variants: tuple[str, ...]) -> None:
+def by_class(variants: Sequence[str]) -> Any:
     """Of its class, that is its variant if that is one of the classes, else its last activity."""
-    classes = classes_of(*variants)
-    n_cells = n_rows_of(OF_CASE, classes, 2) * 3
-    assert n_cells == (len(variants) + 2) * 3
-    for log in ([], OF_ONE_VALUE[:5]):
-        for case in OF_ONE_VALUE:
-            before, after = (
-                cells_of_cases(traces_of(cases, OF_CASE), OF_CASE, classes).dense(
-                    np.arange(n_cells)
-                )
-                for cases in (log, [*log, case])
-            )
-            walk = "".join(activity for activity, _ in case)
-            own = variants.index(walk) if walk in variants else len(variants) + "AB".index(walk[-1])
-            expected = np.zeros((len(variants) + 2, 3), np.int64)
-            expected[own, (None, "v", "w").index(case[0][1])] = 1
-            assert (after - before).tolist() == expected.ravel().tolist()
+
+    def naive(case: Case) -> Counter[int]:
+        walk = "".join(activity for activity, _ in case)
+        own = variants.index(walk) if walk in variants else len(variants) + "AB".index(walk[-1])
+        return Counter([own * 3 + value(case[0][1])])
+
+    return naive
 
 
-def test_an_individual_moves_the_sums_by_its_cases_together() -> None:
-    pairs = itertools.combinations_with_replacement(ALL_CASES[:42], 2)
-    found = [sums_of(pair, OF_EVENT, False, 1500) for pair in pairs]
-    assert max(int((change**2).sum()) for change in found) == (2 * 1500) ** 2
+@pytest.mark.parametrize(
+    ("cells_of", "attribute", "cases", "naive", "variants"),
+    [
+        (attributes.cells_of_events, OF_EVENT, ALL_CASES, by_activity, ()),
+        (attributes.cells_of_handovers, OWN, ALL_CASES, by_step, ()),
+        *(
+            (attributes.cells_of_cases, OF_CASE, OF_ONE_VALUE, by_class(variants), variants)
+            for variants in ((), ("AB",), ("BBA", "A", "AB"))
+        ),
+    ],
+)
+def test_vectors_of_cases_are_those_of_a_loop(cells_of, attribute, cases, naive, variants):
+    cells = cells_of(traces_of(cases, attribute), {"variants": released(*variants)}, attribute)
+    found: list[Counter[int]] = [Counter() for _ in cases]
+    for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
+        found[int(case)][int(key)] = int(count)
+    assert found == [naive(case) for case in cases]
+    assert max(map(max, filter(None, found))) < cells.n_keys
 
 
-def test_a_counter_looks_at_what_was_bought() -> None:
-    log = [[("A", "v"), ("B", "w"), ("B", "v")]]
+PUBLIC: dict[str, Any] = {
+    "epsilon": "1",
+    "vocabulary": ("A", "B", "C"),
+    "max_trace_length": 6,
+    "first_date": "2024-01-01",
+    "last_date": "2024-12-31",
+    "l2_clip": "4",
+    "attributes": {"x": {"values": ["v", "w"], "handovers": True}},
+}
+
+
+def params_of(**changes: Any) -> PrivateLogParams:
+    return PrivateLog.Params(**{**PUBLIC, **changes})
+
+
+def test_counters_look_at_what_was_bought() -> None:
+    """Other activities are one, cases are cut, and the clip is the bought one by the root of 2."""
+    bought = {"vocabulary": None, "buy_vocabulary": True, "max_trace_length": None, "l2_clip": None}
+    params = params_of(**bought, variants="privtree")
+    counters = {
+        name: pickle.loads(pickle.dumps(counter))  # noqa: S301
+        for part in params.parts
+        for name, counter in part.counters.items()
+    }
     decisions: Any = {
         "vocabulary": VocabularyDecision(ActivityVocabulary.public(["B"])),
-        "length": LengthDecision(2),
-        "clip": ClipDecision(5 * UNITS),
+        "length": LengthDecision(3),
+        "clip": ClipDecision(3 * UNITS),
     }
-    counter = pickle.loads(pickle.dumps(AttributeCounter(OF_EVENT, False, None)))  # noqa: S301
-    counted = counter.count(traces_of(log, OF_EVENT), decisions, randomness().of_units)
-    # B is 0 and all others are 1, three cells each.
-    assert counted.keys.tolist() == [2, 4]
-    assert counted.values.tolist() == [UNITS, UNITS]
-    of_case = AttributeCounter(OF_CASE, False, None)
-    same = [[("A", "v"), ("B", "v")], [("B", "w"), ("B", "w"), ("A", "w")]]
+
+    def counted(name: str, log: Sequence[Case], **changed: Any) -> tuple[list[int], list[int]]:
+        found = counters[name].count(traces_of(log), {**decisions, **changed}, randomness())
+        return found.keys.tolist(), found.values.tolist()
+
+    log = [[("A", "v"), ("B", "w"), ("A", None), ("B", "v")]]
+    # B is 0 and all others are 1, three cells each; (B, v, w) is 5, and (other, w, none) 9 + 6.
+    assert counted("attribute x", log) == ([2, 3, 4], [UNITS] * 3)
+    assert counted("handovers x", log) == ([5, 15], [UNITS] * 2)
+    repeats = [[("A", "v")] * 4] * 2
+    # Two steps are less than 3 by the root of 2, and more than 2 by it.
+    assert counted("handovers x", repeats)[1] == [2 * 2 * UNITS]
+    assert counted("handovers x", repeats, clip=ClipDecision(2 * UNITS))[1] == [2 * 1448]
     other_b = np.array([1, 0])
     variants = most_frequent_first(pa.array(["B", OTHER]), np.array([0, 2]), other_b, np.array([5]))
-    counted = of_case.count(
-        traces_of(same, OF_CASE), {**decisions, "variants": variants}, randomness().of_units
+    cells = attributes.cells_of_cases(
+        traces_of([[("A", "v"), ("B", "v")], [("B", "w"), ("B", "w")]], OF_CASE).recode_public(
+            decisions["vocabulary"].vocabulary
+        ),
+        {"variants": variants},
+        OF_CASE,
     )
-    # The first is of the only variant, class 0; the second is cut at two events and ends with B.
-    assert counted == ClippedCells(np.array([1, 5]), np.array([1, 1]))
+    # The first is of the only variant, class 0; the second ends with B.
+    assert cells.keys.tolist() == [1, 5]
 
 
 @pytest.mark.parametrize(
@@ -179,55 +189,55 @@ def test_a_counter_looks_at_what_was_bought() -> None:
     [(1448, 1024), (2 * UNITS, 1448), (1449, 1024), (100 * UNITS, 72407)],
 )
 def test_of_a_bought_clip_values_have_one_by_the_root_of_2(bought: int, occurrences: int) -> None:
-    assert clip_of_values(None, {"clip": ClipDecision(bought)}) == occurrences
-    assert clip_of_values(700, {"clip": ClipDecision(bought)}) == 700
+    assert attributes.clip_of_values(None, {"clip": ClipDecision(bought)}) == occurrences
+    assert attributes.clip_of_values(700, {"clip": ClipDecision(bought)}) == 700
 
 
-def test_an_attribute_of_events_needs_a_clip() -> None:
-    with pytest.raises(UsageError, match="needs clip_units"):
-        changed_values(OF_EVENT, None, 1, is_pure=True)
-    with pytest.raises(UsageError, match="needs clip_units"):
-        changed_values(OF_EVENT, None, 1, is_pure=False)
-
-
-HALF, DELTA = Fraction(1, 2), Fraction(1, 10**6)
-
-
-@pytest.mark.parametrize("is_pure", [False, True])
-def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(is_pure: bool) -> None:
-    """With its own epsilon, Laplace noise on counts; with a share of a Gaussian budget, UNITS."""
-    changed, units = changed_values(OF_CASE, None, 2, is_pure=is_pure)
-    assert (changed.l1, changed.l2_squared, units) == (2, 4, None)
-    laplace = Allowance(HALF).noise(changed, units)
-    assert laplace == SumNoise(laplace_scale(HALF, of_count(2)), 1, True)
-    gaussian = Allowance(Fraction(0), share=HALF, deviation=Fraction(4)).noise(changed, units)
-    assert (gaussian.units, gaussian.is_laplace, gaussian.sensitivity) == (UNITS, False, 2 * UNITS)
+@pytest.mark.parametrize("units", [1, UNITS])
+def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(units: int) -> None:
+    noise = SumNoise((8, 1), units, units == 1)
     log = [[("A", "v")], [("B", None)], [("A", "v"), ("B", "v")]]
-    counted = cells_of_cases(traces_of(log, OF_CASE), OF_CASE, NO_CLASSES)
-    for noise in (laplace, gaussian):
-        noting = MeasureRecorder()
-        decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
-        [(purpose, sums, told)] = noting.told
-        assert (purpose, told) == ("attribute/case:x", noise)
-        assert sums.tolist() == [0, noise.units, 0, noise.units, noise.units, 0]
-
-
-def decided(
-    log: Sequence[Case], attribute: Attribute, noise: SumNoise, names: str = "ABC", number: int = 0
-) -> np.ndarray:
-    cells = cells_of_events(traces_of(log, attribute, names), attribute, 100, is_pure=True)
-    made = decide_attribute(attribute, cells, len(names), noise, randomness(number))
-    assert made.shares.shape == (len(names), attribute.n_cells)
-    assert (made.shares >= 0).all()
-    assert np.allclose(made.shares.sum(axis=1), 1)
-    return decode(encode(made)).shares
+    decisions = {"variants": released()}
+    cells = attributes.cells_of_cases(traces_of(log, OF_CASE), decisions, OF_CASE)
+    counted = attributes.ClippedCells.of_cases(cells, 1, 1)
+    noting = MeasureRecorder()
+    attributes.decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
+    [(purpose, sums, told)] = noting.told
+    assert (purpose, told) == ("attribute/case:x", noise)
+    assert sums.tolist() == [0, units, 0, units, units, 0]
 
 
 def test_without_noise_an_activity_has_its_own_shares_and_an_unseen_one_the_log_s() -> None:
     log = [[("A", "v"), ("A", "w"), ("A", "w"), ("A", None)], [("B", "w"), ("B", "w")]]
-    shares = decided(log, OF_EVENT, NO_NOISE)
+    cells = attributes.cells_of_events(traces_of(log, OF_EVENT, "ABC"), {}, OF_EVENT)
+    counted = attributes.ClippedCells.of_cases(cells, 100, 1)
+    made = attributes.decide_attribute(OF_EVENT, counted, 3, NO_NOISE, randomness())
+    shares = decode(encode(made)).shares
     assert np.allclose(shares[:2], [[0.25, 0.25, 0.5], [0, 0, 1]], atol=1e-3)
     assert np.allclose(shares[2], [1 / 6, 1 / 6, 4 / 6], atol=1e-3)
+
+
+MARGINAL = np.array([[0.2, 0.3, 0.5], [0.0, 0.6, 0.4]])
+
+
+def test_without_noise_a_row_has_its_own_shares_and_an_unseen_one_its_activity_s() -> None:
+    counts = np.zeros((2, 3, 3))
+    counts[0, 1] = 1, 0, 3
+    made = attributes.decide_handovers(counts, 1e-3, MARGINAL)
+    shares = decode(encode(made)).shares.reshape(2, 3, 3)
+    assert np.allclose(shares[0, 1], [0.25, 0, 0.75], atol=1e-3)
+    assert np.allclose(shares[0, [0, 2]], MARGINAL[0])
+    assert np.allclose(shares[1], MARGINAL[1])
+
+
+def test_a_count_is_drawn_towards_its_activity_by_as_much_as_it_may_be_noise() -> None:
+    """Of a row of 100 the activity lets one expect 20, 30 and 50; and of one below 0, nothing."""
+    counts = np.array([[[10.0, 20.0, 70.0], [-4.0, 1.0, 2.0], [0.0, 0.0, 0.0]]])
+    made = attributes.decide_handovers(counts, 40.0, MARGINAL[:1]).shares
+    expected = np.array([20.0, 30.0, 50.0])
+    found = expected + expected**2 / (expected**2 + 40**2) * (counts[0, 0] - expected)
+    assert np.allclose(made[0], found / found.sum())
+    assert np.allclose(made[1:], MARGINAL[0])
 
 
 def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribute() -> None:
@@ -235,29 +245,88 @@ def test_a_log_with_times_has_so_few_names_that_noise_is_drawn_for_every_attribu
     assert many.n_cells * (most_names_of_durations(MIN_BINS) + MOST_VARIANTS) <= MAX_CELLS
 
 
+def drawn(
+    attribute: Attribute, traces: TraceBatch, shares: np.ndarray, following: Any = None
+) -> np.ndarray:
+    """int[n_events], the cells that are drawn."""
+    decided = {f"attribute {attribute.name}": AttributeDecision(shares)}
+    if following is not None:
+        decided[f"handovers {attribute.name}"] = HandoverDecision(following)
+    cases = np.arange(traces.n_cases)
+    values = attributes.generated_values(
+        attribute, decided, traces, NO_CLASSES, cases, randomness()
+    )
+    assert values.type == attribute.arrow_type and len(values) == traces.n_events
+    return attribute.cells(values.cast(pa.string()))
+
+
 SHARES = np.array([[0.1, 0.2, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
                    [0.5, 0.1, 0.1, 0.1, 0.1, 0.1]])  # fmt: skip
-N = 200_000
-
-
-def drawn(shares: np.ndarray, number: int = 0) -> np.ndarray:
-    """int[3, 6]: how often each cell of NUMBER was drawn for each activity."""
-    activities = (np.arange(N) % 3).astype(np.int32)
-    values = sample_attribute(
-        AttributeDecision(shares), NUMBER, activities, np.arange(N) // 5, np.arange(N) % 5,
-        randomness(number),
-    )  # fmt: skip
-    cells = NUMBER.cells(values.cast(pa.string()))
-    return np.stack([np.bincount(cells[activities == a], minlength=6) for a in range(3)])
 
 
 def test_values_follow_the_shares_of_their_activity() -> None:
-    """Of 200,000 draws; control: shares that differ by 0.02."""
-    found = drawn(SHARES)
+    """Of 180,000 draws; control: shares that differ by 0.02."""
+    traces = traces_of([[("A", None), ("B", None), ("C", None)] * 2] * 30_000, names="ABC")
+    off = SHARES.copy()
+    off[2, :2] += (0.02, -0.02)
+    found, control = (
+        np.stack([np.bincount(cells[traces.activities == a], minlength=6) for a in range(3)])
+        for cells in (drawn(NUMBER, traces, shares) for shares in (SHARES, off))
+    )
     assert (found[SHARES == 0] == 0).all()
     for row in (0, 2):
         assert p_value(found[row], found[row].sum() * SHARES[row]) > ALPHA
-    off = SHARES.copy()
-    off[2, :2] += (0.02, -0.02)
-    control = drawn(off, 1)
     assert p_value(control[2], control[2].sum() * SHARES[2]) < ALPHA
+
+
+def test_of_a_case_there_is_one_value_by_its_class() -> None:
+    traces = traces_of([[("A", None), ("B", None)], [("B", None)] * 3] * 50, OF_CASE)
+    classes = CaseClasses.of(released("AB"), traces.vocabulary)
+    decided = {"attribute case:x": AttributeDecision(np.eye(3)[[1, 0, 2]])}
+    values = attributes.generated_values(
+        OF_CASE, decided, traces, classes, np.arange(100), randomness()
+    )
+    assert values.to_pylist() == ["v", "v", "w", "w", "w"] * 50
+
+
+LAWS = np.array([
+    [[0.1, 0.6, 0.3], [0.0, 0.0, 1.0], [0.5, 0.5, 0.0]],
+    [[0.3, 0.3, 0.4], [0.2, 0.7, 0.1], [1.0, 0.0, 0.0]],
+])  # fmt: skip
+
+
+def test_values_follow_the_value_before() -> None:
+    """Of 60,000 cases; control: laws that differ by 0.04."""
+    n, walk = 60_000, "ABAB"
+    traces = traces_of([[(a, None) for a in walk]] * n)
+    control = LAWS.copy()
+    control[1, 1] += (0.04, -0.04, 0)
+    cells, others = (
+        drawn(OWN, traces, MARGINAL, laws.reshape(6, 3)).reshape(n, 4) for laws in (LAWS, control)
+    )
+    first = np.bincount(cells[:, 0], minlength=3)
+    assert p_value(first, n * MARGINAL[0]) > ALPHA
+    for position in (1, 2, 3):
+        laws = LAWS["AB".index(walk[position])]
+        for before in range(3):
+            own = cells[cells[:, position - 1] == before, position]
+            found, expected = np.bincount(own, minlength=3), len(own) * laws[before]
+            assert (found[expected == 0] == 0).all()
+            if (seen := expected > 0).sum() > 1:
+                assert p_value(found[seen], expected[seen]) > ALPHA
+    off = np.bincount(others[others[:, 0] == 1, 1], minlength=3)
+    assert p_value(off, off.sum() * LAWS[1, 1]) < ALPHA
+
+
+def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
+    names = tuple(f"n{i}" for i in range(79))  # with OTHER, 80
+    largest = int((MAX_CELLS / 80) ** 0.5) - 1
+
+    def declared(n: int, handovers: bool = True) -> PrivateLogParams:
+        of = {"values": [f"R{i}" for i in range(n)], "handovers": handovers}
+        return params_of(vocabulary=names, attributes={"org:resource": of})
+
+    assert declared(largest).most_names == 80
+    with pytest.raises(pydantic.ValidationError, match=r"org:resource.*79 activities at most"):
+        declared(largest + 1)
+    assert declared(largest + 1, False)  # there is no such limit

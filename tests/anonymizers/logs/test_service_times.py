@@ -15,8 +15,10 @@ from tests.schemas.statistics.test_service_times import intervals
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs import service_times
+from tracecloak.anonymizers.logs.attributes import clipped_sums
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -77,6 +79,10 @@ def naive_cells(case: Sequence[Event], n_names: int = 3) -> dict[int, int]:
     return cells
 
 
+def counter_of(clip: int, units: int) -> Counted:
+    return Counted(ClippedCells, clipped_sums, (service_times.cells_of_service, clip, units, TIME))
+
+
 steps = st.tuples(st.sampled_from("ABC"), st.none() | st.integers(0, 4000), st.integers(0, 3000))
 
 
@@ -93,14 +99,14 @@ def made(drawn: Sequence[tuple[str, int | None, int]]) -> list[Event]:
 @given(st.lists(st.lists(steps, min_size=1, max_size=4).map(made), min_size=1, max_size=4))
 def test_cells_are_those_of_a_loop(cases):
     traces = in_minutes(cases)
-    cells = service_times.cells_of_service(traces, GRID)
+    cells = service_times.cells_of_service(traces, {}, TIME)
     found: list[dict[int, int]] = [{} for _ in cases]
     for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
         found[int(case)][int(key)] = int(count)
     assert found == [naive_cells(case) for case in cases]
     squares = [sum(x * x for x in one.values()) for one in found]
     assert cells.squares.tolist() == squares
-    counter = service_times.ServiceTimes(TIME, False, 2048)
+    counter = counter_of(2048, 64)
     whole = counter.count(traces, {}, randomness())
     pieces = [
         counter.count(traces.take(np.array([i])), {}, randomness()) for i in range(len(cases))
@@ -119,7 +125,7 @@ def units() -> Iterator[list[Event]]:
     yield [("A", 900 * i, 900 * i + 899) for i in range(3)]  # long places, in one cell
 
 
-def sums_of(counter: service_times.ServiceTimes, cases: list[list[Event]]) -> np.ndarray:
+def sums_of(counter: Counted, cases: list[list[Event]]) -> np.ndarray:
     return counter.count(in_minutes(cases), {}, randomness()).dense(np.arange(3 * WIDTH))
 
 
@@ -127,7 +133,7 @@ def sums_of(counter: service_times.ServiceTimes, cases: list[list[Event]]) -> np
 def test_a_case_moves_the_sums_no_further_than_is_stated(is_pure):
     """In L2 up to the clip, or in L1 up to three occurrences an event; and nearly that far."""
     clip = 3 * 16 * 3 if is_pure else 1500
-    counter = service_times.ServiceTimes(TIME, is_pure, clip)
+    counter = counter_of(clip, 1 if is_pure else 64)
     stated = of_clipped(clip, 1, is_pure=is_pure)
     before = sums_of(counter, OTHERS)
     moves = []
