@@ -36,30 +36,24 @@ DAY = 24 * 60 * MINUTE
 FIRST_US = 59 * DAY
 GAPS = (0, MINUTE, 40 * DAY)
 ATTRIBUTES = {
-    "org:resource": {"values": ["R1", "R2"]},
+    "org:resource": {"values": ["R1", "R2"], "handovers": True},
     "case:kind": {"values": ["k1", "k2"]},
 }
-HANDED_OVER = {"org:resource": {"values": ["R1", "R2"], "handovers": True}}
 PUBLIC: dict[str, Any] = {
     "epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 6, "first_date": "1970-01-01",
     "last_date": "1970-12-31", "l2_clip": "2", "n_duration_bins": 4, "attributes": ATTRIBUTES,
-    "variants": "markov-log",
+    "variants": "markov-log", "service_times": True,
 }  # fmt: skip
-PURE = {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"}
-BOUGHT = {"vocabulary": None, "buy_vocabulary": True, "max_trace_length": None, "l2_clip": None}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "public": {},
-    "bought": {**BOUGHT, "max_activities": 2, "first_date": None, "last_date": None},
+    "bought": {
+        "vocabulary": None, "buy_vocabulary": True, "max_trace_length": None, "l2_clip": None,
+        "max_activities": 2, "first_date": None, "last_date": None,
+    },
     "individuals": {"max_cases_per_individual": 2},
-    "handovers": {"attributes": HANDED_OVER},
-    "handovers, bought": {"attributes": HANDED_OVER, **BOUGHT, "max_activities": 2},
     "other weights": {"budget_split": {"starts": "2", "attributes": "0.01"}},
-    "pure": PURE,
-    "pure handovers": {**PURE, "attributes": HANDED_OVER},
-    "pure individuals": {**PURE, "max_cases_per_individual": 2},
-    "service times": {"service_times": True},
-    "pure service times": {**PURE, "service_times": True},
-}
+    "pure": {"delta": "0", "l2_clip": None, "variants": "markov-log-pure"},
+}  # fmt: skip
 
 
 def params_of(name: str) -> Any:
@@ -103,9 +97,13 @@ LONG = Case(tuple(("A", MINUTE * i) for i in range(6)))
 SLOW = Case(tuple(("A", 40 * DAY * i) for i in range(6)))
 
 
+# As many cells as there can be, of two each.
+MIXED = Case(tuple((name, MINUTE * i) for i, name in enumerate("ABXABX")))
+
+
 def units_of(max_cases: int) -> Iterator[list[Case]]:
-    """All cases of up to 2 events and two long ones; or pairs of some of them."""
-    cases = [LONG, SLOW]
+    """All cases of up to 2 events and three long ones; or pairs of some of them."""
+    cases = [LONG, SLOW, MIXED]
     for n in (1, 2):
         for names in itertools.product("ABX", repeat=n):
             for gaps in itertools.product(GAPS, repeat=n - 1):
@@ -177,12 +175,8 @@ def told_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     return told
 
 
-# Those that have every kind of block; each takes seconds.
-BY_DAY = ("public", "individuals", "handovers, bought")
-
-
 @pytest.mark.parametrize(
-    "name", [name if name in BY_DAY else at_night(name) for name in CONFIGURATIONS]
+    "name", [at_night(name) if name == "other weights" else name for name in CONFIGURATIONS]
 )
 def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
     name: str, told_of: Any
