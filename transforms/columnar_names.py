@@ -66,7 +66,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "input-digest": "tracecloak.anonymizers.contract.case_digests:InputDigest",
         "k-anonymous-events": "tracecloak.anonymizers.tlkc.k_anonymous_variants:EventsDecision",
         "k-follows": "tracecloak.schemas.statistics.relations:KFollows",
-        "kept-counts": "tracecloak.anonymizers.streams.dfg_steps:KeptCounts",
+        "kept-counts": "tracecloak.anonymizers.streams.count_steps:KeptCounts",
         "kept-variants": "tracecloak.anonymizers.streams.variant_steps:KeptVariants",
         "known-cases": "tracecloak.schemas.statistics.background_knowledge:KnownCases",
         "times-of-log": "tracecloak.schemas.statistics.log_times:LogTimes",

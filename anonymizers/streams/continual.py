@@ -23,7 +23,7 @@ exact counts of all steps so far.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -178,24 +178,15 @@ class ContinualNoise:
         """
         return self.strategy.error_factors(length) * (self.deviation / self.units)
 
-    def explain(self, lengths: Iterable[int | None]) -> tuple[str, ...]:
-        """Returns a sentence for each length of sums: the error to expect."""
-        sentences = []
-        for length in lengths:
-            errors = self.errors(length)
-            last, most = errors[-1], float(errors.max())
-            sums = (
-                "totals"
-                if length is None
-                else "counts of a step"
-                if length == 1
-                else f"sums of the last {length:,} steps"
-            )
-            sentences.append(
-                f"{sums}: standard deviation {errors[0]:.1f} occurrences in the first step, "
-                f"{last:.1f} in step {self.strategy.horizon:,}, at most {most:.1f}"
-            )
-        return tuple(sentences)
+    def explain(self, length: int | None) -> str:
+        """Returns a sentence on the error to expect of sums of a length."""
+        errors = self.errors(length)
+        sums = {None: "totals", 1: "counts of a step"}.get(length)
+        return (
+            f"{sums or f'sums of the last {length:,} steps'}: standard deviation {errors[0]:.1f} "
+            f"occurrences in the first step, {errors[-1]:.1f} in step {self.strategy.horizon:,}, "
+            f"at most {float(errors.max()):.1f}"
+        )
 
     def spend(self, what: str) -> Spend:
         """Returns the part of a release's accounting that the stream is, for what is promised."""
@@ -204,17 +195,16 @@ class ContinualNoise:
 
     def not_covered(self) -> tuple[str, ...]:
         """Returns what the promise leaves out because it is one of a stream, in sentences."""
-        always = (NOT_RELEASED_AGAIN,)
         window = self.participation.window
         if window is None:
-            return always
+            return (NOT_RELEASED_AGAIN,)
         horizon_epsilon, delta = self.over_horizon()
         epsilon = math.ceil(horizon_epsilon * 100) / 100
         return (
             f"Protected is what a unit does within any {window:,} consecutive steps. Over all "
             f"{self.strategy.horizon:,} steps epsilon {epsilon:g} with delta "
             f"{float(delta):g} holds for a unit that counts as often as it may.",
-            *always,
+            NOT_RELEASED_AGAIN,
         )
 
     def over_horizon(self) -> tuple[Fraction, Fraction]:

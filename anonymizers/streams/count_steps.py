@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import RigorousParams, guarantee_of
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
@@ -189,6 +192,21 @@ class StreamParams(RigorousParams, ABC):
 # --- What the products of a stream that are counts have in common. --------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class KeptCounts:
+    """What is kept of a step for sums over steps of a public domain.
+
+    Attributes:
+        counts: int64[n], exact, in units.
+        measured: int64[n], what was measured in this step.
+    """
+
+    wire_name: ClassVar[str] = "kept-counts"
+
+    counts: np.ndarray
+    measured: np.ndarray
+
+
 class CountSteps:
     """What products that are counts have in common."""
 
@@ -216,6 +234,34 @@ class CountSteps:
         """
         assert self.params.max_trace_length is not None
         return traces.recode_public(self.params.words).truncate(self.params.max_trace_length)
+
+    def sums_of(
+        self,
+        step: int,
+        row: np.ndarray,
+        domain: np.ndarray,
+        past: Sequence[KeptCounts],
+        randomness: Randomness,
+    ) -> tuple[np.ndarray, KeptCounts | None]:
+        """Returns float64[n], the sums that a step publishes, in occurrences; and what to keep.
+
+        Of a product that has one noise for a public domain.
+
+        Args:
+            step: Of the stream.
+            row: int64[n], the exact counts of the step.
+            domain: int64[n], the numbers of the cells.
+            past: What was kept of each step before.
+            randomness: That of the step.
+        """
+        [(name, noise)] = self.params.noises.items()
+        cells, what, length = cell_numbers(domain), f"stream {name}", self.params.length
+        if length == 1:
+            return noise.add(step, row[None], cells, randomness, what)[0] / noise.units, None
+        counts = np.stack([*(kept.counts for kept in past), row])
+        new = noise.measure(counts, cells, randomness, what, step)
+        measured = np.concatenate([*(kept.measured[None] for kept in past), new])
+        return noise.estimate(measured, length, step)[0], KeptCounts(row, new[0])
 
     def spends(self) -> tuple[Spend, ...]:
         """See `StepProduct`."""

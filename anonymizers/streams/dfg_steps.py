@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import compress
@@ -20,12 +20,18 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
 from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, intervals_of_all
-from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
+from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.names import possible_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams, spent
+from tracecloak.anonymizers.streams.count_steps import (
+    UNITS,
+    CountSteps,
+    KeptCounts,
+    StreamParams,
+    spent,
+)
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -179,52 +185,6 @@ def default_clip(max_trace_length: int, n_words: int) -> Fraction:
     return Fraction(math.isqrt(100 * squared - 1) + 1, 10)
 
 
-@dataclass(frozen=True, eq=False)
-class KeptCounts:
-    """What is kept of a step for sums over steps of a public domain.
-
-    Attributes:
-        counts: int64[n], exact, in units.
-        measured: int64[n], what was measured in this step.
-    """
-
-    wire_name: ClassVar[str] = "kept-counts"
-
-    counts: np.ndarray
-    measured: np.ndarray
-
-
-def sums_of_step(
-    noise: ContinualNoise,
-    length: int | None,
-    step: int,
-    row: np.ndarray,
-    domain: np.ndarray,
-    past: Sequence[KeptCounts],
-    randomness: Randomness,
-    what: str,
-) -> tuple[np.ndarray, KeptCounts | None]:
-    """Returns float64[n], the sums that a step publishes, in occurrences; and what to keep of it.
-
-    Args:
-        noise: Of all steps.
-        length: Steps that are summed up; with 1 nothing is kept; None: all so far.
-        step: The step at hand.
-        row: int64[n], its exact counts, in units.
-        domain: int64[n], the cells.
-        past: What was kept of each step before.
-        randomness: That of the step.
-        what: What the noise is for.
-    """
-    cells = cell_numbers(domain)
-    if length == 1:
-        return noise.add(step, row[None], cells, randomness, what)[0] / noise.units, None
-    counts = np.stack([*(kept.counts for kept in past), row])
-    new = noise.measure(counts, cells, randomness, what, step)
-    measured = np.concatenate([*(kept.measured[None] for kept in past), new])
-    return noise.estimate(measured, length, step)[0], KeptCounts(row, new[0])
-
-
 class DfgSteps(CountSteps):
     """The directly-follows counts of all possible pairs of a public vocabulary."""
 
@@ -266,13 +226,11 @@ class DfgSteps(CountSteps):
         self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
     ) -> tuple[StepRelease, KeptCounts | None]:
         """Publishes every possible pair, those that did not occur included."""
-        noise, length = self._noise, self.params.length
         row = counted.by_name["pairs"].dense(self._domain)
-        own = past, name.randomness(key), "stream pairs"
-        sums, kept_counts = sums_of_step(noise, length, step, row, self._domain, *own)
+        sums, kept_counts = self.sums_of(step, row, self._domain, past, name.randomness(key))
         is_shown = self._first <= step
         shown, rounded = list(compress(self._cells, is_shown)), np.rint(sums[is_shown])
-        errors = np.full(len(shown), noise.errors(length)[step])
+        errors = np.full(len(shown), self._noise.errors(self.params.length)[step])
         release = StepRelease.of(shown, rounded, errors, **self.common(step, name))
         return with_intervals(release), kept_counts
 
@@ -340,7 +298,7 @@ class DfgSteps(CountSteps):
                 for name, step in self._since.items()
             ),
             *self._what_is_scaled(),
-            *self._noise.explain([self.params.length]),
+            self._noise.explain(self.params.length),
         )
 
     def _what_is_scaled(self) -> tuple[str, ...]:

@@ -27,8 +27,7 @@ from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, StreamParams, spent
-from tracecloak.anonymizers.streams.dfg_steps import KeptCounts, sums_of_step
+from tracecloak.anonymizers.streams.count_steps import CountSteps, KeptCounts, StreamParams, spent
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
@@ -125,11 +124,10 @@ class IndicatorSteps(CountSteps):
         self, step: int, counted: Statistics, past: Sequence[Any], name: StreamName, key: ReleaseKey
     ) -> tuple[StepIndicators, KeptCounts | None]:
         """Publishes every indicator, whatever it was counted of."""
-        noise, length = self._noise, self.params.length
-        row = counted.by_name["sums"].cells(self.params.n_cells)
-        own = past, name.randomness(key), "stream indicators"
-        sums, kept_counts = sums_of_step(noise, length, step, row, np.arange(len(row)), *own)
-        width = noise.errors(length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
+        noise, row = self._noise, counted.by_name["sums"].cells(self.params.n_cells)
+        cells = np.arange(len(row))
+        sums, kept_counts = self.sums_of(step, row, cells, past, name.randomness(key))
+        width = noise.errors(self.params.length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
         released = released_indicators(self._known, self._measurements(sums, width))
         return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
 

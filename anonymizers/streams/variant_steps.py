@@ -265,7 +265,7 @@ class VariantSteps(CountSteps):
             f"{least:,} noisy cases in "
             + ("it" if self._sums is None else f"it or a step before, at most {MAX_VARIANTS:,}")
             + f"; spends {spent(self.params)}",
-            *noise.explain([self.params.length]),
+            noise.explain(self.params.length),
         )
 
 

@@ -12,8 +12,11 @@ from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
+from tracecloak.transforms.lakes.tables import address_of
 from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.services.schema_registry import SchemaRegistry
 from tracecloak.transforms.stream.stream_status import RateLimiter
+from tracecloak.transforms.stream.topic_sinks import LineSink, StepSink, TableSink
 
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_clock import KafkaClock
@@ -144,8 +147,6 @@ def check_registry(config: StreamConfig) -> None:
         RetryLater: It is away.
     """
     if config.schema_registry is not None:
-        from tracecloak.transforms.services.schema_registry import SchemaRegistry
-
         SchemaRegistry(config.schema_registry, config.schema_registry_properties).check()
 
 
@@ -213,13 +214,9 @@ def step_sinks(config: StreamConfig) -> list[Sink]:
             topic.check(is_read=False)
     table_sinks(config, "")
     if config.reject_topic is not None:
-        from tracecloak.transforms.stream.topic_sinks import LineSink
-
         LineSink(config.reject_kafka or config.reject_topic)
     if config.output_topic is None:
         return []
-    from tracecloak.transforms.stream.topic_sinks import StepSink
-
     return [StepSink(config.output_kafka or config.output_topic)]
 
 
@@ -231,7 +228,4 @@ def table_sinks(config: StreamConfig, key_fingerprint: str) -> list[Sink]:
     """
     if config.output_table is None:
         return []
-    from tracecloak.transforms.lakes.tables import address_of
-    from tracecloak.transforms.stream.topic_sinks import TableSink
-
     return [TableSink(address_of(config.output_table), key_fingerprint)]

@@ -15,7 +15,6 @@ compares the topics of Kafka that they read with what is kept of these logs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import os
@@ -176,15 +175,6 @@ def check_stuck_after(config: StreamConfig) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Stuck:
-    """The content of a note: the step, in how many starts, and what the last one waited for."""
-
-    step: int | None
-    n_starts: int
-    why: str
-
-
 class StuckNote:
     """At which step a stream was stuck, and in how many starts one after the other."""
 
@@ -202,9 +192,9 @@ class StuckNote:
         Raises:
             StaysStuck: It was stuck at one step too often, and nobody has mended it.
         """
-        note = self._read()
-        if note.n_starts >= _MOST_STARTS:
-            raise self._stays(note)
+        step, n_starts, why = self._read()
+        if n_starts >= _MOST_STARTS:
+            raise self._stays(step, n_starts, why)
 
     def add(self, step: int, why: str) -> TracecloakError:
         """Notes that the stream is stuck, for the operator; returns the error that it ends with.
@@ -213,29 +203,32 @@ class StuckNote:
             step: The step that is due.
             why: A sentence of what it waits for; empty: nobody knows.
         """
-        before = self._read()
-        note = _Stuck(step, before.n_starts + 1 if step == before.step else 1, why)
+        before, n_starts, _ = self._read()
+        n_starts = n_starts + 1 if step == before else 1
+        note = {"step": step, "n_starts": n_starts, "why": why}
         make_private_folder(self.folder)
-        write_anew(str(self.path), json.dumps(dataclasses.asdict(note)).encode())
-        stays = note.n_starts >= _MOST_STARTS
-        error = self._stays(note) if stays else stuck_at(step, why)
+        write_anew(str(self.path), json.dumps(note).encode())
+        stays = n_starts >= _MOST_STARTS
+        error = self._stays(step, n_starts, why) if stays else stuck_at(step, why)
         with kept_on_worker(str(self.folder)):  # unless the epoch keeps it already
-            _OPERATOR.warning("start %d that was stuck: %s", note.n_starts, error)
+            _OPERATOR.warning("start %d that was stuck: %s", n_starts, error)
         return error
 
-    def _read(self) -> _Stuck:
+    def _read(self) -> tuple[int | None, int, str]:
+        """The step, in how many starts, and what the last one waited for."""
         try:
-            return _Stuck(**json.loads(self.path.read_bytes()))
+            note = json.loads(self.path.read_bytes())
+            return note["step"], note["n_starts"], note["why"]
         except FileNotFoundError:
-            return _Stuck(None, 0, "")
-        except (ValueError, TypeError):  # of a disk that was full
-            return _Stuck(None, 1, "")
+            return None, 0, ""
+        except (ValueError, TypeError, KeyError):  # of a disk that was full
+            return None, 1, ""
 
-    def _stays(self, note: _Stuck) -> StaysStuck:
+    def _stays(self, step: int | None, n_starts: int, why: str) -> StaysStuck:
         return StaysStuck(
-            f"the stream was stuck at step {note.step} in {note.n_starts} starts one after the "
-            f"other, and stays down. Mend what it waited for, delete {self.path}, and run the same "
-            "command again, which spends nothing twice" + _waited(note.why)
+            f"the stream was stuck at step {step} in {n_starts} starts one after the other, and "
+            f"stays down. Mend what it waited for, delete {self.path}, and run the same command "
+            "again, which spends nothing twice" + _waited(why)
         )
 
 

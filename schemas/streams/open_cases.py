@@ -297,24 +297,10 @@ class CaseEvents:
         unit = self.individuals if self.individuals.shape[1] else self.keys
         case_shard = (unit[:, 0] % np.uint64(n_shards)).astype(np.int64)
         event_shard = case_shard[self.case]
-        case_order = order_of_small(case_shard, n_shards - 1)
-        event_order = order_of_small(event_shard, n_shards - 1)
-        row = np.empty(len(case_order), np.int32)
-        row[case_order] = np.arange(len(case_order), dtype=np.int32)
-        case_ends = np.searchsorted(case_shard[case_order], np.arange(n_shards + 1))
-        event_ends = np.searchsorted(event_shard[event_order], np.arange(n_shards + 1))
-        for shard in np.flatnonzero(np.diff(event_ends)).tolist():
-            cases = case_order[case_ends[shard] : case_ends[shard + 1]]
-            events = event_order[event_ends[shard] : event_ends[shard + 1]]
-            yield (
-                shard,
-                CaseEvents(
-                    self.keys[cases],
-                    self.individuals[cases],
-                    row[self.case[events]] - np.int32(case_ends[shard]),
-                    *(getattr(self, name)[events] for name in _COLUMNS),
-                ),
-            )
+        order = order_of_small(event_shard, n_shards - 1)
+        ends = np.searchsorted(event_shard[order], np.arange(n_shards + 1))
+        for shard in np.flatnonzero(np.diff(ends)).tolist():
+            yield shard, self._rows(order[ends[shard] : ends[shard + 1]])
 
 
 # Columns of events, in the order in which CaseEvents and OpenCases take them.

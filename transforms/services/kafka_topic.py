@@ -7,7 +7,7 @@ import functools
 import importlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,17 +43,15 @@ def read_properties(key: str, path: str | None) -> dict[str, str]:
             lines = stream.read().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{key}: {path!r} cannot be read: {error}") from None
-    return dict(_settings(key, path, lines))
-
-
-def _settings(key: str, path: str, lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    settings = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
             raise UsageError(f"{key}: line {number} of {path!r} is not name=value")
-        yield name.strip(), value.strip()
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 # --- The token of Amazon MSK: AWS's own signer signs it with the credentials of this machine. -----
