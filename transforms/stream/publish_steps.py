@@ -58,10 +58,10 @@ from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.stream.assemble import METRICS
 from tracecloak.transforms.stream.step_files import KeptSteps
 
 _LOG = logging.getLogger("tracecloak")
-METRICS = "tracecloak"
 NOT_PUBLISHED = "cases outside the horizon"
 
 # The state of a stream is in one place, under this key.
