@@ -13,7 +13,7 @@ is computed again on the same counts comes out the same, in any order and any sh
 randomness that comes in is bound to a digest of all counts so far (`steps.StreamName`): a step that
 is computed again on other counts has other noise in all cells, so the difference of both does not
 show which cells changed. It would be a second release of all of them nevertheless, which nobody
-paid for; so what a step releases is kept before it is shown (`transforms.stream.step_files`).
+paid for; so what a step releases is kept before it is shown (`transforms.stream.step_sinks`).
 
 The measured values are what the promise is about and may be kept and shown. If they are kept, a
 step takes one multiplication with each earlier step; if not, all of them are drawn again from the

@@ -115,7 +115,7 @@ def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArra
 #
 # Batches of messages and moments up to which all of them are there go in, releases of steps come
 # out. The state is a value: whoever keeps it, and what goes into it afterwards, can go on from
-# there, and gets the same releases. `transforms.stream.publish_steps` and `assemble` do the same
+# there, and gets the same releases. `transforms.stream.beam_stages` and `assemble` do the same
 # on Beam, with the same bytes.
 #
 # Not here: where messages come from, where the state is kept, and the clock.

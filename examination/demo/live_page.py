@@ -37,7 +37,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import EXPECTED_FALSE, StepRelease, evidence_of
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
 from tracecloak.transforms.publish.figures_data import figures_data, map_data, mark_grades
-from tracecloak.transforms.stream.step_files import epoch_folder
+from tracecloak.transforms.stream.step_sinks import epoch_folder
 
 # --- What a live page shows of a stream: the graph of a step, and the number of cases by step. ----
 # All of it follows from the releases: counts with noise, and errors that are public.

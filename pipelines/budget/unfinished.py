@@ -26,7 +26,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine, remove_folder
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.stream.step_files import epoch_folder, epoch_workplace
+from tracecloak.transforms.stream.step_sinks import epoch_folder, epoch_workplace
 
 
 def resume_text(store: KeyStore, ledger: Ledger) -> str:

@@ -8,7 +8,7 @@ somebody gave it up after that, which leaves it spent. `pipelines.ledger.balance
 `pipelines.ledger.snapshot` says what is wrong, and `pipelines.ledger.ledger` keeps the entries.
 
 An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
-it released, before anybody sees a byte of that; see `pipelines.stream.noted_steps`.
+it released, before anybody sees a byte of that; see `pipelines.stream.epoch`.
 
 Each entry holds the SHA-256 of its own columns and of the entry before. So an entry that is
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was

@@ -58,7 +58,7 @@ from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.services.kafka_topic import KAFKA, KafkaTopic
-from tracecloak.transforms.stream.step_files import default_forms, epoch_folder, possible_forms
+from tracecloak.transforms.stream.step_sinks import default_forms, epoch_folder, possible_forms
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -374,7 +374,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             return self.shards
         if is_local(self.runner):
             return 1
-        from tracecloak.transforms.stream.assemble import DEFAULT_SHARDS
+        from tracecloak.transforms.stream.beam_stages import DEFAULT_SHARDS
 
         return DEFAULT_SHARDS
 

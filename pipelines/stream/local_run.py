@@ -48,8 +48,8 @@ from tracecloak.transforms.stream.sources import (
     Source,
     delete_subscription,
 )
+from tracecloak.transforms.stream.step_sinks import RejectSink, add_up
 from tracecloak.transforms.stream.stream_status import StreamStatus
-from tracecloak.transforms.stream.topic_sinks import RejectSink, add_up
 
 _LOG = logging.getLogger("tracecloak")
 

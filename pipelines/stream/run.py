@@ -30,9 +30,8 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, note_kept, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
-from tracecloak.pipelines.stream.noted_steps import note_kept
 from tracecloak.pipelines.stream.services import (
     READ_BY,
     RUNNERS,
@@ -46,12 +45,17 @@ from tracecloak.pipelines.stream.stuck import noting
 from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.stream.assemble import EVENTS, REJECTS, AssembleCases, DecodeMessages
+from tracecloak.transforms.stream.beam_stages import (
+    EVENTS,
+    REJECTS,
+    AssembleCases,
+    DecodeMessages,
+    PublishSteps,
+)
 from tracecloak.transforms.stream.local_stream import outdated_state_error
-from tracecloak.transforms.stream.publish_steps import PublishSteps
 from tracecloak.transforms.stream.read_kafka import ReadKafka
+from tracecloak.transforms.stream.step_sinks import RejectSink, SendSteps, WriteRejects
 from tracecloak.transforms.stream.stream_status import StreamStatus
-from tracecloak.transforms.stream.topic_sinks import RejectSink, SendSteps, WriteRejects
 
 # ---
 # The job of a stream on Flink, by Flink's REST interface: stopped with a savepoint, or cancelled.

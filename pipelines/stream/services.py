@@ -15,8 +15,8 @@ from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.lakes.tables import address_of
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
+from tracecloak.transforms.stream.step_sinks import LineSink, StepSink, TableSink
 from tracecloak.transforms.stream.stream_status import RateLimiter
-from tracecloak.transforms.stream.topic_sinks import LineSink, StepSink, TableSink
 
 if TYPE_CHECKING:
     from tracecloak.transforms.services.kafka_clock import KafkaClock

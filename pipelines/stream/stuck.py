@@ -27,8 +27,7 @@ from pathlib import Path
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch
-from tracecloak.pipelines.stream.noted_steps import note_kept
+from tracecloak.pipelines.stream.epoch import Epoch, note_kept
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import SourceChanged, StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import make_private_folder, write_anew

@@ -31,7 +31,7 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream.assemble import AssembleCases
+from tracecloak.transforms.stream.beam_stages import AssembleCases
 
 N_CASES = int(os.environ.get("BENCHMARK_CASES", 100_000))
 STEPS_OF_A_CASE = ("Registration", "Triage", "CRP", "Discharge home")

@@ -12,8 +12,7 @@ from tests.support.releasing import ROOT
 
 # What says how the state of a stream on Beam, and all that is under way in it, becomes bytes.
 STATE = (
-    "transforms/stream/assemble.py",
-    "transforms/stream/publish_steps.py",
+    "transforms/stream/beam_stages.py",
     "transforms/stream/read_kafka.py",
     "transforms/arrow_coder.py",
     "schemas/arrays/columnar.py",

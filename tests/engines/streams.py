@@ -26,7 +26,7 @@ from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.transforms.services.kafka_identity import KnownLog, Place, look_at
 from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.step_files import epoch_folder
+from tracecloak.transforms.stream.step_sinks import epoch_folder
 
 EVENTS, STEPS = "events", "steps"
 NO_EVENT = b"no event"

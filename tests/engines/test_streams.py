@@ -44,7 +44,7 @@ from tests.support.registry_double import registry_double
 from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream.topic_sinks import add_up
+from tracecloak.transforms.stream.step_sinks import add_up
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
 

@@ -28,7 +28,7 @@ from tracecloak.schemas.events.events import EVENT_SCHEMA, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.statistics.variants import DirectlyFollows
-from tracecloak.transforms.stream.step_files import epoch_folder
+from tracecloak.transforms.stream.step_sinks import epoch_folder
 
 S = 1_000_000
 VOCABULARY = ("A", "B", "C", "END")

@@ -59,7 +59,7 @@ from tracecloak.transforms.services.kafka_identity import (
 from tracecloak.transforms.services.kafka_reader import KafkaMessage, PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.sources import DIGEST_PURPOSE
-from tracecloak.transforms.stream.step_files import KeptLogs
+from tracecloak.transforms.stream.step_sinks import KeptLogs
 
 _LOG = logging.getLogger("tracecloak")
 

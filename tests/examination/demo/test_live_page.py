@@ -32,7 +32,7 @@ from tracecloak.examination.demo.live_page import (
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import policy_of, rendered
-from tracecloak.transforms.stream.step_files import step_path
+from tracecloak.transforms.stream.step_sinks import step_path
 
 HARMFUL = "</svg><script>alert(1)</script>\u202e&amp;\"'"
 

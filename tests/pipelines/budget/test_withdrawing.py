@@ -22,7 +22,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
-from tracecloak.transforms.stream.step_files import epoch_workplace
+from tracecloak.transforms.stream.step_sinks import epoch_workplace
 
 
 @pytest.fixture

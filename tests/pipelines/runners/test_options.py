@@ -50,7 +50,7 @@ from tracecloak.transforms.batch.window import WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
-from tracecloak.transforms.stream.assemble import EVENTS, AssembleCases, DecodeMessages
+from tracecloak.transforms.stream.beam_stages import EVENTS, AssembleCases, DecodeMessages
 
 IMAGE = "europe-docker.pkg.dev/hospital/tracecloak/worker:1"
 LOCATIONS = ("--temp_location=gs://hospital-bucket/temp", "--region=europe-west1")

@@ -27,8 +27,13 @@ from tests.support.stream_runs import (
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import check_goes_on, counted_again, explained, manifest_of
-from tracecloak.pipelines.stream.noted_steps import resumed_config
+from tracecloak.pipelines.stream.epoch import (
+    check_goes_on,
+    counted_again,
+    explained,
+    manifest_of,
+    resumed_config,
+)
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.stream.local_stream import LocalState

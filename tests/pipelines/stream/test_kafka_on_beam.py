@@ -21,7 +21,7 @@ from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.read_kafka import ReadKafka
-from tracecloak.transforms.stream.topic_sinks import SendSteps, StepSink
+from tracecloak.transforms.stream.step_sinks import SendSteps, StepSink
 
 CHECKPOINTS = "--checkpointing_interval=1000"
 NAMES_OF_STATE = {

@@ -26,12 +26,12 @@ from tests.support.stream_runs import (
     ticking,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.stream import noted_steps
+from tracecloak.pipelines.stream import epoch as epochs
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
 from tracecloak.schemas.errors import BudgetExhausted
-from tracecloak.transforms.stream import step_files
+from tracecloak.transforms.stream import step_sinks
 from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import MessageBatch
 
@@ -107,9 +107,9 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
 
     for name in ("create", "append", "replace", "sent", "_put_head"):
         around(LocalState, name)  # the head is the last that a transaction writes
-    around(step_files, "rename")
+    around(step_sinks, "rename")
     around(Appending, "send")
-    around(noted_steps, "note_step")
+    around(epochs, "note_step")
     for name in ("note_step", "commit", "remove"):  # the note, the key, and the state behind it
         around(KeyStore, name)
     for source in (Script, Acknowledged):

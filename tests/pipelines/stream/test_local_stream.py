@@ -192,7 +192,7 @@ def test_an_epoch_belongs_to_the_runner_that_began_it(tmp_path: Path) -> None:
     other = stream_config(tmp_path, epoch="2", horizon=9)
     with pytest.MonkeyPatch.context() as patch:  # it dies before a file of its first step is there
         patch.setattr(
-            "tracecloak.transforms.stream.step_files.write_whole",
+            "tracecloak.transforms.stream.step_sinks.write_whole",
             lambda path, *_: (_ for _ in ()).throw(OSError("cut off")) if "step-" in path else None,
         )
         with pytest.raises(TracecloakError, match="stays published"):

@@ -33,15 +33,14 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import epoch as epochs
-from tracecloak.pipelines.stream import noted_steps, stuck
 from tracecloak.pipelines.stream import run as running
+from tracecloak.pipelines.stream import stuck
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, paid_epoch
-from tracecloak.pipelines.stream.noted_steps import NotedSteps
+from tracecloak.pipelines.stream.epoch import Epoch, NotedSteps, paid_epoch
 from tracecloak.pipelines.stream.run import noting, run_stream
 from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, RetryLater, TracecloakError
 from tracecloak.transforms.stream import local_stream
-from tracecloak.transforms.stream.step_files import FileSink
+from tracecloak.transforms.stream.step_sinks import FileSink
 from tracecloak.transforms.stream.stream_status import StreamStatus
 
 EPOCH = "ward@1"
@@ -151,7 +150,7 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     one_key(monkeypatch)
     whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
     run_script(whole, happenings())
-    note, failures = noted_steps.note_step, [2, 2, 2, 4]
+    note, failures = epochs.note_step, [2, 2, 2, 4]
 
     def away(ledger: Ledger, of_key: Any, step: int, sha256: str) -> None:
         if step in failures:
@@ -160,7 +159,7 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
             raise LedgerUnavailable("the ledger does not answer")
         note(ledger, of_key, step, sha256)
 
-    monkeypatch.setattr(noted_steps, "note_step", away)
+    monkeypatch.setattr(epochs, "note_step", away)
     assert run_script(config, happenings()).is_spent
     assert failures == []
     assert steps_of(config) == steps_of(whole)

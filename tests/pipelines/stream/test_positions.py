@@ -21,8 +21,7 @@ from tracecloak.pipelines.budget.opening import officers_ledger, open_store
 from tracecloak.pipelines.stream import epoch as epoch_module
 from tracecloak.pipelines.stream import stuck
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.noted_steps import resumed_config
+from tracecloak.pipelines.stream.epoch import paid_epoch, resumed_config
 from tracecloak.pipelines.stream.positions import positions
 from tracecloak.schemas.errors import SourceChanged, UsageError
 from tracecloak.transforms.services.kafka_identity import Place

@@ -51,8 +51,8 @@ from tracecloak.schemas.errors import (
     UsageError,
 )
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.stream import local_stream, step_files
-from tracecloak.transforms.stream.topic_sinks import LineSink
+from tracecloak.transforms.stream import local_stream, step_sinks
+from tracecloak.transforms.stream.step_sinks import LineSink
 
 
 def with_stragglers() -> tuple[list[Sent], list[Sent]]:
@@ -352,7 +352,7 @@ def steps_of(config: StreamConfig) -> dict[str, bytes]:
 @contextmanager
 def failing_at(step: int) -> Iterator[None]:
     """No file of a step can be moved to its place: it is as if the process had been killed."""
-    original = step_files.rename
+    original = step_sinks.rename
 
     def rename(sources: list[str], targets: list[str]) -> None:
         if f"step-{step:06d}" in targets[0]:
@@ -360,7 +360,7 @@ def failing_at(step: int) -> Iterator[None]:
         original(sources, targets)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step_files, "rename", rename)
+        patch.setattr(step_sinks, "rename", rename)
         yield
 
 
@@ -400,7 +400,7 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
     """And what a step releases is kept before a byte of it is written anywhere else."""
     config = stream_config(tmp_path, horizon=2, **PRODUCTS["log"])
     seen: set[str] = set()
-    original = {name: getattr(step_files, name) for name in ("create", "rename")}
+    original = {name: getattr(step_sinks, name) for name in ("create", "rename")}
 
     def look() -> None:
         names = list(files_of(config))
@@ -426,8 +426,8 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
         look()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(step_files, "create", create)
-        patch.setattr(step_files, "rename", rename)
+        patch.setattr(step_sinks, "create", create)
+        patch.setattr(step_sinks, "rename", rename)
         run(config, in_time(messages(), 60))
     assert len(seen) == 2 + 2 * 3
     # The epoch is over: what was kept of it goes with its key.

@@ -27,8 +27,7 @@ from tests.support.stream_runs import (
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta
-from tracecloak.transforms.stream.step_files import epoch_folder
-from tracecloak.transforms.stream.topic_sinks import TableSink
+from tracecloak.transforms.stream.step_sinks import TableSink, epoch_folder
 
 deltalake = pytest.importorskip("deltalake")
 pytest.importorskip("pyiceberg")

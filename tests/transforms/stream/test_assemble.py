@@ -30,8 +30,8 @@ from tracecloak.schemas.streams.open_cases import OpenCases, hex_names
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream import assemble
-from tracecloak.transforms.stream.assemble import AssembleCases, DecodeMessages
+from tracecloak.transforms.stream import beam_stages
+from tracecloak.transforms.stream.beam_stages import AssembleCases, DecodeMessages
 
 S = 1_000_000
 KEY = KeyReference("env:TEST_KEY")
@@ -219,7 +219,7 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps(
     rng = np.random.default_rng(5)
     shuffled = [sent[i] for i in rng.permutation(len(sent))]
     again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
-    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 2)
+    monkeypatch.setattr(beam_stages, "_MERGE_EVENTS", 2)
     often, _ = run(in_time(sent, 120), n_shards=2)
     assert sorted(again) == sorted(often) == expected
 
@@ -248,9 +248,9 @@ def test_messages_wait_until_merging_pays(
     monkeypatch: pytest.MonkeyPatch, tombstone_us: int | None
 ) -> None:
     """From a number on, or from half as many as the open cases have."""
-    monkeypatch.setattr(assemble, "_MERGE_EVENTS", 3)
+    monkeypatch.setattr(beam_stages, "_MERGE_EVENTS", 3)
     state = Cell(), Bag(), Cell(), Cell(), Cell(), Cell()
-    fn = assemble._Assemble(replace(RULE, tombstone_us=tombstone_us), HORIZON, False)
+    fn = beam_stages._Assemble(replace(RULE, tombstone_us=tombstone_us), HORIZON, False)
     waiting = []
     for i in range(17):
         list(fn.process((0, (1, S, keyed_bytes(Sent(1, f"c{i}", "A", "e")))), *state))
@@ -289,11 +289,11 @@ class Shard:
 
     def __init__(self, horizon: int, cap: CaseCap | None = None, is_reversed: bool = False) -> None:
         self.is_reversed = is_reversed
-        self.fn = assemble._Assemble(RULE, horizon, cap is not None, cap)
+        self.fn = beam_stages._Assemble(RULE, horizon, cap is not None, cap)
         self.opened, self.waiting, self.book = Cell(), Bag(), Cell()
         self.timer, self.following, self.over, self.counted = (Cell() for _ in range(4))
         self.closed: list[tuple[int, int]] = []  # step, cases
-        self._give((0, assemble._AWAKE))
+        self._give((0, beam_stages._AWAKE))
 
     def send(self, *sent: Sent) -> None:
         for one in sent:
@@ -395,7 +395,7 @@ def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY", by_individual: bool = Fal
     message = sent.message()
     mapping = replace(MAPPING, individual_id="person") if by_individual else MAPPING
     events, _ = MessageFormat(mapping).decode([message.value], [message.timestamp.micros])
-    fn = assemble._Key(RULE, KeyReference(key), HORIZON, 1, by_individual)
+    fn = beam_stages._Key(RULE, KeyReference(key), HORIZON, 1, by_individual)
     fn.setup()
     [(_, (_, _, data))] = fn.process(events)
     return data

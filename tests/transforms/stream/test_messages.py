@@ -32,8 +32,8 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_reader import KafkaMessage as OfKafka
-from tracecloak.transforms.stream import assemble
-from tracecloak.transforms.stream.assemble import DecodeMessages
+from tracecloak.transforms.stream import beam_stages
+from tracecloak.transforms.stream.beam_stages import DecodeMessages
 
 NEW_YEAR = 1_767_225_600_000_000  # 2026-01-01 in microseconds UTC
 SCHEMA = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
@@ -431,7 +431,7 @@ def _sizes(batch: pa.RecordBatch, published: Any = beam.DoFn.TimestampParam) -> 
 def test_messages_of_a_bundle_are_decoded_together(
     monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[tuple[int, int]]
 ) -> None:
-    monkeypatch.setattr(assemble, "_BATCH_MESSAGES", limit)
+    monkeypatch.setattr(beam_stages, "_BATCH_MESSAGES", limit)
     good = json.dumps(GOOD).encode()
     sent = [TimestampedValue(PubsubMessage(good, None), at) for at in (9, 8, 3, 7)]
     poison = [TimestampedValue(PubsubMessage(b"{", {}), 20), TimestampedValue(None, 21)]

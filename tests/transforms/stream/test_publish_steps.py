@@ -29,8 +29,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.stream import publish_steps
-from tracecloak.transforms.stream.step_files import KeptSteps
+from tracecloak.transforms.stream import beam_stages
+from tracecloak.transforms.stream.step_sinks import KeptSteps
 
 S = 1_000_000
 RULE = ClosingRule(("A", "B"), 10 * S, S, S, 0, 5, S, (), 4 * S, 100 * S)
@@ -59,7 +59,7 @@ class Stage:
     def __init__(self, made: DfgSteps, key: KeyReference, folder: Path, may_be_early: bool) -> None:
         self.made = made
         steps = KeptSteps(str(folder), StepRelease)
-        self._fn = publish_steps._Release(made, RULE, NAME, key, steps, may_be_early)
+        self._fn = beam_stages._Release(made, RULE, NAME, key, steps, may_be_early)
         self._fn.setup()
         self.waiting, self.past, self.following = Bag(), Bag(), Cell()
         self.timer, self.counts = Cell(), Cell()
@@ -133,8 +133,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now: float) -> None:
         self.now = now
-        monkeypatch.setattr(publish_steps.time, "time", lambda: self.now)
-        monkeypatch.setattr(publish_steps.time, "sleep", self._sleep)
+        monkeypatch.setattr(beam_stages.time, "time", lambda: self.now)
+        monkeypatch.setattr(beam_stages.time, "sleep", self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -261,7 +261,7 @@ def test_other_cases_with_the_same_counts_are_not_the_same(
 ) -> None:
     """Those of the first run closed once, and would count again where that is forgotten."""
     made = product()
-    count = publish_steps._Count(made, KeyReference(key_in_environment(monkeypatch)))
+    count = beam_stages._Count(made, KeyReference(key_in_environment(monkeypatch)))
     count.setup()
     first, same, others = (new_stage() for _ in range(3))
     for stage, case in ((first, "c"), (same, "c"), (others, "d")):
@@ -340,7 +340,7 @@ def test_a_release_that_comes_out_otherwise_on_the_same_counts_is_none(
     ],
 )
 def test_a_pane_that_is_not_the_only_one_does_not_pass(pane: PaneInfo) -> None:
-    gate = publish_steps._Gate()
+    gate = beam_stages._Gate()
     statistics = counted(product(), "AB")
     with pytest.raises(GuaranteeError, match="second release"):
         list(gate.process((3, statistics), pane))
@@ -362,12 +362,12 @@ def test_cases_outside_the_horizon_are_counted_for_the_operator(
     steps = (
         pipeline
         | beam.Create(closed).with_output_types(tuple[int, TraceBatch])
-        | beam.ParDo(publish_steps._Count(product(), key)).with_output_types(tuple[int, Statistics])
+        | beam.ParDo(beam_stages._Count(product(), key)).with_output_types(tuple[int, Statistics])
         | beam.Map(keep)
     )
     assert_that(steps, equal_to([0, 3]))
     result = pipeline.run()
     result.wait_until_finish()
-    named = MetricsFilter().with_name(publish_steps.NOT_PUBLISHED)
+    named = MetricsFilter().with_name(beam_stages.NOT_PUBLISHED)
     [counter] = result.metrics().query(named)["counters"]
     assert counter.committed == 6

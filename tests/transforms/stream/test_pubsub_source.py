@@ -19,7 +19,7 @@ from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.transforms.services import pubsub_service
 from tracecloak.transforms.services.pubsub_service import PubSubClock
 from tracecloak.transforms.stream.sources import MessageBatch, PubSubSource, delete_subscription
-from tracecloak.transforms.stream.topic_sinks import _PubSubWriter
+from tracecloak.transforms.stream.step_sinks import _PubSubWriter
 
 ACK_SECONDS = 10
 WAIT_SECONDS = ACK_SECONDS + 5  # until it is known that nothing comes again

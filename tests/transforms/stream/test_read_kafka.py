@@ -32,7 +32,7 @@ from tracecloak.transforms.services.kafka_reader import KafkaMessage
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream import read_kafka
 from tracecloak.transforms.stream.read_kafka import KafkaMessageCoder, LogRange
-from tracecloak.transforms.stream.step_files import KeptLogs
+from tracecloak.transforms.stream.step_sinks import KeptLogs
 
 TOPIC = KafkaTopic("broker:9092", "events")
 NOW = 1_000_000.0

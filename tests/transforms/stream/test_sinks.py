@@ -27,12 +27,14 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
-from tracecloak.transforms.stream import step_files, topic_sinks
-from tracecloak.transforms.stream.step_files import files_of, step_path, write_once
-from tracecloak.transforms.stream.topic_sinks import (
+from tracecloak.transforms.stream import step_sinks
+from tracecloak.transforms.stream.step_sinks import (
     RejectSink,
     SendSteps,
     StepSink,
+    files_of,
+    step_path,
+    write_once,
 )
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
@@ -71,7 +73,7 @@ def release(step: int = 3, count: int = 5) -> StepRelease:
 
 
 def write(output: Path, *releases: StepRelease | StepLog) -> list[StepRelease | StepLog]:
-    sink = step_files.FileSink(str(output), ("parquet", "xes"), MANIFEST, str(workplace(output)))
+    sink = step_sinks.FileSink(str(output), ("parquet", "xes"), MANIFEST, str(workplace(output)))
     fn = SendSteps(sink)
     return [passed for made in releases for passed in fn.process(made)]
 
@@ -119,7 +121,7 @@ def test_a_file_appears_whole_or_not_at_all(
         raise OSError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(step_files, "rename", failing)
+        patch.setattr(step_sinks, "rename", failing)
         with pytest.raises(OSError, match="full"):
             write_once(str(path), b"all of it", str(place))
     assert contents(tmp_path / "out") == {}
@@ -208,7 +210,7 @@ def batch(
 
 
 def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    topic_sinks.add_up(str(folder))
+    step_sinks.add_up(str(folder))
     assert not list(folder.glob("messages-*"))
     head, *places = map(json.loads, (folder / "rejects.jsonl").read_text().splitlines())
     return head["counts"], places
@@ -217,7 +219,7 @@ def read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 @pytest.fixture(autouse=True)
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock behind all that is published here."""
-    monkeypatch.setattr(topic_sinks, "time", lambda: (NOON + 1000 * 24 * HOUR) / 1e6)
+    monkeypatch.setattr(step_sinks, "time", lambda: (NOON + 1000 * 24 * HOUR) / 1e6)
 
 
 def test_what_comes_again_counts_once(tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ def test_the_file_is_bounded_and_its_counts_are_right(tmp_path: Path) -> None:
         offsets = range(1_000 * (1 + number), 1_000 * (2 + number))
         sink.send(batch(offsets, OTHER_OPERATION, NOON + number * HOUR))
     counts, places = read(tmp_path)
-    assert len(places) == topic_sinks.MOST_PLACES
+    assert len(places) == step_sinks.MOST_PLACES
     assert [row["offset"] for row in places[-7:]] == [*range(7)]
     assert {row["offset"] for row in places[:-7]} == {*range(31_000 - 9_993, 31_000)}
     assert sum(of[OTHER_OPERATION] for of in counts.values()) == 30_000
@@ -269,9 +271,9 @@ def test_batches_are_added_up_once_a_minute_and_those_of_earlier_versions_at_the
         (tmp_path / f"messages-{digest}.jsonl").write_text(json.dumps(line) + "\n")
     (tmp_path / "operator.log").write_text("stays\n")
     with monkeypatch.context() as patch:
-        patch.setattr(topic_sinks, "delete_files", lambda _: None)
-        topic_sinks.add_up(str(tmp_path))
-    topic_sinks.add_up(str(tmp_path))
+        patch.setattr(step_sinks, "delete_files", lambda _: None)
+        step_sinks.add_up(str(tmp_path))
+    step_sinks.add_up(str(tmp_path))
     counts, places = read(tmp_path)
     assert counts == {"2026-12-01T12Z": {NO_TIME: 600}}
     assert [row["offset"] for row in places] == [*range(600)]
