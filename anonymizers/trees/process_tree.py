@@ -31,11 +31,11 @@ from tracecloak.anonymizers.rigorous.bought import (
     vocabulary_in_effect,
     vocabulary_part,
 )
-from tracecloak.anonymizers.rigorous.budget import Budget, Choice, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod, budget_of_parts
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees import cuts
 from tracecloak.anonymizers.trees.fitness import (
@@ -271,41 +271,9 @@ class ProcessTreeParams(ListedParams):
         return self.delta == 0
 
     @property
-    def needs(self) -> tuple[Need, ...]:
-        """What each part has to spend, in their order.
-
-        The vocabulary and the number of pairs where they are bought, the pairs, the ends, the
-        choice and its fitness.
-        """
-        needs: list[Need] = []
-        if self.vocabulary is None:
-            of_unit = self.max_activities, self.max_units
-            needs += vocabulary_part(*of_unit).needs
-        share = _PAIRS_SHARE
-        if self.public_pairs is None:
-            needs.append(ranks_need("clip", share * RANKS_SHARE, self.max_units))
-            share *= 1 - RANKS_SHARE
-            largest = self.pairs_sensitivity(int(norm_grid()[-1]))
-            one = self.pairs_sensitivity(1)
-            pairs = Sums("pairs", share, one, cuts.PAIR_UNITS, is_any_clip=True, largest=largest)
-        else:
-            pairs = Sums("pairs", share, self.pairs_sensitivity(self.public_pairs), cuts.PAIR_UNITS)
-        needs.append(pairs)
-        if self.ends_share:
-            needs.append(Choice("ends", Fraction(self.ends_share)))
-        needs.append(Choice("selection", Fraction(self.selection_share)))
-        changed = sensitivity.of_shares(UNITS, self.max_units)
-        needs.append(Sums("fitness", _FITNESS_SHARE, changed, UNITS))
-        return tuple(needs)
-
-    def needs_of(self, name: str) -> tuple[Need, ...]:
-        """Returns what the part of a name has to spend."""
-        return tuple(need for need in self.needs if need.name == name)
-
-    @property
     def spending(self) -> Budget:
         """What each need may spend."""
-        return budget_of(*self.budget, self.needs)
+        return budget_of_parts(parts_of_tree(self), *self.budget)
 
     @property
     def public_pairs(self) -> int | None:
@@ -313,7 +281,7 @@ class ProcessTreeParams(ListedParams):
         return _PURE_PAIRS if self.is_pure and self.max_pairs is None else self.max_pairs
 
     def pairs_sensitivity(self, max_pairs: int) -> sensitivity.Sensitivity:
-        """By how much one unit changes the counts of pairs, in PAIR_UNITS-ths of a case.
+        """By how much one unit changes the counts of pairs, in cuts.PAIR_UNITS-ths of a case.
 
         Args:
             max_pairs: Pairs of a case that count fully.
@@ -375,92 +343,101 @@ _MOST_NAMES = most_names_of_pairs(1)
 _WEIGHT_OF_NOISE = 1.5
 
 
-_COUNTERS: Mapping[str, contract.Counter] = {"variants": VARIANTS_IN_DOMAIN}
+def _part(
+    need: Need,
+    sentence: Callable[[Allowances], str],
+    decide: Callable[[Given], Any],
+    reality: str = "",
+    chosen: str = "",
+) -> BudgetPart:
+    """A part of the tree's round, which has the name of its need."""
+    counters = {"variants": VARIANTS_IN_DOMAIN}
+    return BudgetPart(need.name, (need,), sentence, decide, counters, TREE, reality, chosen)
 
 
 def parts_of_tree(params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
-    """Returns the parts, each of the need of its name."""
-    by_need = {
-        "vocabulary": _vocabulary,
-        "clip": _clip,
-        "pairs": _pairs,
-        "ends": _ends,
-        "selection": _selection,
-        "fitness": _fitness,
-    }
-    return tuple(by_need[need.name](params) for need in params.needs)
+    """Returns the parts in their order.
 
-
-def _vocabulary(params: ProcessTreeParams) -> BudgetPart:
-    of_unit = params.max_activities, params.max_units
-    other = "; all others count as __other__"
-    return vocabulary_part(*of_unit, other, most_names=_MOST_NAMES)
+    The vocabulary and the number of pairs where they are bought, the pairs, the ends, the choice
+    and its fitness.
+    """
+    parts = []
+    if params.vocabulary is None:
+        of_unit = params.max_activities, params.max_units
+        other = "; all others count as __other__"
+        parts.append(vocabulary_part(*of_unit, other, most_names=_MOST_NAMES))
+    if params.public_pairs is None:
+        parts.append(_clip(params))
+    parts.append(_pairs(params))
+    if params.ends_share:
+        parts.append(_ends(params))
+    return (*parts, _selection(params), _fitness(params))
 
 
 def _clip(params: ProcessTreeParams) -> BudgetPart:
-    sentence = (
-        "chooses how many distinct pairs of a case count fully, so that counting fewer takes about "
-        "as much from the counts as their noise adds"
-    )
-
     def decide(given: Given) -> int:
         variants = given.statistics["variants"]
         return chosen_pairs(variants, len(_names(given, params)), params, given.randomness)
 
-    needs, chosen = params.needs_of("clip"), "number of pairs"
-    return BudgetPart("clip", needs, lambda means: sentence, decide, _COUNTERS, TREE, chosen=chosen)
+    return _part(
+        ranks_need("clip", _PAIRS_SHARE * RANKS_SHARE, params.max_units),
+        lambda means: (
+            "chooses how many distinct pairs of a case count fully, so that counting fewer takes "
+            "about as much from the counts as their noise adds"
+        ),
+        decide,
+        chosen="number of pairs",
+    )
 
 
 def _pairs(params: ProcessTreeParams) -> BudgetPart:
     known = params.public_pairs
-    noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
-    deviation = params.pairs_deviation(known or 1)
-    sentence = (
-        "counts in how many cases each pair of activities follows directly, with noise of a "
-        f"standard deviation of {deviation:.1f} cases"
-        + ("" if known else ", times the root of the bought number of pairs,")
-        + " on every possible pair"
-    )
-    reality = (
-        "One case changes the counts of pairs by a vector whose norm is bounded, exactly and in "
-        f"integers; exact {noise} noise on every possible pair covers it, and the candidate trees "
-        "follow from these counts."
-    )
+    if known is None:
+        share, largest = _PAIRS_SHARE * (1 - RANKS_SHARE), int(norm_grid()[-1])
+        changed = params.pairs_sensitivity(1), params.pairs_sensitivity(largest)
+        need = Sums(
+            "pairs", share, changed[0], cuts.PAIR_UNITS, is_any_clip=True, largest=changed[1]
+        )
+    else:
+        need = Sums("pairs", _PAIRS_SHARE, params.pairs_sensitivity(known), cuts.PAIR_UNITS)
+
+    def sentence(means: Allowances) -> str:
+        times = "" if known else ", times the root of the bought number of pairs,"
+        return (
+            "counts in how many cases each pair of activities follows directly, with noise of a "
+            f"standard deviation of {params.pairs_deviation(known or 1):.1f} cases{times} on every "
+            "possible pair"
+        )
 
     def decide(given: Given) -> cuts.Relation:
         variants, n_names = given.statistics["variants"], len(_names(given, params))
         max_pairs = _counted_pairs(given, params)
         return noisy_relation(variants, n_names, max_pairs, params, given.randomness)
 
-    needs = params.needs_of("pairs")
-    return BudgetPart("pairs", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
+    reality = (
+        "One case changes the counts of pairs by a vector whose norm is bounded, exactly and in "
+        f"integers; exact {noise} noise on every possible pair covers it, and the candidate trees "
+        "follow from these counts."
+    )
+    return _part(need, sentence, decide, reality)
 
 
 def _ends(params: ProcessTreeParams) -> BudgetPart:
-    sentence = "counts what begins and ends the parts of parallel and loop cuts"
-    reality = (
-        "What begins and ends the parts of parallel and loop cuts is counted with noise from one "
-        "budget, of which every question takes half of what is left."
-    )
-
     def decide(given: Given) -> EndsEstimator:
         variants, epsilon = given.statistics["variants"], given.means["ends"].epsilon
         return EndsEstimator(variants, epsilon, params.max_units, given.randomness)
 
-    needs = params.needs_of("ends")
-    return BudgetPart("ends", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    return _part(
+        Choice("ends", Fraction(params.ends_share)),
+        lambda means: "counts what begins and ends the parts of parallel and loop cuts",
+        decide,
+        "What begins and ends the parts of parallel and loop cuts is counted with noise from one "
+        "budget, of which every question takes half of what is left.",
+    )
 
 
 def _selection(params: ProcessTreeParams) -> BudgetPart:
-    sentence = (
-        f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
-        f"fitness to the power of {FITNESS_POWER}"
-    )
-    reality = (
-        "One of them is chosen by permute-and-flip on a score to which one case adds between 0 and "
-        "1, whatever the tree, and its fitness is a sum of the same kind."
-    )
-
     def decide(given: Given) -> ProcessTree:
         variants, names = given.statistics["variants"], _names(given, params)
         deviation = params.pairs_deviation(_counted_pairs(given, params))
@@ -479,23 +456,33 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
         )
         return trees[chosen]
 
-    needs = params.needs_of("selection")
-    return BudgetPart("selection", needs, lambda means: sentence, decide, _COUNTERS, TREE, reality)
+    return _part(
+        Choice("selection", Fraction(params.selection_share)),
+        lambda means: (
+            f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
+            f"fitness to the power of {FITNESS_POWER}"
+        ),
+        decide,
+        "One of them is chosen by permute-and-flip on a score to which one case adds between 0 and "
+        "1, whatever the tree, and its fitness is a sum of the same kind.",
+    )
 
 
 def _fitness(params: ProcessTreeParams) -> BudgetPart:
-    sentence = (
-        "says the mean share of a case that fits, out of sums with noise of "
-        f"{params.fitness_noise.width / UNITS:.1f} cases"
-    )
-
     def decide(given: Given) -> tuple[float, float, float] | None:
         variants, names = given.statistics["variants"], _names(given, params)
         tree: ProcessTree = given.decisions["selection"]
         return noisy_fitness(tree, names, variants, params, given.randomness)
 
-    needs = params.needs_of("fitness")
-    return BudgetPart("fitness", needs, lambda means: sentence, decide, _COUNTERS, TREE)
+    changed = sensitivity.of_shares(UNITS, params.max_units)
+    return _part(
+        Sums("fitness", _FITNESS_SHARE, changed, UNITS),
+        lambda means: (
+            "says the mean share of a case that fits, out of sums with noise of "
+            f"{params.fitness_noise.width / UNITS:.1f} cases"
+        ),
+        decide,
+    )
 
 
 def _names(given: Given, params: ProcessTreeParams) -> list[str]:
