@@ -22,7 +22,7 @@ from tests.support.reach import LAYERS, ROOT, n_statements
 
 # Lines of code without docstrings, comments and blank lines, of all five layers. It only falls: a
 # change that needs more removes as much first, or is a plug-in.
-MAX_CODE_LINES = 72_000
+MAX_CODE_LINES = 69_700
 # So far below the limit the code may be before the limit follows it.
 SLACK = 400
 SOURCES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
@@ -151,15 +151,8 @@ OTHERWISE_ON_ANOTHER = {
     ),
     "anonymizers/queries/order_rules.py": ({"@"}, "whole numbers, which are exact"),
     "anonymizers/streams/matrix_mechanism.py": ({"@"}, "of integers, which numpy does itself"),
-    "anonymizers/trees/cuts.py": (
-        {"scipy.sparse.coo_array"},
-        "which activities reach each other, in whole numbers",
-    ),
     "anonymizers/variants/reweight.py": ({"@"}, "a sparse matrix"),
-    "transforms/models/graph_layout.py": (
-        {"scipy.optimize.linprog", "scipy.optimize.isotonic_regression"},
-        "HiGHS does without BLAS, and means are sums",
-    ),
+    "transforms/models/graph_layout.py": ({"scipy.optimize.linprog"}, "HiGHS does without BLAS"),
 }
 
 
