@@ -21,7 +21,6 @@ from tracecloak.pipelines.ledger.balance import (
 )
 from tracecloak.pipelines.ledger.cache import differs_text
 from tracecloak.pipelines.ledger.caps import (
-    Account,
     accounts_that_paid,
     bound_datasets,
     declared_accounts,
@@ -37,36 +36,9 @@ _WIDEST_LAST = 120
 
 
 def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
-    """Returns what `show` does as JSON values, in which numbers are exact decimals as text."""
-    past, names, shown = _asked_for(ledger, account)
-    entries = past.entries()
-    datasets = [
-        {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
-        for name, owner in bound_datasets(entries).items()
-        if account in (None, owner)
-    ]
-    return {
-        "accounts": [_as_json(ledger, past, name) for name in names],
-        "datasets": datasets,
-        "entries": [asdict(entry) for entry in shown],
-        "forgotten": ledger.complaints(),
-    }
+    """Returns what the accounts may spend, what they spent, and on what, as JSON values.
 
-
-def _asked_for(
-    ledger: Ledger, account: str | None
-) -> tuple[LedgerSnapshot, list[str], list[Entry]]:
-    """(what all entries say, the accounts to show, their entries)."""
-    entries = ledger.entries()
-    names = [account] if account is not None else list(dict.fromkeys([
-        *ledger.accounts, *(entry.account for entry in entries if entry.account),
-    ]))  # fmt: skip
-    shown = [e for e in entries if account is None or e.account == account]
-    return LedgerSnapshot.of(entries), names, shown
-
-
-def show(ledger: Ledger, account: str | None = None) -> str:
-    """Returns what the accounts may spend, what they spent, and on what.
+    Numbers are exact decimals as text.
 
     Args:
         ledger: The ledger, with the accounts whose caps are compared.
@@ -76,24 +48,37 @@ def show(ledger: Ledger, account: str | None = None) -> str:
         UsageError: The account is not known.
         LedgerError: The ledger cannot be read, or holds what no ledger writes.
     """
-    forgotten = ledger.complaints()
-    past, names, shown = _asked_for(ledger, account)
-    entries, accounts = past.entries(), [_account_text(ledger, past, name) for name in names]
-    if not names and not shown and not forgotten:
+    entries = ledger.entries()
+    named = [*ledger.accounts, *(entry.account for entry in entries if entry.account)]
+    names = dict.fromkeys(named if account is None else [account])
+    past = LedgerSnapshot.of(entries)
+    accounts = [_account_facts(ledger, past, entries, name) for name in names]
+    return {
+        "accounts": [_numbers_as_text(facts) for facts in accounts],
+        "datasets": [
+            {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
+            for name, owner in bound_datasets(entries).items()
+            if account in (None, owner)
+        ],
+        "entries": [asdict(e) for e in entries if account is None or e.account == account],
+        "forgotten": ledger.complaints(),
+    }
+
+
+def show(ledger: Ledger, account: str | None = None) -> str:
+    """Returns what `show_json` does as a text."""
+    shown = show_json(ledger, account)
+    if not any(shown.values()):
         return "The ledger is empty, and no account is declared.\n"
-    parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
-    if past.faults:
-        parts.append(f"This ledger is not sound; problems found by `verify`: {len(past.faults)}\n")
-    parts += accounts
-    datasets_shown = [
-        dataset_text(entries, name)
-        for name, owner in bound_datasets(entries).items()
-        if account in (None, owner)
-    ]
-    if datasets_shown:
-        parts.append("".join(datasets_shown))
-    if shown:
-        parts.append(_entries_text(shown))
+    entries = ledger.entries()
+    parts = [f"{_upper(complaint)}.\n" for complaint in shown["forgotten"]]
+    if faults := problems(entries):
+        parts.append(f"This ledger is not sound; problems found by `verify`: {len(faults)}\n")
+    parts += [_account_text(entries, facts) for facts in shown["accounts"]]
+    if shown["datasets"]:
+        parts.append("".join(dataset_text(entries, one["dataset"]) for one in shown["datasets"]))
+    if shown["entries"]:
+        parts.append(_entries_text([Entry(**one) for one in shown["entries"]]))
     return "\n".join(parts)
 
 
@@ -212,19 +197,20 @@ def _releases_left(balance: Balance, last: ChargeState) -> int | None:
     return min(fitting, default=None)
 
 
-def _as_json(ledger: Ledger, past: LedgerSnapshot, name: str) -> dict[str, Any]:
-    entries, account = past.entries(), ledger.account_in(past, name)
-    balance, paid = ledger.balance_in(past, name), counting(entries, name)
-    left = _releases_left(balance, paid[-1]) if paid else None
-    if paid and _is_shut(entries, name):
-        left = 0
-    caps = dict.fromkeys(("unit", "epsilon_cap", "delta_cap"))
-    if account is not None:
-        caps = {name: getattr(account, name) for name in caps}
+def _account_facts(
+    ledger: Ledger, past: LedgerSnapshot, entries: Sequence[Entry], name: str
+) -> dict[str, Any]:
+    """Returns what an account may spend and spent, as the JSON values but for the numbers."""
+    account, paid = ledger.account_in(past, name), counting(entries, name)
+    balance, left = ledger.balance_in(past, name), None
+    if paid:
+        left = 0 if _is_shut(entries, name) else _releases_left(balance, paid[-1])
     return {
         "account": name,
-        **_numbers_as_text(caps),
-        **_numbers_as_text(asdict(balance)),
+        "unit": None if account is None else account.unit,
+        "epsilon_cap": None if account is None else account.epsilon_cap,
+        "delta_cap": None if account is None else account.delta_cap,
+        **asdict(balance),
         "releases_like_the_last_left": left,
         "windows": [_numbers_as_text(scope) for scope in scopes_of(paid)],
     }
@@ -234,35 +220,23 @@ def _numbers_as_text(facts: dict[str, Any]) -> dict[str, Any]:
     return {n: decimal_text(v) if isinstance(v, Fraction) else v for n, v in facts.items()}
 
 
-def _account_text(ledger: Ledger, past: LedgerSnapshot, name: str) -> str:
-    entries, account = past.entries(), ledger.account_in(past, name)
-    balance, paid = ledger.balance_in(past, name), counting(entries, name)
-    unit = "no caps" if account is None else f"per {account.unit}"
-    is_shut = _is_shut(entries, name)
-    if is_shut:
+def _account_text(entries: Sequence[Entry], facts: dict[str, Any]) -> str:
+    unit = "no caps" if facts["unit"] is None else f"per {facts['unit']}"
+    if _is_shut(entries, facts["account"]):
         unit = "not declared, so it pays no more"
-    caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
-    table = _table([
-        ("", "cap", "spent", "of it open", "remaining"),
-        (
-            "epsilon", _cap(caps[0]), _sum(balance.spent_epsilon), _sum(balance.open_epsilon),
-            _remaining(balance.remaining_epsilon, caps[0], balance.spent_epsilon),
-        ),
-        (
-            "delta", _cap(caps[1]), _sum(balance.spent_delta), _sum(balance.open_delta),
-            _remaining(
-                balance.remaining_delta, caps[1],
-                None if balance.spent_epsilon is None else balance.spent_delta,
-            ),
-        ),
-    ])  # fmt: skip
-    n = balance.n_releases
+    rows = [("", "cap", "spent", "of it open", "remaining")]
+    for name in ("epsilon", "delta"):
+        cap, spent = facts[f"{name}_cap"], facts[f"spent_{name}"]
+        # Without a finite epsilon no delta is kept, either.
+        is_exceeded = facts["spent_epsilon"] is None or Fraction(spent) > Fraction(cap or spent)
+        remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{name}"] or "no cap"
+        rows.append((name, cap or "no cap", _sum(spent), _sum(facts[f"open_{name}"]), remaining))
+    n = facts["n_releases"]
     lines = [
-        f"Account {balance.account} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
-        f"{balance.n_open} of them open",
-        *(f"  {line}" for line in table),
-        *(f"  {_scope_text(scope)}" for scope in scopes_of(paid)),
-        *(f"  {line}" for line in _outlook(account, paid, balance, is_shut)),
+        f"Account {facts['account']} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
+        f"{facts['n_open']} of them open",
+        *(f"  {line}" for line in (*_table(rows), *map(_scope_text, facts["windows"]))),
+        *(f"  {line}" for line in _outlook(counting(entries, facts["account"]), facts)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -321,25 +295,21 @@ def _is_shut(entries: Sequence[Entry], account: str) -> bool:
     return bool(declared) and account not in declared
 
 
-def _outlook(
-    account: Account | None, paid: Sequence[ChargeState], balance: Balance, is_shut: bool
-) -> Iterable[str]:
-    if balance.is_exceeded:
+def _outlook(paid: Sequence[ChargeState], facts: dict[str, Any]) -> Iterable[str]:
+    if facts["is_exceeded"]:
         yield "Exceeded: more is spent than the caps allow; nothing more can be released."
-    if balance.n_open:
+    if facts["n_open"]:
         yield "Open: reserved, and neither committed nor voided; it counts as spent."
     if not paid:
         return
-    left = _releases_left(balance, paid[-1])
+    left = facts["releases_like_the_last_left"]
     fitting = "any number, no cap limits them" if left is None else str(left)
-    if any(paid_place(paid[-1].window)) and left is None:
+    if left is None and any(paid_place(paid[-1].window)):
         fitting = "one of each further window, which costs nothing more"
-    if is_shut:
-        fitting = "0"
     yield f"Releases like the last one that still fit: {fitting}"
     kinds = {(state.last.unit, state.last.adjacency) for state in paid}
     odd = sorted(f"{unit}, {adjacency}" for unit, adjacency in kinds)
-    if len(odd) > 1 or (account is not None and any(unit != account.unit for unit, _ in kinds)):
+    if len(odd) > 1 or any(facts["unit"] not in (None, unit) for unit, _ in kinds):
         yield f"The sums bound nothing: the releases are about {' and '.join(odd)}."
 
 
@@ -386,18 +356,8 @@ def _details(entry: Entry) -> str:
     return "; ".join(said)
 
 
-def _remaining(left: Fraction | None, cap: Fraction | None, spent: Fraction | None) -> str:
-    if cap is not None and (spent is None or spent > cap):
-        return "exceeded"
-    return _cap(left)
-
-
-def _cap(value: Fraction | None) -> str:
-    return "no cap" if value is None else decimal_text(value)
-
-
-def _sum(value: Fraction | None) -> str:
-    return "not finite" if value is None else decimal_text(value)
+def _sum(value: str | None) -> str:
+    return "not finite" if value is None else value
 
 
 def _plural(n: int, one: str, many: str) -> str:
