@@ -13,6 +13,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -86,13 +87,13 @@ def forfeit(
     final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         entries = ledger.entries()
-        making_by_key = builds_of(entries, place, release_id)
+        built = builds_of(entries, place, release_id)
         open_charges = [
             entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
         ]
         if not open_charges and _was_given_up(entries, place, release_id, receipt):
-            for making in making_by_key.values():  # cut off after the ledger was told
-                making.folder(place, release_id).clear()
+            for build in built.values():  # cut off after the ledger was told
+                build.folder(place, release_id).clear()
             if store.forget(place, release_id):
                 return Ended(final, had_key=True)
         for folder in _lone_results(store, entries):
@@ -107,9 +108,8 @@ def forfeit(
             )
         had_key = False
         for entry in open_charges:
-            books = ReleaseRegistry(
-                store, ledger, making_by_key[entry.key_fingerprint].folder(place, release_id)
-            )
+            folder = built[entry.key_fingerprint].folder(place, release_id)
+            books = ReleaseRegistry(store, ledger, folder)
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -124,7 +124,7 @@ def forfeit(
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
         keys = [entry.key_fingerprint for entry in open_charges]
-    return Ended(final, had_key, elsewhere(making_by_key, keys, receipt))
+    return Ended(final, had_key, elsewhere(built, keys, receipt))
 
 
 def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFolder]:
@@ -199,8 +199,7 @@ class Ended:
     was_reserved: bool = True
 
 
-@dataclass(frozen=True)
-class Build:
+class Build(NamedTuple):
     """With what a release was made under one of its keys, as the ledger says.
 
     Attributes:
@@ -234,7 +233,7 @@ def builds_of(entries: Sequence[Entry], output: str, release_id: str) -> dict[st
 
 
 def elsewhere(
-    making_by_key: Mapping[str, Build], key_fingerprints: Iterable[str], receipt: Receipt | None
+    built: Mapping[str, Build], key_fingerprints: Iterable[str], receipt: Receipt | None
 ) -> tuple[str, ...]:
     """Returns which key stores made what is ended, without the one that has its receipt.
 
@@ -242,11 +241,11 @@ def elsewhere(
     be wrapped in a key that is lost.
 
     Args:
-        making_by_key: As `builds_of` returns them.
+        built: As `builds_of` returns it.
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
-    stores = {key: making.store for key, making in making_by_key.items()}
+    stores = {key: build.store for key, build in built.items()}
     of_receipt = None if receipt is None else stores.get(receipt.key_fingerprint)
     return tuple(sorted({stores[key] for key in key_fingerprints} - {of_receipt}))
 
@@ -282,16 +281,16 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        making_by_key = builds_of(ledger.entries(), place, release_id)
-        others = elsewhere(making_by_key, making_by_key, receipt)
+        built = builds_of(ledger.entries(), place, release_id)
+        others = elsewhere(built, built, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            areas = {making.staging_area for making in making_by_key.values()}
-            built = [epoch_workplace(place, name, epoch, area) for area in areas]
-            return Ended(_remove_epoch(place, name, epoch, *built, internal), had_key, others)
-        for making in making_by_key.values():
-            folder = making.folder(place, release_id)
+            areas = {build.staging_area for build in built.values()}
+            places = [epoch_workplace(place, name, epoch, area) for area in areas]
+            return Ended(_remove_epoch(place, name, epoch, *places, internal), had_key, others)
+        for build in built.values():
+            folder = build.folder(place, release_id)
             folder.withdraw(_newest(ledger, folder), internal)
     return Ended(ReleaseFolder(place, release_id).final, had_key, others)
 

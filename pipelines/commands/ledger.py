@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import Action, add_actions
@@ -189,30 +188,23 @@ def _begin(flags: Flags) -> Result:
 
 
 def _declare(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.caps import Account
+    from tracecloak.pipelines.ledger.caps import Account, parse_cap
 
     ledger = _opened(flags)
+    epsilon, delta = (
+        parse_cap(name, None if flags[name] == "none" else flags[name], "none")
+        for name in ("epsilon", "delta")
+    )
     account = Account(
         flags["name"],
-        _cap(flags, "epsilon"),
-        _cap(flags, "delta"),
+        epsilon,
+        delta,
         flags["unit"],
         flags.get("max_cases"),
         flags.get("note", ""),
     )
     ledger.declare_account(account, flags["by"], flags["reason"])
     return _shown(ledger, account.name)
-
-
-def _cap(flags: Flags, name: str) -> Fraction | None:
-    from tracecloak.pipelines.ledger.entries import parse_decimal
-
-    if flags[name] == "none":
-        return None
-    try:
-        return parse_decimal(flags[name])
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}, or none for no cap") from None
 
 
 def _bind(flags: Flags) -> Result:

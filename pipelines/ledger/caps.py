@@ -26,7 +26,7 @@ from tracecloak.pipelines.ledger.balance import (
     paid_place,
 )
 from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal, require_text
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.schemas.published.manifest import Unit
@@ -50,7 +50,7 @@ from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 
 
 _REQUIRED = ("epsilon", "delta", "unit")
-_OPTIONAL = ("max_cases", "note")
+_KEYS = (*_REQUIRED, "max_cases", "note")
 
 
 @dataclass(frozen=True)
@@ -134,68 +134,50 @@ def _account(name: str, keys: Any) -> Account:
     where = f"account {name!r}"
     if not isinstance(keys, dict):
         raise UsageError(f"{where}: expected the keys {', '.join(_REQUIRED)}")
-    unknown = sorted(set(keys) - {*_REQUIRED, *_OPTIONAL})
-    if unknown:
-        raise UsageError(
-            f"{where}: unknown key {unknown[0]!r}; there are {', '.join(_REQUIRED + _OPTIONAL)}"
-        )
-    missing = [key for key in _REQUIRED if key not in keys]
-    if missing:
-        none = "" if missing[0] == "unit" else "; write null where there shall be no cap"
-        raise UsageError(f"{where}: {missing[0]} is missing{none}")
-    for key, value in keys.items():
-        if isinstance(value, dict | list):
+    for key in (*keys, *_REQUIRED):
+        if key not in _KEYS:
+            raise UsageError(f"{where}: unknown key {key!r}; there are {', '.join(_KEYS)}")
+        if key not in keys:
+            raise UsageError(f"{where}: {key} is missing; write null where there shall be no cap")
+        if isinstance(keys[key], dict | list):
             raise UsageError(f"{where}: {key} must be one value")
+    max_cases = keys.get("max_cases")
+    if max_cases is not None and re.fullmatch(r"[0-9]{1,18}", max_cases) is None:
+        raise UsageError(f"{where}: max_cases must be a whole number, got {max_cases!r}")
     return Account(
         name,
-        _cap(where, "epsilon", keys),
-        _cap(where, "delta", keys),
+        parse_cap(f"{where}: epsilon", keys["epsilon"], "null"),
+        parse_cap(f"{where}: delta", keys["delta"], "null"),
         keys["unit"],
-        _max_cases(where, keys),
+        None if max_cases is None else int(max_cases),
         keys.get("note") or "",
     )
 
 
-def _cap(where: str, key: str, keys: Mapping[str, str | None]) -> Fraction | None:
-    text = keys[key]
-    if text is None:
-        return None
+def parse_cap(name: str, text: str | None, none: str) -> Fraction | None:
+    """Returns a cap as it is written; None: there is none.
+
+    Args:
+        name: What it is, for errors.
+        text: The decimal; None: there is no cap.
+        none: What is written for that.
+
+    Raises:
+        UsageError: The text is no decimal.
+    """
     try:
-        return parse_decimal(text)
+        return None if text is None else parse_decimal(text)
     except UsageError as error:
-        raise UsageError(f"{where}: {key}: {error}, or null for no cap") from None
-
-
-def _max_cases(where: str, keys: Mapping[str, str | None]) -> int | None:
-    text = keys.get("max_cases")
-    if text is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,18}", text) is None:
-        raise UsageError(f"{where}: max_cases must be a whole number, got {text!r}")
-    return int(text)
+        raise UsageError(f"{name}: {error}, or {none} for no cap") from None
 
 
 class _TextLoader(StrictLoader):
-    """Every scalar is the text that stands in the file, but for an unquoted null, which is None.
-
-    A key that is given twice is refused: YAML would silently take the last.
-    """
+    """Every scalar is the text that stands in the file, but for an unquoted null, which is None."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if isinstance(node, yaml.ScalarNode):
             return None if node.tag == "tag:yaml.org,2002:null" else node.value
         return super().construct_object(node, deep=deep)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        body: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                self._refuse("a key must be text", key_node)
-            if key in body:
-                self._refuse(f"key given twice: {key}", key_node)
-            body[key] = self.construct_object(value_node, deep=True)
-        return body
 
 
 # --- What the privacy officer declared in a ledger: caps of accounts, and whose a data set is. ----
@@ -214,23 +196,6 @@ NO_COLUMNS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def account_columns(account: Account) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns columns and details of the entry that declares an account.
-
-    Raises:
-        UsageError: A cap is no exact decimal.
-    """
-    caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
-    columns = {name: None if cap is None else decimal_text(cap) for name, cap in caps.items()}
-    details: dict[str, Any] = {}
-    if account.max_cases is not None:
-        details["max_cases"] = account.max_cases
-    if account.note:
-        require_text("note", account.note)
-        details["note"] = account.note
-    return {**NO_COLUMNS, **columns, "account": account.name, "unit": account.unit}, details
-
-
 def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     """Returns the accounts that are declared, by name, with the caps that hold now.
 
@@ -247,17 +212,6 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
                 facts.get("note", ""),
             )  # fmt: skip
     return accounts
-
-
-def dataset_columns(dataset: str, account: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns columns and details of the entry that binds a data set to an account.
-
-    Raises:
-        UsageError: A name is no printable text.
-    """
-    require_text("dataset", dataset)
-    require_text("account", account)
-    return {**NO_COLUMNS, "account": account}, {"dataset": dataset}
 
 
 def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
@@ -370,9 +324,8 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
     )
 
 
-def _lower(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    caps = [cap for cap in (one, other) if cap is not None]
-    return min(caps, default=None)
+def _lower(*caps: Fraction | None) -> Fraction | None:
+    return min((cap for cap in caps if cap is not None), default=None)
 
 
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------

@@ -25,7 +25,7 @@ import hashlib
 import json
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -376,13 +376,6 @@ class Entry:
 
 # The columns that every hash covers; `details` is another where there are some.
 _HASHED = tuple(field.name for field in fields(Entry) if field.name not in ("hash", "details"))
-
-
-def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
-    """Returns the steps of an epoch that are decided, each with the digest of what it released."""
-    return dict(
-        entry.decided for entry in entries if entry.decided is not None and entry.of_key == of_key
-    )
 
 
 def require_text(name: str, text: object) -> None:

@@ -62,7 +62,8 @@ def erase(
             raise UsageError(f"before must be a day such as 2026-12-31, got {before!r}") from None
     place = None if output is None else absolute(output)
     given = (("output", place), ("release_id", release_id), ("before", before))
-    ledger.note_erasure({name: value for name, value in given if value is not None}, by, reason)
+    which = {name: value for name, value in given if value is not None}
+    ledger.declare("erase", {}, which, by, reason)
     return NotedCases(ledger.url).erase(place, release_id, before)
 
 

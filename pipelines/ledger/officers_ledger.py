@@ -12,24 +12,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
 from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, differs_text
 from tracecloak.pipelines.ledger.caps import (
     ANY_STORE,
     NO_COLUMNS,
     Account,
-    account_columns,
     awaited_stores,
     check_declared,
-    dataset_columns,
 )
 from tracecloak.pipelines.ledger.entries import (
+    UNDRAWN,
     Action,
     Charge,
     Declaration,
     Entry,
     Step,
-    decided_of,
+    require_text,
     signed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -146,8 +146,16 @@ class OfficersLedger(Ledger):
             UsageError: A cap is no exact decimal, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        columns, details = account_columns(account)
-        self._declare("account", columns, {**details, **signed(by, reason)})
+        caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
+        columns = {name: None if cap is None else decimal_text(cap) for name, cap in caps.items()}
+        details: dict[str, Any] = {}
+        if account.max_cases is not None:
+            details["max_cases"] = account.max_cases
+        if account.note:
+            require_text("note", account.note)
+            details["note"] = account.note
+        columns |= {"account": account.name, "unit": account.unit}
+        self.declare("account", columns, details, by, reason)
 
     def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
         """Binds a data set to one account: releases that name it under another are refused.
@@ -157,38 +165,43 @@ class OfficersLedger(Ledger):
                 and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        columns, details = dataset_columns(dataset, account)
-        self._declare("dataset", columns, {**details, **signed(by, reason)})
+        require_text("dataset", dataset)
+        require_text("account", account)
+        self.declare("dataset", {"account": account}, {"dataset": dataset}, by, reason)
 
-    def note_erasure(self, what: Mapping[str, str], by: str, reason: str) -> None:
-        """Notes that what is noted of releases' cases is erased, before it is.
+    def declare(
+        self,
+        action: Declaration,
+        columns: Mapping[str, Any],
+        details: Mapping[str, Any],
+        by: str,
+        reason: str,
+    ) -> None:
+        """Declares something that is no charge.
 
         Args:
-            what: Which of it, by name.
-            by: Who erases it.
+            action: What. `erase`: that notes on releases' cases are erased, before they are.
+                `positions`: that somebody sets the positions of a stream, before they are, and not
+                where to.
+            columns: Those of the entry that are not empty.
+            details: What else it has.
+            by: Who declares it.
             reason: Why.
 
         Raises:
-            UsageError: Nobody and no reason is named.
+            UsageError: Nobody and no reason is named, or the account of a data set is not declared
+                where others are.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        self._declare("erase", NO_COLUMNS, {**what, **signed(by, reason)})
+        facts = {**details, **signed(by, reason)}
 
-    def note_positions(self, output: str, release_id: str, by: str, reason: str) -> None:
-        """Notes that somebody sets the positions of a stream, before they are; not where to.
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            self.check_sound(past)
+            if action == "dataset":
+                check_declared(past.declarations(), columns["account"])
+            return [(action, {**NO_COLUMNS, **columns}, facts)]
 
-        Args:
-            output: The folder of all releases.
-            release_id: Of the epoch.
-            by: Who sets them.
-            reason: Why.
-
-        Raises:
-            UsageError: Nobody and no reason is named.
-            LedgerError: The ledger cannot be used, or somebody changed what it said.
-        """
-        columns = {**NO_COLUMNS, "output": output, "release_id": release_id}
-        self._declare("positions", columns, signed(by, reason))
+        self.append(steps)
 
     def accept(self, by: str, reason: str, lost_stores: Sequence[str] = ()) -> Accepted:
         """Notes what happened to a ledger or a key store that has forgotten something.
@@ -275,28 +288,6 @@ class OfficersLedger(Ledger):
         """
         return problems(self.entries(), known_hash)
 
-    def _declare(
-        self, action: Declaration, columns: Mapping[str, Any], details: Mapping[str, Any]
-    ) -> None:
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
-            if action == "dataset":
-                check_declared(past.declarations(), columns["account"])
-            return [(action, columns, details)]
-
-        self.append(steps)
-
-
-# How a charge came to be what it is, at least: `may_follow` leaves out what is there already.
-_WAYS: Mapping[str, Sequence[Action]] = {
-    "reserve": ("reserve",),
-    "claim": ("reserve",),
-    "draw": ("reserve", "draw"),
-    "commit": ("reserve", "commit"),
-    "forfeit": ("reserve", "forfeit"),
-    "withdraw": ("reserve", "commit", "withdraw"),
-}
-
 
 def recovered_steps(
     memory: LedgerCache, past: LedgerSnapshot, copies: Sequence[Copy]
@@ -334,10 +325,8 @@ def recovered_steps(
                     if window is not None and window.scope in overtaken:
                         facts = {**facts, **replace(window, adds_up=True).facts()}
                 steps.append((action, asdict(last), {**facts, **marked}))
-    of_keys = {entry.of_key for entry in seen if entry.decided is not None}
-    decided = {of_key: decided_of(entries, of_key) for of_key in of_keys}
     for entry in seen:
-        if entry.decided is not None and entry.decided[0] not in decided[entry.of_key]:
+        if entry.decided is not None and past.decided(entry.of_key, entry.decided[0]) is None:
             steps.append((entry.action, asdict(entry), {**entry.facts, **marked}))
     return steps
 
@@ -352,9 +341,17 @@ def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
 
 
 def _way(last: Action, has_claim: bool) -> Sequence[Action]:
-    """Returns how a charge came to be what it is, at least."""
-    way = _WAYS.get(last, ())
-    return ("reserve", "claim", *way[1:]) if way and has_claim else way
+    """Returns how a charge came to be what it is, at least: `may_follow` leaves out what is there.
+
+    Args:
+        last: What happened to it last.
+        has_claim: Whether it claimed units that it has still.
+    """
+    if last == "void":
+        return ()
+    ends: tuple[Action, ...] = ("commit", "withdraw") if last == "withdraw" else (last,)
+    claims: tuple[Action, ...] = ("claim",) if has_claim else ()
+    return ("reserve", *claims, *(() if last in UNDRAWN else ends))
 
 
 def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> set[str]:

@@ -77,7 +77,8 @@ def positions(
             raise UsageError(f"to_time {error}, got {to_time!r}") from None
         target = {name: log_since(one, since_us) for name, one in topics.items()}
         ledger = officers_ledger(open_store(config), config.ledger)
-        ledger.note_positions(*config.place, by or "", reason or "")
+        named = dict(zip(("output", "release_id"), config.place, strict=True))
+        ledger.declare("positions", named, {}, by or "", reason or "")
         set_to(target)
     said = [("positions set", f"{', '.join(topics)}, to {to_time}")]
     if is_flink:

@@ -263,7 +263,7 @@ def test_no_digit_of_a_cap_is_lost(tmp_path: Path, text: str) -> None:
             "a: {epsilon: 9, delta: 0, unit: case}}",
             "twice: a",
         ),
-        ("accounts: {? [a] : {epsilon: 1}}", "a key must be text"),
+        ("accounts: {? [a] : {epsilon: 1}}", "unhashable key"),
         ('accounts: {"a\\tb": {epsilon: 1, delta: 0, unit: case}}', "printable"),
         ("accounts: [", "no YAML"),
         ("cap: &x [*x]", "no YAML|one key"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,17 @@ from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
 from tracecloak.pipelines.ledger.database import MadeElsewhere
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, decided_of
+from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 EPOCH = ("/out", "ward@1", "k")
 ONE, OTHER = "1" * 64, "2" * 64
+
+
+def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
+    return dict(e.decided for e in entries if e.decided is not None and e.of_key == of_key)
 
 
 def epoch(**changes: Any) -> Reservation:
