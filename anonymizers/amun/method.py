@@ -20,9 +20,8 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +52,7 @@ from tracecloak.anonymizers.amun.params import (
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -63,7 +63,7 @@ from tracecloak.schemas.statistics.log_times import StartRange, cumulated_stamps
 from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 
-class Amun(contract.Anonymizer):
+class Amun(RoundsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "amun"
@@ -78,12 +78,6 @@ class Amun(contract.Anonymizer):
         Operation("substitution", "event", "time:timestamp"),
     )
     exact_noise: ClassVar[bool] = False
-
-    def rounds(self, params: AmunParams) -> tuple[str, ...]:
-        """Returns the rounds: one more to filter by, and one less without compression."""
-        prior = ("prior-knowledge",) if params.mode == "filtering" else ()
-        last = () if params.choices.compression == "none" else ("compression",)
-        return ("dafsa", *prior, "sampling", "selection", *last)
 
     def guarantee(self, params: AmunParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
@@ -166,22 +160,49 @@ class Amun(contract.Anonymizer):
             ),
         )
 
-    def explain(self, params: AmunParams) -> tuple[str, ...]:
-        """Returns one sentence per round."""
-        c = params.choices
-        sentences = {
-            "dafsa": "counts variants and builds their minimal DAFSA",
-            "prior-knowledge": "counts the times of all cases, and drops the cases with P + g >= 1",
-            "sampling": (
+    def parts(self, params: AmunParams) -> tuple[Part, ...]:
+        """Returns the rounds: one more to filter by, and one less without compression."""
+        c, given = params.choices, (params,)
+        variants = {"variants": Counted(VariantHistogram, _variants, given)}
+        times = {"times": Counted(DurationTable, _times, given)}
+        is_filtered = params.mode == "filtering"
+        filtering = step(
+            "prior-knowledge",
+            "counts the times of all cases, and drops the cases with P + g >= 1",
+            times,
+            lambda given: _decide_filter(given, params),
+        )
+        compression = step(
+            "compression",
+            f"brings times back towards the public range ({c.compression})",
+            {"starts": Counted(StartRange, _noised_starts, given)},
+            lambda given: CompressionDecision(given.statistics["starts"]),
+        )
+        return (
+            step(
+                "dafsa",
+                "counts variants and builds their minimal DAFSA",
+                {**variants, "starts": RANGE_OF_STARTS},
+                lambda given: _decide_dafsa(given, params),
+            ),
+            *((filtering,) if is_filtered else ()),
+            step(
+                "sampling",
                 f"counts durations per transition and starts per day; priors by {c.prior} within "
                 f"{c.time_precision_us / 1e6:g} s; adds Laplace noise with epsilon "
                 f"{params.epsilon_d:.4f} to the count of each transition, and moves whole cases "
-                "until every transition has its noise"
+                "until every transition has its noise",
+                {**(variants if is_filtered else {}), **times},
+                lambda given: _decide_sampling(given, params),
             ),
-            "selection": "chooses which cases those are, by keyed ranks",
-            "compression": f"brings times back towards the public range ({c.compression})",
-        }
-        return tuple(f"{name}: {sentences[name]}" for name in self.rounds(params))
+            step(
+                "selection",
+                "chooses which cases those are, by keyed ranks",
+                {"ranks": Counted(CaseRanks, _ranks, given)},
+                _decide_selection,
+            ),
+            *(() if c.compression == "none" else (compression,)),
+        )
 
     def costs(self, params: AmunParams) -> tuple[str, ...]:
         """Returns what the profile and the mode cost in cases and in times."""
@@ -196,45 +217,6 @@ class Amun(contract.Anonymizer):
         if not variants.n_variants:
             return ()
         return (forecast_size(Dafsa.from_variants(variants), params).sentence,)
-
-    def requires(self, round_name: str, params: AmunParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        given = (params,)
-        variants = {"variants": Counted(VariantHistogram, _variants, given)}
-        times = {"times": Counted(DurationTable, _times, given)}
-        return {
-            "dafsa": {**variants, "starts": RANGE_OF_STARTS},
-            "prior-knowledge": times,
-            "sampling": {**(variants if params.mode == "filtering" else {}), **times},
-            "selection": {"ranks": Counted(CaseRanks, _ranks, given)},
-            "compression": {"starts": Counted(StartRange, _noised_starts, given)},
-        }[round_name]
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: AmunParams,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides a round.
-
-        Raises:
-            GuaranteeError: The log is empty, or the filter left nothing of it.
-        """
-        if round_name == "dafsa":
-            return _decide_dafsa(statistics["variants"], statistics["starts"], params)
-        dafsa = decisions["dafsa"].dafsa
-        if round_name == "prior-knowledge":
-            times: DurationTable = statistics["times"]
-            dropped = _prior(times, dafsa, params).exceeds(params.guessing_advantage)
-            return FilterDecision(times.index(dafsa.n_transitions + 1), dropped)
-        if round_name == "sampling":
-            return _decide_sampling(statistics, dafsa, params, randomness)
-        if round_name == "selection":
-            return _decide_selection(statistics["ranks"], decisions["sampling"], randomness)
-        return CompressionDecision(statistics["starts"])
 
     def apply(
         self,
@@ -263,9 +245,9 @@ def _microseconds(stamp: datetime) -> int:
 # --- Rounds -----------------------------------------------------------------------------------
 
 
-def _decide_dafsa(
-    variants: VariantHistogram, starts: StartRange, params: AmunParams
-) -> DafsaDecision:
+def _decide_dafsa(given: Given, params: AmunParams) -> DafsaDecision:
+    variants: VariantHistogram = given.statistics["variants"]
+    starts: StartRange = given.statistics["starts"]
     if variants.n_variants == 0:
         raise GuaranteeError("the log has no events, so there is nothing to anonymise")
     first, last = params.log_start, params.log_end
@@ -289,31 +271,38 @@ def _decide_dafsa(
     return DafsaDecision(dafsa, first_us, last_us)
 
 
-def _decide_sampling(
-    statistics: Mapping[str, Any], dafsa: Dafsa, params: AmunParams, randomness: Randomness
-) -> SamplingDecision:
-    variants: VariantHistogram = statistics.get("variants", dafsa.variants)
+def _decide_filter(given: Given, params: AmunParams) -> FilterDecision:
+    times: DurationTable = given.statistics["times"]
+    dafsa = given.decisions["dafsa"].dafsa
+    dropped = _prior(times, dafsa, params).exceeds(params.guessing_advantage)
+    return FilterDecision(times.index(dafsa.n_transitions + 1), dropped)
+
+
+def _decide_sampling(given: Given, params: AmunParams) -> SamplingDecision:
+    dafsa: Dafsa = given.decisions["dafsa"].dafsa
+    variants: VariantHistogram = given.statistics.get("variants", dafsa.variants)
     if variants.n_variants == 0:
         raise GuaranteeError(
             "the filter dropped every case: each has a time that is too easy to guess; lower "
             "guessing_advantage or time_precision_us, or use mode sampling"
         )
     counts = dafsa.counts_of(variants)
-    times: DurationTable = statistics["times"]
+    times: DurationTable = given.statistics["times"]
     scales = _scales(times, dafsa, params, longest=int(np.diff(variants.offsets).max()))
-    gains, losses = draw_gains_and_losses(dafsa, counts, params, randomness)
+    gains, losses = draw_gains_and_losses(dafsa, counts, params, given.randomness)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)
 
 
-def _decide_selection(
-    ranks: CaseRanks, sampling: SamplingDecision, randomness: Randomness
-) -> SelectionDecision:
+def _decide_selection(given: Given) -> SelectionDecision:
     """Chooses the copied and the deleted cases of each variant.
 
     A copy is of a case drawn uniformly from its variant's, with replacement; a deletion takes any
     of the variant's cases and copies, without replacement.
     """
+    ranks: CaseRanks = given.statistics["ranks"]
+    sampling: SamplingDecision = given.decisions["sampling"]
+    randomness = given.randomness
     variants = np.flatnonzero(sampling.gains + sampling.losses)
     gains, losses = sampling.gains[variants], sampling.losses[variants]
     first = np.searchsorted(ranks.groups, variants)

@@ -18,6 +18,7 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted, CountVarian
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.pretsa.tree import MergedTree, draw_durations
 from tracecloak.anonymizers.pretsa.verify import verify_released
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
 from tracecloak.anonymizers.variants.distance import (
     EmbeddingDistance,
     LevenshteinDistance,
@@ -268,7 +269,7 @@ class PlacesDecision(contract.Decision):
     places: np.ndarray
 
 
-class _Sanitised(contract.Anonymizer):
+class _Sanitised(RoundsMethod):
     """What `pretsa` and `pretsa-case` share."""
 
     guarantee_kind: ClassVar[Kind] = "syntactic"
@@ -295,10 +296,6 @@ class _Sanitised(contract.Anonymizer):
     def attributes(self, params: PretsaCaseParams) -> tuple[Attribute, ...]:
         """Returns the attribute that is the duration, if it is one: it is read and released."""
         return declared(params.duration)
-
-    def rounds(self, params: PretsaCaseParams) -> tuple[str, ...]:
-        """Returns the rounds."""
-        return ("variants", "merging", "places")
 
     def guarantee(self, params: PretsaCaseParams) -> Guarantee:
         """Returns what is verified on the release, and what that leaves open."""
@@ -368,54 +365,32 @@ class _Sanitised(contract.Anonymizer):
             ),
         )
 
-    def explain(self, params: PretsaCaseParams) -> tuple[str, ...]:
-        """Returns one sentence per round."""
-        t = _t(params)
+    def parts(self, params: PretsaCaseParams) -> tuple[Part, ...]:
+        """Returns the rounds."""
+        t, merging = _t(params), Counted(DurationTable, _durations, (params.duration_attribute,))
         or_far = "" if t is None else f" or whose durations are {t:g} or more from their activity's"
         return (
-            "variants: counts variants and builds their prefix tree",
-            f"merging: counts durations by variant and place; cuts prefixes of fewer than "
-            f"{params.k} cases{or_far}, moves their cases to the nearest variant by the distance "
-            f"{params.distance}, and draws the durations of all events anew",
-            "places: chooses by keyed ranks which case of a variant gets which of its durations",
+            step(
+                "variants",
+                "counts variants and builds their prefix tree",
+                {"variants": CountVariants()},
+                lambda given: _decide_variants(given.statistics["variants"], params.k),
+            ),
+            step(
+                "merging",
+                f"counts durations by variant and place; cuts prefixes of fewer than {params.k} "
+                f"cases{or_far}, moves their cases to the nearest variant by the distance "
+                f"{params.distance}, and draws the durations of all events anew",
+                {"durations": merging},
+                lambda given: _decide_merging(given, params),
+            ),
+            step(
+                "places",
+                "chooses by keyed ranks which case of a variant gets which of its durations",
+                {"ranks": Counted(CaseRanks, _ranks)},
+                lambda given: _decide_places(given.statistics["ranks"]),
+            ),
         )
-
-    def requires(self, round_name: str, params: PretsaCaseParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        if round_name == "variants":
-            return {"variants": CountVariants()}
-        if round_name == "merging":
-            return {"durations": Counted(DurationTable, _durations, (params.duration_attribute,))}
-        return {"ranks": Counted(CaseRanks, _ranks)}
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PretsaCaseParams,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides a round.
-
-        Raises:
-            GuaranteeError: The log is empty, or has fewer than k cases, or durations that cannot be
-                brought below t or add up beyond the calendar.
-        """
-        if round_name == "variants":
-            variants: VariantHistogram = statistics["variants"]
-            if variants.n_cases < max(params.k, 1):
-                raise GuaranteeError(
-                    f"the log has fewer cases than k={params.k}, so no variant can have as many; "
-                    "lower k"
-                )
-            return VariantsDecision(variants)
-        if round_name == "merging":
-            known: VariantsDecision = decisions["variants"]
-            return _decide_merging(known.variants, statistics["durations"], params, randomness)
-        ranks: CaseRanks = statistics["ranks"]
-        first = np.searchsorted(ranks.groups, ranks.groups)
-        return PlacesDecision(ranks.cases, np.arange(len(first)) - first)
 
     def apply(
         self,
@@ -501,13 +476,29 @@ def _of_input(params: PretsaCaseParams) -> bool:
     return getattr(params, "closeness", None) == "input"
 
 
-def _decide_merging(
-    variants: VariantHistogram,
-    durations: DurationTable,
-    params: PretsaCaseParams,
-    randomness: Randomness,
-) -> MergingDecision:
-    t = _t(params)
+def _decide_variants(variants: VariantHistogram, k: int) -> VariantsDecision:
+    if variants.n_cases < max(k, 1):
+        raise GuaranteeError(
+            f"the log has fewer cases than k={k}, so no variant can have as many; lower k"
+        )
+    return VariantsDecision(variants)
+
+
+def _decide_places(ranks: CaseRanks) -> PlacesDecision:
+    first = np.searchsorted(ranks.groups, ranks.groups)
+    return PlacesDecision(ranks.cases, np.arange(len(first)) - first)
+
+
+def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
+    """Merges variants and draws durations.
+
+    Raises:
+        GuaranteeError: There are durations that cannot be brought below t or add up beyond the
+            calendar.
+    """
+    t, randomness = _t(params), given.randomness
+    variants: VariantHistogram = given.decisions["variants"].variants
+    durations: DurationTable = given.statistics["durations"]
     distance = _distance(variants, params, randomness)
     tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
     tree.merge()

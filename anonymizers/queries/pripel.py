@@ -29,6 +29,7 @@ from tracecloak.anonymizers.queries.pripel_enrichment import (
 )
 from tracecloak.anonymizers.queries.sacofa import Sacofa
 from tracecloak.anonymizers.rigorous.params import Exact
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
 from tracecloak.schemas.arrays.merging import offsets_of, sum_groups
 from tracecloak.schemas.arrays.sequences import CaseRanks, encode_sequences
@@ -42,7 +43,6 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 from tracecloak.schemas.statistics.durations import DurationTable
-from tracecloak.schemas.statistics.log_times import StartRange
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Which case of the log a released sequence is made from: the cheapest assignment by edits. ----
@@ -343,7 +343,7 @@ class PripelParams(contract.Params):
         return declared(self.attributes)
 
 
-class Pripel(contract.Anonymizer):
+class Pripel(RoundsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "pripel"
@@ -366,10 +366,6 @@ class Pripel(contract.Anonymizer):
     def attributes(self, params: PripelParams) -> tuple[Attribute, ...]:
         """Returns the declared attributes."""
         return params.declared
-
-    def rounds(self, params: PripelParams) -> tuple[str, ...]:
-        """Returns the two rounds."""
-        return (VARIANTS, CONTENTS)
 
     def guarantee(self, params: PripelParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
@@ -402,66 +398,47 @@ class Pripel(contract.Anonymizer):
             ),
         )
 
-    def explain(self, params: PripelParams) -> tuple[str, ...]:
-        """Returns one sentence per round."""
+    def parts(self, params: PripelParams) -> tuple[Part, ...]:
+        """Returns the two rounds."""
         query = {"laplace": "the trace-variant query", "sacofa": "the SaCoFa query"}[params.query]
         bounds = {"pair": "the same two activities", "log": "any two events"}[
             params.duration_bounds
         ]
         values = f" and {len(params.declared)} attributes" if params.attributes else ""
         epsilon = decimal_text(Fraction(params.epsilon))
-        return (
-            f"{VARIANTS}: asks {query} on {params.max_prefix_length} levels, with noise for "
-            f"epsilon {epsilon} on each count, prunes below {params.p_harmful}, and matches each "
-            "sequence with a case of the log at the smallest sum of edits; no finite epsilon holds",
-            f"{CONTENTS}: fills each sequence with the times{values} of its case or of the log, "
-            f"with bounded Laplace noise for epsilon {epsilon} on each, within the times that the "
-            f"log has between {bounds}; no finite epsilon holds",
-        )
-
-    def requires(self, round_name: str, params: PripelParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        if round_name == VARIANTS:
-            asked = _QUERIES[params.query].requires("variants", params.of_query)
-            return {**asked, "starts": RANGE_OF_STARTS}
-        of_events = (a for a in params.declared if not a.is_of_case)
-        return {
+        asked = _QUERIES[params.query].requires("variants", params.of_query)
+        of_events = [a for a in params.declared if not a.is_of_case]
+        counters = {
             "ranks": Counted(CaseRanks, _ranks),
             "durations": Counted(DurationTable, _durations),
             **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in of_events},
         }
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PripelParams,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides a round.
+        def contents(given: Given) -> ContentsDecision:
+            counted = given.statistics
+            of_values = {a.name: counted[f"attribute {a.name}"] for a in of_events}
+            assignment = assigned(counted["ranks"], given.decisions[VARIANTS])
+            return ContentsDecision(*assignment, counted["durations"], of_values)
 
-        Raises:
-            GuaranteeError: The log is empty.
-            UsageError: The query has too many candidates, cases or variants to match, or the log
-                has too many activities.
-        """
-        if round_name == VARIANTS:
-            if not statistics["variants"].n_variants:
-                raise GuaranteeError("the log has no events, so there is nothing to anonymise")
-            asked = _QUERIES[params.query]
-            answer = asked.decide("variants", statistics, {}, params.of_query, randomness)
-            return _matched(
-                answer.variants,  # type: ignore[attr-defined]
-                statistics["variants"],
-                statistics["names"],
-                statistics["starts"],
-            )
-        sources, released, replica = assigned(statistics["ranks"], decisions[VARIANTS])
-        values = {
-            a.name: statistics[f"attribute {a.name}"] for a in params.declared if not a.is_of_case
-        }
-        return ContentsDecision(sources, released, replica, statistics["durations"], values)
+        return (
+            step(
+                VARIANTS,
+                f"asks {query} on {params.max_prefix_length} levels, with noise for epsilon "
+                f"{epsilon} on each count, prunes below {params.p_harmful}, and matches each "
+                "sequence with a case of the log at the smallest sum of edits; no finite epsilon "
+                "holds",
+                {**asked, "starts": RANGE_OF_STARTS},
+                lambda given: _matched(given, params),
+            ),
+            step(
+                CONTENTS,
+                f"fills each sequence with the times{values} of its case or of the log, with "
+                f"bounded Laplace noise for epsilon {epsilon} on each, within the times that the "
+                f"log has between {bounds}; no finite epsilon holds",
+                counters,
+                contents,
+            ),
+        )
 
     def apply(
         self,
@@ -482,12 +459,21 @@ class Pripel(contract.Anonymizer):
         )
 
 
-def _matched(
-    answer: ReleasedVariants,
-    raw: VariantHistogram,
-    vocabulary: ActivityVocabulary,
-    starts: StartRange,
-) -> QueryDecision:
+def _matched(given: Given, params: PripelParams) -> QueryDecision:
+    """What is released, and of which cases it is made.
+
+    Raises:
+        GuaranteeError: The log is empty.
+        UsageError: The query has too many candidates, cases or variants to match, or the log has
+            too many activities.
+    """
+    raw: VariantHistogram = given.statistics["variants"]
+    vocabulary: ActivityVocabulary = given.statistics["names"]
+    if not raw.n_variants:
+        raise GuaranteeError("the log has no events, so there is nothing to anonymise")
+    query = _QUERIES[params.query]
+    decided = query.decide("variants", given.statistics, {}, params.of_query, given.randomness)
+    answer: ReleasedVariants = decided.variants  # type: ignore[attr-defined]
     if len(vocabulary) > MAX_ACTIVITIES:
         raise UsageError(
             f"pripel takes logs of at most {MAX_ACTIVITIES:,} activities; map them to fewer names"
@@ -500,8 +486,6 @@ def _matched(
     released = VariantHistogram.from_sequences(
         encode_sequences(answer.offsets, codes), answer.counts
     )
-    # It loads scipy, which a plan or a catalogue need not wait for.
-
     matching = match_variants(released, raw)
     used, place = np.unique(matching.raw, return_inverse=True)
     return QueryDecision(
@@ -511,7 +495,7 @@ def _matched(
         place,
         matching.released,
         matching.cases,
-        starts,
+        given.statistics["starts"],
     )
 
 

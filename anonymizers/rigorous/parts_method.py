@@ -105,20 +105,11 @@ def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -
     return budget
 
 
-class PartsMethod(contract.Anonymizer):
-    """A method of parts; its parameters are `RigorousParams`.
+class RoundsMethod(contract.Anonymizer):
+    """A method whose rounds are made of parts, whatever is promised of them.
 
-    A subclass says its parts, and where something is released beside a log, its products. What else
-    it may say has a default here.
-
-    Attributes:
-        between_chosen: What stands between the things that were chosen on the log.
+    A subclass says its parts. What else it may say has a default here.
     """
-
-    guarantee_kind: ClassVar[Kind] = "rigorous"
-    log: ClassVar[Literal["transformed", "generated", "none"]] = "none"
-    exact_noise: ClassVar[bool] = True
-    between_chosen: ClassVar[str] = " and "
 
     def parts(self, params: Any) -> tuple[Part, ...]:
         """Returns the parts in the order in which they are decided; by default the parameters'.
@@ -129,33 +120,9 @@ class PartsMethod(contract.Anonymizer):
         parts: tuple[Part, ...] = params.parts
         return parts
 
-    def budget(self, params: Any) -> Budget:
-        """Returns what each need of the parts may spend.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        return budget_of_parts(self.parts(params), *params.budget)
-
-    def reality(self, params: Any) -> str:
-        """Returns why the promise holds, in sentences: what the parts say, and what is chosen."""
-        parts = self.parts(params)
-        sentences = [part.reality for part in parts if part.reality]
-        if chosen := self.between_chosen.join(part.chosen for part in parts if part.chosen):
-            sentences.append(f"Chosen on the log and paid for: {chosen}.")
-        return " ".join(sentences)
-
-    def not_covered(self, params: Any) -> tuple[str, ...]:
-        """Returns what the release shows or allows beyond the promise, in sentences."""
-        return (DECLARED,)
-
-    def moves_by_case(self, params: Any) -> bool:
-        """Returns whether j of a unit's m cases move all that is counted by at most j/m.
-
-        j/m is a share of the change that the noise is made for; see `accounting.composed`. A method
-        returns True only if this is proved and tested.
-        """
-        return False
+    def means(self, params: Any) -> Allowances:
+        """Returns what each need of the parts may spend, by name; by default there is none."""
+        return {}
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what was decided in the rounds before as parts look for it, by name."""
@@ -177,14 +144,103 @@ class PartsMethod(contract.Anonymizer):
         decision: contract.Decision = decided[round_name]
         return decision
 
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the rounds of the parts, in the order in which they come first."""
+        return tuple(dict.fromkeys(part.round for part in self.parts(params)))
+
+    def explain(self, params: Any) -> tuple[str, ...]:
+        """Returns a sentence for each part."""
+        means = self.means(params)
+        return tuple(f"{part.name}: {part.sentence(means)}" for part in self.parts(params))
+
+    def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:
+        """Returns what is counted for the parts of a round, by name."""
+        counters: dict[str, contract.Counter] = {}
+        for part in self.parts(params):
+            if part.round == round_name:
+                counters |= part.counters
+        return counters
+
+    def decide(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> contract.Decision:
+        """Decides the parts of a round one after the other."""
+        known, means = self.known(decisions), self.means(params)
+        decided: dict[str, Any] = {}
+        for part in self.parts(params):
+            if part.round == round_name:
+                given = Given(statistics, {**known, **decided}, means, randomness)
+                decided[part.name] = part.decide(given)
+        given = Given(statistics, known, means, randomness)
+        return self.combined(round_name, decided, given, params)
+
+
+def step(
+    name: str,
+    sentence: str,
+    counters: Mapping[str, contract.Counter],
+    decide: Callable[[Given], contract.Decision],
+) -> Part:
+    """Returns a part that is a round of its own and spends nothing."""
+    return Part(name, (), lambda means: sentence, decide, counters, name)
+
+
+class PartsMethod(RoundsMethod):
+    """A method of parts that pay for what they do; its parameters are `RigorousParams`.
+
+    A subclass says its parts, and where something is released beside a log, its products. What else
+    it may say has a default here.
+
+    Attributes:
+        between_chosen: What stands between the things that were chosen on the log.
+    """
+
+    guarantee_kind: ClassVar[Kind] = "rigorous"
+    log: ClassVar[Literal["transformed", "generated", "none"]] = "none"
+    exact_noise: ClassVar[bool] = True
+    between_chosen: ClassVar[str] = " and "
+
+    def budget(self, params: Any) -> Budget:
+        """Returns what each need of the parts may spend.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        return budget_of_parts(self.parts(params), *params.budget)
+
+    def means(self, params: Any) -> Allowances:
+        """Returns what each need of the parts may spend, by name."""
+        return self.budget(params).means
+
+    def reality(self, params: Any) -> str:
+        """Returns why the promise holds, in sentences: what the parts say, and what is chosen."""
+        parts = self.parts(params)
+        sentences = [part.reality for part in parts if part.reality]
+        if chosen := self.between_chosen.join(part.chosen for part in parts if part.chosen):
+            sentences.append(f"Chosen on the log and paid for: {chosen}.")
+        return " ".join(sentences)
+
+    def not_covered(self, params: Any) -> tuple[str, ...]:
+        """Returns what the release shows or allows beyond the promise, in sentences."""
+        return (DECLARED,)
+
+    def moves_by_case(self, params: Any) -> bool:
+        """Returns whether j of a unit's m cases move all that is counted by at most j/m.
+
+        j/m is a share of the change that the noise is made for; see `accounting.composed`. A method
+        returns True only if this is proved and tested.
+        """
+        return False
+
     def bounds(self, params: Any) -> ContributionBounds:
         """Returns the public caps."""
         bounds: ContributionBounds = params.bounds
         return bounds
-
-    def rounds(self, params: Any) -> tuple[str, ...]:
-        """Returns the rounds of the parts, in the order in which they come first."""
-        return tuple(dict.fromkeys(part.round for part in self.parts(params)))
 
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns what the parts spend, which adds up to epsilon and delta.
@@ -228,32 +284,6 @@ class PartsMethod(contract.Anonymizer):
         if grouping is not None:
             sentences.append(grouping.explain(params.vocabulary))
         return (*sentences, budget.explanation) if budget.explanation else tuple(sentences)
-
-    def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:
-        """Returns what is counted for the parts of a round, by name."""
-        counters: dict[str, contract.Counter] = {}
-        for part in self.parts(params):
-            if part.round == round_name:
-                counters |= part.counters
-        return counters
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: Any,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides the parts of a round one after the other."""
-        known, means = self.known(decisions), self.budget(params).means
-        decided: dict[str, Any] = {}
-        for part in self.parts(params):
-            if part.round == round_name:
-                given = Given(statistics, {**known, **decided}, means, randomness)
-                decided[part.name] = part.decide(given)
-        given = Given(statistics, known, means, randomness)
-        return self.combined(round_name, decided, given, params)
 
 
 # --- A part that counts the cells of a public list, each with noise and an interval. --------------

@@ -37,6 +37,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
@@ -83,8 +84,8 @@ def _known_cases(
     )
 
 
-class Suppressing(contract.Anonymizer):
-    """What the methods of the family share: in one round it is decided which events go."""
+class Suppressing(RoundsMethod):
+    """What the methods of the family share: it is decided which events go."""
 
     guarantee_kind: ClassVar[GuaranteeKind] = "syntactic"
     log: ClassVar[Literal["transformed"]] = "transformed"
@@ -97,10 +98,6 @@ class Suppressing(contract.Anonymizer):
     )
     exact_noise: ClassVar[bool] = True
     verifies: ClassVar[bool] = True
-
-    def rounds(self, params: Any) -> tuple[str, ...]:
-        """Returns the one round, in which everything is decided."""
-        return ("suppression",)
 
 
 def syntactic(
@@ -214,6 +211,7 @@ class EventsDecision(contract.Decision):
 class KAnonymous(Suppressing):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
+    _sentence: ClassVar[str]
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
@@ -241,24 +239,21 @@ class KAnonymous(Suppressing):
             params.knowledge_kind,
         )
 
-    def requires(self, round_name: str, params: KAnonymousParams) -> Mapping[str, contract.Counter]:
-        """Returns the counter of the variants."""
-        return known_cases(params.knowledge(params.knowledge_kind))
+    def parts(self, params: KAnonymousParams) -> tuple[Part, ...]:
+        """Returns the one part, in which everything is decided."""
+        sentence = f"counts the variants, and {self._sentence.format(k=params.k)}"
+        counters = known_cases(params.knowledge(params.knowledge_kind))
+        return (
+            step("suppression", sentence, counters, lambda given: self._decided(given, params)),
+        )
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: KAnonymousParams,
-        randomness: Randomness,
-    ) -> EventsDecision:
-        """Decides which events of which variants go.
+    def _decided(self, given: Given, params: KAnonymousParams) -> EventsDecision:
+        """Which events of which variants go.
 
         Raises:
             GuaranteeError: Nothing would be left of the log.
         """
-        known: KnownCases = statistics["cases"]
+        known: KnownCases = given.statistics["cases"]
         cases = known.decoded()
         if cases.n_cases == 0:
             raise GuaranteeError("the log has no events, so there is nothing to anonymise")
@@ -320,13 +315,7 @@ class KAnonymousVariants(KAnonymous):
 
     name: ClassVar[str] = "k-anonymous-variants"
     summary: ClassVar[str] = "releases the cases of variants that k or more have"
-
-    def explain(self, params: KAnonymousParams) -> tuple[str, ...]:
-        """Returns one sentence for the round."""
-        return (
-            f"suppression: counts the variants, and leaves those of fewer than {params.k} cases "
-            "out",
-        )
+    _sentence: ClassVar[str] = "leaves those of fewer than {k} cases out"
 
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """None of them."""
@@ -343,14 +332,10 @@ class KAnonymousSubtraces(KAnonymous):
 
     name: ClassVar[str] = "k-anonymous-subtraces"
     summary: ClassVar[str] = "cuts rare variants to subtraces that k or more cases have"
-
-    def explain(self, params: KAnonymousParams) -> tuple[str, ...]:
-        """Returns one sentence for the round."""
-        return (
-            f"suppression: counts the variants, and leaves events of those of fewer than "
-            f"{params.k} cases out until each is that of {params.k} cases; where there is no way, "
-            "the case goes",
-        )
+    _sentence: ClassVar[str] = (
+        "leaves events of those of fewer than {k} cases out until each is that of {k} cases; where "
+        "there is no way, the case goes"
+    )
 
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """Which events of the rare variants stay."""

@@ -29,6 +29,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     Suppressing,
     known_cases,
@@ -459,43 +460,30 @@ class Tlkc(Suppressing):
             params.knowledge_kind,
         )
 
-    def explain(self, params: TlkcParams) -> tuple[str, ...]:
-        """Returns one sentence for the round."""
+    def parts(self, params: TlkcParams) -> tuple[Part, ...]:
+        """Returns the one part, in which everything is decided."""
         how = {
             "n_score": f"alpha {params.alpha:g}",
             "frequent_traces": f"theta {params.theta:g}",
         }[params.algorithm]
         drawn = ", of equal scores one that is drawn," if params.profile == "paper" else ""
-        return (
-            "suppression: counts the distinct cases as they can be known, mines the minimal "
-            f"violating traces and suppresses elements by {params.algorithm} ({how}){drawn} in the "
-            "whole log, again and again until none is left",
+        sentence = (
+            "counts the distinct cases as they can be known, mines the minimal violating traces "
+            f"and suppresses elements by {params.algorithm} ({how}){drawn} in the whole log, again "
+            "and again until none is left"
         )
 
-    def requires(self, round_name: str, params: TlkcParams) -> Mapping[str, contract.Counter]:
-        """Returns the counter of the distinct cases."""
+        def decide(given: Given) -> SuppressionDecision:
+            cases = given.statistics["cases"].decoded()
+            passes = suppression_passes(cases, params, given.randomness)
+            return SuppressionDecision(
+                offsets_of(np.array([len(words) for words in passes], np.int64)),
+                np.concatenate([np.zeros(0, np.int64), *passes]),
+            )
+
         knowledge = params.knowledge(params.knowledge_kind)
-        return known_cases(knowledge, params.sensitive_attributes)
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: TlkcParams,
-        randomness: Randomness,
-    ) -> SuppressionDecision:
-        """Decides what to suppress.
-
-        Raises:
-            GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be
-                left of it.
-        """
-        passes = suppression_passes(statistics["cases"].decoded(), params, randomness)
-        return SuppressionDecision(
-            offsets_of(np.array([len(words) for words in passes], np.int64)),
-            np.concatenate([np.zeros(0, np.int64), *passes]),
-        )
+        counters = known_cases(knowledge, params.sensitive_attributes)
+        return (step("suppression", sentence, counters, decide),)
 
     def apply(
         self,
@@ -535,7 +523,8 @@ def suppression_passes(
         randomness: Where the draws of the profile `paper` come from.
 
     Raises:
-        GuaranteeError: See `Tlkc.decide`.
+        GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be left
+            of it.
     """
     demand = PatternCriteria(params.k, params.exact_confidence)
     kind = params.knowledge_kind
