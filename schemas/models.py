@@ -26,8 +26,7 @@ Operator = Literal["sequence", "exclusive", "parallel", "loop"]
 SIGNS: dict[Operator, str] = {"sequence": "->", "exclusive": "X", "parallel": "+", "loop": "*"}
 # Beyond so many operators within one another a tree is not read: recursion has its limits.
 MAX_DEPTH = 200
-# Characters of a quoted activity that stand for themselves, without a backslash before them.
-_PLAIN = re.compile(r"[^'\\]++")
+_NODE = re.compile(r"(?P<tau>tau)|'(?P<label>(?:[^'\\]++|\\['\\])*+)|(?P<sign>->|[X+*])")
 
 
 @dataclass(frozen=True)
@@ -203,74 +202,54 @@ def parse_tree(text: str) -> ProcessTree:
     Raises:
         UsageError: It is not the text form of a tree, or more than 200 operators deep.
     """
-    reader = _Reader(text)
-    tree = reader.tree(0)
-    reader.skip_spaces()
-    if reader.place != len(text):
-        raise reader.error("the end")
+    tree, place = _parsed(text, 0, 0)
+    place = _without_spaces(text, place)
+    if place != len(text):
+        raise _expected("the end", place)
     return tree
 
 
-class _Reader:
-    """Reads a text from left to right."""
+def _parsed(text: str, place: int, depth: int) -> tuple[ProcessTree, int]:
+    """Returns the node that begins at a place, and where it ends."""
+    if depth > MAX_DEPTH:
+        raise UsageError(f"process tree: more than {MAX_DEPTH} operators within one another")
+    place = _without_spaces(text, place)
+    node = _NODE.match(text, place)
+    if node is None:
+        raise _expected("tau, a quoted activity or one of ->, X, + and *", place)
+    place = node.end()
+    following = text[place : place + 1]
+    if node["tau"]:
+        return SILENT, place
+    if node["sign"] is None:
+        if following != "'":
+            raise _expected(
+                "a quote, or one or a backslash after a backslash", place + len(following)
+            )
+        return leaf(re.sub(r"\\(.)", r"\1", node["label"])), place + 1
+    operator = next(name for name, sign in SIGNS.items() if sign == node["sign"])
+    children: list[ProcessTree] = []
+    marks: tuple[str, ...] = ("(",)
+    while True:
+        place = _without_spaces(text, place)
+        mark = text[place : place + 1]
+        if mark not in marks:
+            raise _expected(" or ".join(marks), place)
+        if mark == ")":
+            return ProcessTree(operator, None, tuple(children)), place + 1
+        child, place = _parsed(text, place + 1, depth + 1)
+        children.append(child)
+        marks = (",", ")")
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.place = 0
 
-    def skip_spaces(self) -> None:
-        while self.place < len(self.text) and self.text[self.place].isspace():
-            self.place += 1
+def _without_spaces(text: str, place: int) -> int:
+    while text[place : place + 1].isspace():
+        place += 1
+    return place
 
-    def take(self, token: str) -> bool:
-        self.skip_spaces()
-        if not self.text.startswith(token, self.place):
-            return False
-        self.place += len(token)
-        return True
 
-    def error(self, wanted: str) -> UsageError:
-        return UsageError(f"process tree: expected {wanted} at character {self.place + 1}")
-
-    def tree(self, depth: int) -> ProcessTree:
-        if depth > MAX_DEPTH:
-            raise UsageError(f"process tree: more than {MAX_DEPTH} operators within one another")
-        if self.take("tau"):
-            return SILENT
-        if self.take("'"):
-            return leaf(self.quoted())
-        for operator, sign in SIGNS.items():
-            if self.take(sign):
-                return ProcessTree(operator, None, tuple(self.children(depth)))
-        raise self.error("tau, a quoted activity or one of ->, X, + and *")
-
-    def children(self, depth: int) -> Iterator[ProcessTree]:
-        if not self.take("("):
-            raise self.error("(")
-        yield self.tree(depth + 1)
-        while self.take(","):
-            yield self.tree(depth + 1)
-        if not self.take(")"):
-            raise self.error(", or )")
-
-    def quoted(self) -> str:
-        parts: list[str] = []
-        while self.place < len(self.text):
-            plain = _PLAIN.match(self.text, self.place)
-            if plain is not None:
-                parts.append(plain[0])
-                self.place = plain.end()
-                continue
-            character = self.text[self.place]
-            self.place += 1
-            if character == "'":
-                return "".join(parts)
-            escaped = self.text[self.place : self.place + 1]  # after a backslash
-            if escaped not in ("'", "\\"):
-                raise self.error("a quote or a backslash after a backslash")
-            parts.append(escaped)
-            self.place += 1
-        raise self.error("a quote that ends the activity")
+def _expected(what: str, place: int) -> UsageError:
+    return UsageError(f"process tree: expected {what} at character {place + 1}")
 
 
 # --- Petri nets: what a process model of places and transitions lets happen, state by state. ------

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
@@ -35,8 +35,6 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.tally import SAME_NAME, FileTally, ReadTally, TraceNames
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
-    GroupedReader,
-    ListingReader,
     RawBatch,
     Reader,
     TypedReader,
@@ -198,10 +196,11 @@ class EventSource:
             words = describe_file(file, self.format.name_of(file.path), self.format.encoding)
             if words:
                 return OtherFormat(words)
-            if not isinstance(reader, ListingReader):
+            names_in = getattr(reader, "names_in", None)  # where only records tell the columns
+            if names_in is None:
                 return None
             with contextlib.closing(open_source(file)) as stream:
-                names = [*reader.names_in(stream, _LISTED_RECORDS), *dict(file.partitions)]
+                names = [*names_in(stream, _LISTED_RECORDS), *dict(file.partitions)]
             require_columns(names, self._resolve(file, None).required)
         except LacksColumn as error:
             return error
@@ -423,16 +422,13 @@ class EventSource:
         stamps, span_us = columns.names[TIMESTAMP], self.span_us
         # An event without a completion has its time in another column.
         is_one_time = stamps in wanted and START_TIMESTAMP not in columns.names
-        if span_us is None or not is_one_time or not isinstance(reader, GroupedReader):
+        # Of a file that says, for groups of records, between which values a column lies.
+        read_groups = getattr(reader, "read_groups", None)
+        if span_us is None or not is_one_time or read_groups is None:
             return reader.read(stream, wanted, required, batch_rows)
-        return reader.read_groups(
-            stream,
-            wanted,
-            required,
-            batch_rows,
-            stamps,
-            lambda ends: columns.can_hold(ends, span_us),
-        )
+        can_hold = partial(columns.can_hold, span_us=span_us)
+        groups = read_groups(stream, wanted, required, batch_rows, stamps, can_hold)
+        return cast("Iterator[RawBatch]", groups)
 
     def _report_progress(self, file: SourceFile, stream: BinaryIO) -> None:
         """Logs how far the reading of a long file is, if it is read from its begin to its end."""

@@ -16,7 +16,6 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import n_at_most
 from tracecloak.schemas.errors import UsageError
 
 MIN_BINS = 4
@@ -194,7 +193,7 @@ def times_at(
     n, k = reached.shape
     # The rows lie one after the other, each ending at a whole number.
     ends = (reached + np.arange(n)[:, None]).ravel()
-    cells = n_at_most(ends, rows + np.minimum(ranks, 1 - 1e-9))
+    cells = np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right")
     bins = cells - rows * k
     shares = np.diff(reached, axis=1, prepend=0).ravel()
     before = np.where(bins > 0, reached.ravel()[cells - 1], 0.0)

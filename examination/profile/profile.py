@@ -41,7 +41,7 @@ from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.stamps import WallClock
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
-from tracecloak.transforms.formats.base import ListingReader, RawBatch, Reader, TypedReader
+from tracecloak.transforms.formats.base import RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.sources import EventSource, named
 
@@ -259,10 +259,11 @@ def all_columns(source: EventSource, file: SourceFile, max_records: int) -> Iter
 def _names(reader: Reader, file: SourceFile) -> list[str]:
     with contextlib.closing(open_source(file)) as stream:
         declared = reader.column_names(stream)
-    if declared is not None or not isinstance(reader, ListingReader):
+    names_in = getattr(reader, "names_in", None)  # where only records tell the columns
+    if declared is not None or names_in is None:
         return declared or []
     with contextlib.closing(open_source(file)) as stream:
-        return reader.names_in(stream, _LISTED_RECORDS)
+        return list(names_in(stream, _LISTED_RECORDS))
 
 
 def _is_plain(reader: Reader, file: SourceFile, name: str) -> bool:

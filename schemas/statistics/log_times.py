@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, n_at_most
+from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts
 from tracecloak.schemas.events.events import IS_OPEN, MAX_TIME_US, MIN_TIME_US, START_TIMESTAMP
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -159,7 +159,7 @@ class LogTimes(CountsByKey):
         ends = traces.times[traces.offsets[1:] - 1]
         return cls(
             *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
-            *_counted_small(_bins_of(ends - traces.starts)),
+            *_counted_small(np.searchsorted(BIN_EDGES_US, ends - traces.starts, side="right")),
             *distinct_counts(traces.starts // _DAY_US),
             *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
         )
@@ -217,10 +217,6 @@ def middles_us(bins: np.ndarray) -> np.ndarray:
     return np.where(bins == 0, 0.0, np.sqrt(low * high))
 
 
-def _bins_of(durations_us: np.ndarray) -> np.ndarray:
-    return n_at_most(BIN_EDGES_US, durations_us)
-
-
 def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same of numbers from 0 to a few hundred, without sorting them."""
     counts = np.bincount(keys).astype(np.int64)
@@ -233,7 +229,8 @@ def _counted_steps(
 ) -> tuple[np.ndarray, np.ndarray]:
     # Close together, unlike the numbers of the steps, so that none need be sorted.
     n = int(later.max(initial=0)) + 1, len(BIN_EDGES_US) + 1
-    keys, counts = distinct_counts((earlier * n[0] + later) * n[1] + _bins_of(durations_us))
+    bins = np.searchsorted(BIN_EDGES_US, durations_us, side="right")
+    keys, counts = distinct_counts((earlier * n[0] + later) * n[1] + bins)
     pairs, bins = np.divmod(keys, n[1])
     earlier, later = np.divmod(pairs, n[0])
     return earlier << (_CODE_BITS + _BIN_BITS) | later << _BIN_BITS | bins, counts

@@ -134,46 +134,6 @@ class TypedReader(DeclaringReader, Protocol):
         ...
 
 
-@runtime_checkable
-class ListingReader(Reader, Protocol):
-    """A reader of files of which only the records tell the columns."""
-
-    def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the columns that the first records have, up to where the file can be read."""
-        ...
-
-
-@runtime_checkable
-class GroupedReader(Reader, Protocol):
-    """A reader of files that say, for groups of records, between which values a column lies."""
-
-    def read_groups(
-        self,
-        stream: BinaryIO,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        column: str,
-        can_hold: Callable[[pa.Array], bool],
-    ) -> Iterator[RawBatch]:
-        """Yields the records of `stream` in order, as `read` does, but for groups left out.
-
-        Args:
-            stream: See `read`.
-            wanted: See `read`.
-            required: See `read`.
-            batch_rows: See `read`.
-            column: One of `wanted`.
-            can_hold: Tells whether a group is read, by a smallest and a largest value of the
-                column, or values beyond these, in the type that `read` gives it. A group of which
-                the file does not say them, or not for certain, is read.
-
-        Raises:
-            InputSchemaError: As `read`.
-        """
-        ...
-
-
 class Writer(Protocol):
     """Writes released rows; equal rows give equal bytes: no clock, no host, no random marker."""
 

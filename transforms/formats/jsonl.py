@@ -96,7 +96,7 @@ class JsonLinesReader:
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the first 1,000 names of scalars in the first objects; see `ListingReader`."""
+        """Returns the first 1,000 names of scalars in the first objects."""
         keys: dict[str, None] = {}
         stream = cast(BinaryIO, _ObjectsAsLines(stream)) if self.is_document else stream
         lines = (line for block in _blocks(stream, max_records) for line in _lines(block))

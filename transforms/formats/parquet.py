@@ -176,7 +176,21 @@ class ParquetReader(TypedReader):
         column: str,
         can_hold: Callable[[pa.Array], bool],
     ) -> Iterator[RawBatch]:
-        """Yields the records of some row groups; see `transforms.formats.base.GroupedReader`."""
+        """Yields the records of `stream` in order, as `read` does, but for row groups left out.
+
+        Args:
+            stream: See `read`.
+            wanted: See `read`.
+            required: See `read`.
+            batch_rows: See `read`.
+            column: One of `wanted`.
+            can_hold: Tells whether a group is read, by a smallest and a largest value of the
+                column, or values beyond these, in the type that `read` gives it. A group of which
+                the file does not say them, or not for certain, is read.
+
+        Raises:
+            InputSchemaError: As `read`.
+        """
         with _damage_reported():
             file = _open(stream)
             self.check(self._names(file.schema_arrow), required)

@@ -133,7 +133,7 @@ class XesReader:
         return None
 
     def names_in(self, stream: BinaryIO, max_records: int) -> list[str]:
-        """Returns the keys of the first events and their traces; see `ListingReader`."""
+        """Returns the keys of the first events and their traces, as far as it can be read."""
         traces = _Traces(())
         with contextlib.suppress(_Fault):  # reading tells of them
             while traces.n_waiting < max_records and (piece := stream.read(_HEAD_BYTES)):

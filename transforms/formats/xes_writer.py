@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -37,7 +36,7 @@ from tracecloak.schemas.events.events import (
     is_case_attribute,
 )
 
-XesKind = Literal["string", "int", "float", "boolean", "date"]
+XesKind = Literal["string", "int", "float", "date"]
 
 # By prefix, the name and the URI. Tools load the extensions that a log declares, so only those of
 # the standard are: neither `tracecloak:` nor the `privacy:` of Rafiei and van der Aalst (arXiv
@@ -51,7 +50,7 @@ _EXTENSIONS = {
     "identity": ("Identity", "http://www.xes-standard.org/identity.xesext"),
 }
 
-_TYPES = {"string": str, "int": int, "float": float, "boolean": bool, "date": datetime}
+_TYPES: dict[type, XesKind] = {str: "string", int: "int", float: "float"}
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Letters that names may have in every edition of XML 1.0, of common scripts; a class of characters.
@@ -107,32 +106,14 @@ class XesAttribute:
     """An attribute of the log, with attributes of its own.
 
     Attributes:
-        kind: Its XES type.
         key: Its key, a name of XML; the writer declares the extension of a standard prefix.
-        value: str, int (64 bits, signed), float, bool or datetime (with a zone), as `kind` says.
+        value: A text, a whole number of 64 bits or a finite float.
         children: Nested attributes; their keys differ.
-
-    Raises:
-        TypeError: The value's type is not the kind's.
-        ValueError: The key is no name of XML, two children share a key, or the value is an int of
-            more than 64 bits or a time without zone.
     """
 
-    kind: XesKind
     key: str
-    value: str | int | float | bool | datetime
+    value: str | int | float
     children: tuple[XesAttribute, ...] = ()
-
-    def __post_init__(self) -> None:
-        if type(self.value) is not _TYPES[self.kind]:
-            raise TypeError(f"attribute {self.key!r} must have a {_TYPES[self.kind].__name__}")
-        if isinstance(self.value, datetime) and self.value.tzinfo is None:
-            raise ValueError(f"attribute {self.key!r} must have a time with a zone")
-        if type(self.value) is int and not -(2**63) <= self.value < 2**63:
-            raise ValueError(f"attribute {self.key!r} must have an int of 64 bits")
-        if not _NAME.fullmatch(self.key):
-            raise ValueError(f"{self.key!r} cannot be the key of an attribute: it is no XML name")
-        _check_keys(self.children)
 
 
 class XesWriter:
@@ -145,7 +126,7 @@ class XesWriter:
             string, int64 or float64.
 
     Raises:
-        ValueError: Two attributes of the log share a key, or an attribute has another type.
+        ValueError: An attribute has another type.
     """
 
     def __init__(
@@ -154,7 +135,6 @@ class XesWriter:
         log_attributes: Sequence[XesAttribute] = (),
         schema: pa.Schema = RELEASED_SCHEMA,
     ) -> None:
-        _check_keys(log_attributes)
         self._stream = stream
         self._schema = schema
         self._case_id: str | None = None  # of the open trace
@@ -326,35 +306,14 @@ def _keys(attributes: Sequence[XesAttribute]) -> Iterator[str]:
         yield from _keys(attribute.children)
 
 
-def _check_keys(attributes: Sequence[XesAttribute]) -> None:
-    keys = [attribute.key for attribute in attributes]
-    if len(set(keys)) < len(keys):
-        raise ValueError(f"attributes side by side must differ in their keys, got {keys}")
-
-
 def _lines(attribute: XesAttribute, indent: str) -> Iterator[str]:
-    key, value = _escape(attribute.key), _escape(_lexical(attribute.value))
-    end = ">" if attribute.children else "/>"
-    yield f'{indent}<{attribute.kind} key="{key}" value="{value}"{end}\n'
+    key, value = _escape(attribute.key), _escape(str(attribute.value))
+    end, kind = ">" if attribute.children else "/>", _TYPES[type(attribute.value)]
+    yield f'{indent}<{kind} key="{key}" value="{value}"{end}\n'
     for child in attribute.children:
         yield from _lines(child, indent + "\t")
     if attribute.children:
-        yield f"{indent}</{attribute.kind}>\n"
-
-
-def _lexical(value: str | int | float | bool | datetime) -> str:
-    """Returns the value in the lexical form of XML Schema."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case datetime():
-            return value.astimezone(UTC).isoformat(timespec="microseconds")
-        case float() if np.isnan(value):
-            return "NaN"
-        case float() if np.isinf(value):
-            return "INF" if value > 0 else "-INF"
-        case _:
-            return str(value)
+        yield f"{indent}</{kind}>\n"
 
 
 # --- a release in XES -----------------------------------------------------------------------------
@@ -374,13 +333,12 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
     guarantee, method = about["guarantee"], about["method"]
     anonymizers = tuple(
         XesAttribute(
-            "string",
             f"privacy:anonymizer{i}",
             method,
             (
-                XesAttribute("string", "privacy:operation_type", operation["type"]),
-                XesAttribute("string", "privacy:level", operation["level"]),
-                XesAttribute("string", "privacy:target", operation["target"]),
+                XesAttribute("privacy:operation_type", operation["type"]),
+                XesAttribute("privacy:level", operation["level"]),
+                XesAttribute("privacy:target", operation["target"]),
             ),
         )
         for i, operation in enumerate(about["operations"], 1)
@@ -401,9 +359,9 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
         if guarantee[name] is not None
     }
     return [
-        XesAttribute("string", "concept:name", about["release_id"]),
-        XesAttribute("string", "privacy:anonymizations", method, anonymizers),
-        XesAttribute("int", "tracecloak:method_version", about["method_version"]),
-        *(XesAttribute("string", key, value) for key, value in texts.items()),
-        *(XesAttribute("float", key, float(value)) for key, value in numbers.items()),
+        XesAttribute("concept:name", about["release_id"]),
+        XesAttribute("privacy:anonymizations", method, anonymizers),
+        XesAttribute("tracecloak:method_version", about["method_version"]),
+        *(XesAttribute(key, value) for key, value in texts.items()),
+        *(XesAttribute(key, float(value)) for key, value in numbers.items()),
     ]

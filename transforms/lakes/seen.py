@@ -72,7 +72,7 @@ def deleted_bits(is_deleted: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class SeenReader(TypedReader):
-    """Reads a file of Parquet as its table sees it: a `TypedReader` and `GroupedReader`.
+    """Reads a file of Parquet as its table sees it: a `TypedReader`.
 
     Attributes:
         inner: Reads the file as it is.
@@ -108,7 +108,7 @@ class SeenReader(TypedReader):
         column: str,
         can_hold: Callable[[pa.Array], bool],
     ) -> Iterator[RawBatch]:
-        """Yields the records of some row groups; see `transforms.formats.base.GroupedReader`."""
+        """Yields the records of some row groups; see `ParquetReader.read_groups`."""
         self.check(self.column_names(stream), required)
         columns = self._columns(stream, wanted)
         asked = next((pair for pair in columns if pair[0].name == column), None)
