@@ -33,7 +33,7 @@ from tracecloak.pipelines.ledger.entries import (
     signed,
 )
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow, problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import UsageError
 
 
@@ -275,18 +275,6 @@ class OfficersLedger(Ledger):
         if awaited and not answers and len(complaints) == 1:
             raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
         return {"answers": answers} if answers else {}
-
-    def verify(self, known_hash: str | None = None) -> list[str]:
-        """Returns what is wrong with the ledger, a sentence each; nothing if it is sound.
-
-        Args:
-            known_hash: The last hash as it was noted elsewhere at an earlier time. Without one,
-                entries removed from the end and a chain computed anew go unnoticed.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        return problems(self.entries(), known_hash)
 
 
 def recovered_steps(

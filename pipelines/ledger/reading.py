@@ -82,20 +82,15 @@ def show(ledger: Ledger, account: str | None = None) -> str:
     return "\n".join(parts)
 
 
-def verify(ledger: Ledger, known_hash: str | None = None) -> tuple[str, bool]:
+def verify(ledger: Ledger) -> tuple[str, bool]:
     """Checks the chain of a ledger; returns a text for the reader, and whether it is sound.
-
-    Args:
-        ledger: The ledger.
-        known_hash: The last hash as it was noted elsewhere at an earlier time. Without one,
-            entries removed from the end and a chain computed anew go unnoticed.
 
     Raises:
         LedgerError: The ledger cannot be read.
     """
     forgotten = ledger.complaints()
     entries = ledger.entries()
-    faults = [*problems(entries, known_hash), *forgotten]
+    faults = [*problems(entries), *forgotten]
     if not faults and ledger.memory is not None and ledger.memory.differs_from(entries):
         faults.append(differs_text(ledger.place))
     if faults:
@@ -105,8 +100,9 @@ def verify(ledger: Ledger, known_hash: str | None = None) -> tuple[str, bool]:
     last = entries[-1]
     text = (
         f"The ledger is sound: {len(entries)} {_plural(len(entries), 'entry', 'entries')}, the "
-        f"last of {last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: with it, "
-        "the next verification also notices a ledger that was cut off or written anew.\n"
+        f"last of {last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: a later "
+        "`tracecloak ledger export` that lacks it is of a ledger that was cut off or written "
+        "anew.\n"
     )
     return text, True
 

@@ -45,89 +45,64 @@ from tracecloak.schemas.published.manifest import Adjacency, Unit
 # --- Whether a ledger is sound: each entry follows the one before, and says what a ledger writes. -
 
 
-class Chain:
-    """A chain of entries that is checked one after the other."""
-
-    def __init__(
-        self,
-        previous: Entry | None = None,
-        past: Sequence[Entry] = (),
-        was_decided: Callable[[OfKey, int], bool] = lambda *_: False,
-    ) -> None:
-        """Begins after entries that were checked before.
-
-        Args:
-            previous: The last of them; None: there are none.
-            past: Those of them, without steps, about the releases that are checked now.
-            was_decided: Whether a step of an epoch is among them.
-        """
-        self._previous = previous
-        self._was_decided = was_decided
-        self._states = charge_states(past)
-        self._committed = {entry.of_key for entry in past if entry.action == "commit"}
-        self._decided: set[tuple[OfKey, int]] = set()
-
-    def problems(self, entries: Sequence[Entry]) -> list[str]:
-        """Returns what is wrong with the next entries, a sentence each; nothing if they are sound.
-
-        Args:
-            entries: In the order of their seq.
-        """
-        faults = []
-        for entry in entries:
-            faults += [f"entry {entry.seq}: {what}" for what in self._problems_of(entry)]
-            self._previous = entry
-            advance(self._states, entry)
-            if entry.action == "commit":
-                self._committed.add(entry.of_key)
-        return faults
-
-    def _problems_of(self, entry: Entry) -> list[str]:
-        faults = []
-        previous = self._previous
-        if entry.seq != (1 if previous is None else previous.seq + 1):
-            faults.append("entries before it are missing")
-        if entry.hash != entry.digest():
-            faults.append("it was changed: its hash is not the hash of its columns")
-        if entry.previous_hash != (FIRST_HASH if previous is None else previous.hash):
-            faults.append("it does not follow the entry before it")
-        faults += _odd_columns(entry)
-        if entry.decided is not None:
-            faults += self._problems_of_step(entry.of_key, entry.decided[0])
-        if not entry.is_of_charge:
-            return faults
-        state = self._states.get(entry.charge)
-        past = [] if state is None else state.actions
-        is_of_window = state is not None and state.window is not None
-        if not may_follow(entry.action, past):
-            faults.append(f"{entry.action} {f'after {past[-1]}' if past else 'without reserve'}")
-        if entry.action == "claim" and not is_of_window:
-            faults.append("claim without a window")
-        elif entry.action == "draw" and is_of_window and past[-1:] != ["claim"]:
-            faults.append("draw without claim")
-        return faults
-
-    def _problems_of_step(self, of_key: OfKey, step: int) -> Iterator[str]:
-        if of_key not in self._committed:
-            yield "step without commit"
-        if (of_key, step) in self._decided or self._was_decided(of_key, step):
-            yield f"step {step} is decided twice"
-        self._decided.add((of_key, step))
-
-
-def problems(entries: Sequence[Entry], known_hash: str | None = None) -> list[str]:
-    """Returns what is wrong with a ledger, a sentence each; nothing if it is sound.
+def problems(
+    entries: Sequence[Entry],
+    previous: Entry | None = None,
+    past: Sequence[Entry] = (),
+    was_decided: Callable[[OfKey, int], bool] = lambda *_: False,
+) -> list[str]:
+    """Returns what is wrong with entries of a ledger, a sentence each; nothing if they are sound.
 
     Args:
-        entries: All entries in the order of their seq.
-        known_hash: The hash of an entry as it was noted elsewhere at an earlier time.
+        entries: In the order of their seq, all of a ledger or those after others.
+        previous: The last of the others, which were checked before; None: there are none.
+        past: Those of them, without steps, about the same releases.
+        was_decided: Whether a step of an epoch is among them.
     """
-    faults = Chain().problems(entries)
-    if known_hash is not None and known_hash not in {FIRST_HASH, *(e.hash for e in entries)}:
-        faults.append(
-            "the known hash is of no entry: entries were removed from the end, or the chain was "
-            "computed anew"
-        )
+    states = charge_states(past)
+    committed = {entry.of_key for entry in past if entry.action == "commit"}
+    decided: set[tuple[OfKey, int]] = set()
+    faults = []
+    for entry in entries:
+        found = _odd_link(entry, previous) + _odd_columns(entry)
+        if entry.decided is not None:
+            step = entry.of_key, entry.decided[0]
+            if entry.of_key not in committed:
+                found.append("step without commit")
+            if step in decided or was_decided(*step):
+                found.append(f"step {step[1]} is decided twice")
+            decided.add(step)
+        if entry.is_of_charge:
+            found += _odd_action(entry.action, states.get(entry.charge))
+        if entry.action == "commit":
+            committed.add(entry.of_key)
+        faults += [f"entry {entry.seq}: {what}" for what in found]
+        advance(states, entry)
+        previous = entry
+    return faults
+
+
+def _odd_link(entry: Entry, previous: Entry | None) -> list[str]:
+    faults = []
+    if entry.seq != (1 if previous is None else previous.seq + 1):
+        faults.append("entries before it are missing")
+    if entry.hash != entry.digest():
+        faults.append("it was changed: its hash is not the hash of its columns")
+    if entry.previous_hash != (FIRST_HASH if previous is None else previous.hash):
+        faults.append("it does not follow the entry before it")
+    return faults
+
+
+def _odd_action(action: Action, state: ChargeState | None) -> list[str]:
+    past = [] if state is None else state.actions
+    is_of_window = state is not None and state.window is not None
+    faults = []
+    if not may_follow(action, past):
+        faults.append(f"{action} {f'after {past[-1]}' if past else 'without reserve'}")
+    if action == "claim" and not is_of_window:
+        faults.append("claim without a window")
+    elif action == "draw" and is_of_window and past[-1:] != ["claim"]:
+        faults.append("draw without claim")
     return faults
 
 
@@ -452,8 +427,7 @@ class LedgerSnapshot:
         releases = dict.fromkeys((entry.output, entry.release_id) for entry in new)
         head = self.head
         past = [] if head is None else [e for one in releases for e in self.of_release(*one)]
-        chain = Chain(head, past, lambda *step: self.decided(*step) is not None)
-        return chain.problems(new)
+        return problems(new, head, past, lambda *step: self.decided(*step) is not None)
 
     def add(self, new: Sequence[Entry]) -> None:
         """Adds entries that follow; those that another process added meanwhile are left out.

@@ -19,6 +19,7 @@ from tracecloak.pipelines.ledger.caps import Account
 from tracecloak.pipelines.ledger.database import Database, MadeElsewhere
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +31,11 @@ def account(epsilon: str | None = "1", delta: str | None = "1e-5", **changes: An
     return Account(**{
         "name": "a", "epsilon_cap": caps[0], "delta_cap": caps[1], "unit": "case", **changes,
     })  # fmt: skip
+
+
+def faults(ledger: Ledger) -> list[str]:
+    """Returns what is wrong with the chain of a ledger."""
+    return problems(ledger.entries())
 
 
 def reservation(number: int = 0, epsilon: str | None = "0.1", **changes: Any) -> Reservation:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.ledgers import account, reservation
+from tests.support.ledgers import account, faults, reservation
 from tests.support.releasing import (
     as_typed,
     ledger_entries,
@@ -50,7 +50,7 @@ def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, ur
         Ledger(url).reserve(reservation(1, None))
     with pytest.raises(UsageError, match="caps per case"):
         Ledger(url).reserve(reservation(1, "0.1", unit="individual"))
-    assert ledger.verify() == []
+    assert faults(ledger) == []
 
 
 def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
@@ -114,7 +114,7 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
     ledger.reserve(reservation(3, account="b"))  # nobody can tell what it is
     ledger.reserve(reservation(0, account="b", dataset="claims"))  # it is paid
     assert len(ledger.entries()) == 5
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     text = reading.show(ledger)
     assert "Data set claims is bound to account a\n  Releases that name it were paid by b, too" in (
         text

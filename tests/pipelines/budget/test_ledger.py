@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.ledgers import account, contend, python, reservation
+from tests.support.ledgers import account, contend, faults, python, reservation
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database
@@ -153,9 +153,9 @@ TAMPERINGS = {
 def test_tampering_is_noticed_and_stops_releases(
     ledger: Ledger, path: Path, statements: list[str]
 ) -> None:
-    assert filled(ledger).verify() == []
+    assert faults(filled(ledger)) == []
     execute(path, *statements)
-    assert ledger.verify() != []
+    assert faults(ledger) != []
     assert not reading.verify(ledger)[1]
     for call in (
         lambda: ledger.reserve(reservation(7)),
@@ -174,17 +174,8 @@ def test_a_commit_goes_through_on_a_broken_chain(ledger: Ledger, path: Path) -> 
     assert ledger.entries()[-1].action == "commit"
 
 
-def test_a_ledger_cut_off_or_written_anew_is_noticed_by_who_noted_a_hash(
-    ledger: Ledger, path: Path
-) -> None:
-    noted = filled(ledger).entries()[-1].hash
-    assert ledger.verify(noted) == []
-    ledger.reserve(reservation(3))
-    assert ledger.verify(noted) == []  # it has grown since
-    execute(path, "DELETE FROM tracecloak_ledger WHERE seq > 4")
-    assert ledger.verify() == []  # what a chain alone cannot see
-    assert "removed from the end" in ledger.verify(noted)[0]
-
+def test_the_export_has_the_hashes_that_the_documentation_says(ledger: Ledger) -> None:
+    filled(ledger)
     previous = "0" * 64  # as the documentation of the format says, without tracecloak's code
     for line in reading.export(ledger).splitlines():
         columns = json.loads(line)
@@ -193,13 +184,6 @@ def test_a_ledger_cut_off_or_written_anew_is_noticed_by_who_noted_a_hash(
         assert hashlib.sha256(text.encode("ascii")).hexdigest() == own
         assert columns["previous_hash"] == previous
         previous = own
-
-    entries: list[Entry] = []
-    for entry in ledger.entries():  # every hash right, a smaller epsilon
-        cheaper = {**asdict(entry), "epsilon": "0.01"}
-        entries.append(Entry.after(entries[-1] if entries else None, entry.action, cheaper))
-    assert problems(entries) == []
-    assert problems(entries, noted) != []
 
 
 @pytest.mark.parametrize(
@@ -231,7 +215,7 @@ def test_columns_that_no_ledger_writes_are_noticed(change: dict[str, Any], told:
 def test_of_50_processes_at_once_10_fit_the_cap(path: Path) -> None:
     assert contend(f"sqlite:///{path}", 50) == {0: 10, BudgetExhausted.exit_code: 40}
     ledger = Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     assert len(ledger.entries()) == 10
 
 
@@ -358,7 +342,7 @@ def test_a_locked_ledger_is_told_and_waited_for(
             lambda: hurried.reserve(reservation()),
             lambda: hurried.commit("/out", "r0", "k"),
             lambda: hurried.balance("a"),
-            hurried.verify,
+            hurried.entries,
         ):
             with pytest.raises(LedgerError, match="is locked by another process") as raised:
                 call()
@@ -384,7 +368,7 @@ def test_a_full_disk_is_told_and_the_ledger_stays_sound(ledger: Ledger, path: Pa
     assert "LedgerError" in done.stderr
     assert "disk" in done.stderr.splitlines()[-1]
     assert "/out" not in done.stderr
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     assert len(ledger.entries()) == 5
 
 
@@ -398,7 +382,7 @@ def test_a_file_that_can_only_be_read_is_read_and_told(ledger: Ledger, path: Pat
         f"ledger = Ledger('sqlite:///{path}', new=True)\n"
         f"os.setegid({NOBODY}), os.seteuid({NOBODY})\n"
         f"again = Ledger('sqlite:///{path}', new=True)\n"
-        "assert again.balance('a').n_releases == 2 and again.verify() == []\n"
+        "assert again.balance('a').n_releases == 2 and faults(again) == []\n"
         "again.reserve(reservation(7))"
     )
     assert "LedgerError" in done.stderr
@@ -565,7 +549,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
         ((e.release_id, e.key_fingerprint, e.config_digest), *e.values()): _STATES[e.action]
         for e in last.values()
     }
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     return n_refused
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tests.support.books import book_at, claimed_by_window, of_window
 from tests.support.keys import release_key
-from tests.support.ledgers import ROOT, account, contend, python, reservation
+from tests.support.ledgers import ROOT, account, contend, faults, python, reservation
 from tests.support.postgres import database as url
 from tests.support.postgres import server
 from tests.support.tiers import at_night
@@ -59,7 +59,7 @@ def test_of_many_processes_at_once_10_fit_the_cap(
     assert Database(url, 1).is_shared
     assert ends == {0: 10, BudgetExhausted.exit_code: n_processes - 10}
     ledger = Ledger(url, {"a": account()}, new=True)
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     assert len(ledger.entries()) == 10
     assert ledger.balance("a").remaining_epsilon == 0
 
@@ -78,7 +78,7 @@ def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_pa
     sizes = sorted(map(len, claimed.values()))
     assert sizes == [1] * (n_processes - 1) + [n_cases + 1]
     assert len(set().union(*claimed.values())) == n_cases + n_processes
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     assert ledger.balance("a").spent_epsilon == 1
 
 
@@ -156,7 +156,7 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
                 execute(roles[kind], statement)
     officer.forfeit("/out", "r3", "k", "the officer", "its input is gone")
     officer.withdraw("/out", "r0", "the officer", "a name was in it")
-    assert officer.verify() == []
+    assert faults(officer) == []
     assert str(pipeline.balance("a").spent_epsilon) == "1/2"
 
 
@@ -177,7 +177,7 @@ def test_a_pipeline_notes_cases_and_erases_only_those_whose_day_has_passed(
         with pytest.raises(sa.exc.ProgrammingError, match="permission denied"):
             execute(roles[kind], "UPDATE tracecloak_cases SET account = 'b'")
     assert erase(officer, None, "r1", None, "the officer", "asked to") == 1
-    assert cases.all() == [] and officer.verify() == []
+    assert cases.all() == [] and faults(officer) == []
 
 
 def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
@@ -245,7 +245,7 @@ def test_two_who_make_the_table_at_once_both_have_it(
     ledger = Ledger(url, {"a": account()}, new=True)
     assert looks == [False, False]
     assert ledger.balance("a").n_releases == 1
-    assert ledger.verify() == []
+    assert faults(ledger) == []
 
 
 @pytest.mark.parametrize("was_reached", [True, False])

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipelines.budget.test_windows import asked, chained
-from tests.support.ledgers import account, reservation
+from tests.support.ledgers import account, faults, reservation
 from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
 from tracecloak.pipelines.budget.opening import back_up, restore
@@ -89,7 +89,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
 
     shutil.copy(tmp_path / "backup", file)
     ledger = opened()
-    assert ledger.verify() == []  # its chain is sound
+    assert faults(ledger) == []  # its chain is sound
     with pytest.raises(LedgerError, match="it was restored from an older backup") as raised:
         ledger.check_remembered()
     assert raised.value.exit_code == 6
@@ -101,7 +101,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
 
     accepted = ledger.accept(*OFFICER)
     assert ledger.complaints() == opened().complaints() == []
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     after = {e.charge: e.action for e in ledger.entries() if e.is_of_charge}
     assert {c: a for c, a in before.items() if a != "void"}.items() <= after.items()
     assert spent(ledger) == Fraction("0.7")
@@ -198,7 +198,7 @@ def test_each_key_store_that_saw_more_says_so_and_nothing_counts_twice(
     opened("two").accept(*OFFICER)
     assert spent(one) == Fraction("0.3")
     assert opened("one").complaints() == opened("two").complaints() == []
-    assert one.verify() == []
+    assert faults(one) == []
 
 
 def test_a_restored_ledger_that_has_grown_since_is_noticed_all_the_same(
@@ -231,7 +231,7 @@ def test_a_chain_that_was_computed_anew_is_noticed(
     )
     connection.commit()
     connection.close()
-    assert opened().verify() == []
+    assert faults(opened()) == []
     assert opened().complaints()
 
 
@@ -356,7 +356,7 @@ def check_restored(place: Place) -> None:
     place.restore()
     names = {name: place.store(name).identity() for name in ("one", "two")}
     assert place.restored("two").entries()[:-1] == before[: head.seq]
-    assert place.restored("two").verify() == []
+    assert faults(place.restored("two")) == []
     for store in (place.store("two"), place.store("new"), None):  # who has forgotten nothing
         with pytest.raises(LedgerError, match="does not know what was paid since") as raised:
             Ledger(place.restored_url, store=store).reserve(reservation(4, "0.1"))
@@ -379,7 +379,7 @@ def check_restored(place: Place) -> None:
     for name in ("one", "two", "new"):
         place.restored(name).check_remembered()
     place.restored("new").reserve(reservation(5, "0.1"))
-    assert place.restored("one").verify() == []
+    assert faults(place.restored("one")) == []
 
 
 def test_a_restored_ledger_pays_nothing_until_each_key_store_said_what_it_paid(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.books import of_window
-from tests.support.ledgers import account, begun_at_once, reservation
+from tests.support.ledgers import account, begun_at_once, faults, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
@@ -63,13 +63,13 @@ def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
     assert [e.action for e in ledger.entries()] == ["reserve", "commit", "step", "step"]
     assert decided_of(ledger.entries(), EPOCH) == {0: ONE, 1: ONE}
     assert decided_of(ledger.entries(), ("/out", "ward@2", "k")) == {}
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     assert ledger.balance("a") == before
     assert ledger.state(*EPOCH) == "commit"
     # Who adds up epsilons of the table does not count the epoch again.
     assert [e.epsilon for e in ledger.entries()] == ["0.1", "0.1", None, None]
     ledger.withdraw("/out", "ward@1", "me", "wrong data")
-    assert ledger.verify() == []
+    assert faults(ledger) == []
 
 
 def test_a_step_that_came_out_otherwise_is_refused(ledger: Ledger) -> None:
@@ -122,7 +122,7 @@ def test_steps_that_a_restored_ledger_has_forgotten_come_back(
     assert "lacks entry 6" in restored.complaints()[0]
     accepted = restored.accept("me", "the disk broke")
     assert decided_of(restored.entries(), EPOCH) == {0: ONE, 1: OTHER, 2: OTHER, 3: OTHER}
-    assert restored.verify() == [] and opened().complaints() == []
+    assert faults(restored) == [] and opened().complaints() == []
     text = reading.accepted_text(accepted)
     assert text.count("decided up to step") == 1 and "decided up to step 3" in text
 
@@ -182,7 +182,7 @@ def test_of_many_key_stores_at_once_one_pays(
     opened().declare_account(account("9"), "me", "a cap that all of them fit into")
     assert begun_at_once(f"sqlite:///{tmp_path / 'shared.sqlite'}", tmp_path, release_id) == 1
     assert opened().balance("a").n_releases == 1
-    assert opened().verify() == []
+    assert faults(opened()) == []
 
 
 def test_an_epoch_whose_key_store_is_lost_can_be_taken_back(opened: Callable[..., Ledger]) -> None:
@@ -192,6 +192,6 @@ def test_an_epoch_whose_key_store_is_lost_can_be_taken_back(opened: Callable[...
         opened("other").reserve(epoch(key_fingerprint="k2"))
     ledger = opened("other")
     ledger.withdraw("/out", "ward@1", "officer", "the machine is gone")
-    assert ledger.verify() == []
+    assert faults(ledger) == []
     with pytest.raises(UsageError, match="withdrawn"):
         ledger.reserve(epoch(key_fingerprint="k2"))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.books import KEY, book_at, of_window, scope, units
 from tests.support.keys import release_key
-from tests.support.ledgers import account, python, reservation
+from tests.support.ledgers import account, faults, python, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -80,7 +80,7 @@ def test_a_case_that_another_window_counted_is_left_out_and_told(world: World) -
     assert Path(found.path).read_bytes().endswith(units(["c3"]).to_bytes())
     assert world.book.frozen("/out", "r3", "k") is None
     world.book.check(scope())
-    assert world.ledger.verify() == []
+    assert faults(world.ledger) == []
 
 
 def test_a_release_keeps_what_it_claimed_also_of_another_lake(world: World) -> None:
@@ -130,7 +130,7 @@ def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, end
             ledger.withdraw("/out", "r1", *OFFICER)
     is_free = ending == "void"
     assert world.claim(2, "2026-12", units(["c1"])).weight == int(is_free)
-    assert ledger.verify() == []
+    assert faults(ledger) == []
 
 
 def test_what_was_claimed_before_a_void_is_not_of_the_next_reservation(world: World) -> None:
