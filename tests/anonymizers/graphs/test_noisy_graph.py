@@ -46,28 +46,30 @@ def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> No
     assert arcs.most_taken(is_shown).tolist() == pytest.approx([24, 24, 28.8, 12, 0, 38.4])
 
 
-@pytest.mark.parametrize("n_bins", [1, 4])
-def test_the_domain_is_every_cell_that_a_case_can_have(n_bins: int) -> None:
-    n_codes, start, end = WORDS.end + 1, WORDS.start, WORDS.end
-    expected = []
-    for source, target, place in itertools.product(range(n_codes), range(n_codes), range(n_bins)):
-        if source == end or target == start or (source, target) == (start, end):
-            continue
-        if place and (source == start or target == end):
-            continue
-        expected.append((source * n_codes + target) * n_bins + place)
-    assert possible_pairs(WORDS, n_bins).tolist() == expected
+def test_the_domain_is_every_cell_that_a_case_can_have() -> None:
+    for n_bins in [1, 4]:
+        n_codes, start, end = WORDS.end + 1, WORDS.start, WORDS.end
+        expected = []
+        for source, target, place in itertools.product(
+            range(n_codes), range(n_codes), range(n_bins)
+        ):
+            if source == end or target == start or (source, target) == (start, end):
+                continue
+            if place and (source == start or target == end):
+                continue
+            expected.append((source * n_codes + target) * n_bins + place)
+        assert possible_pairs(WORDS, n_bins).tolist() == expected
 
 
-@pytest.mark.parametrize("is_laplace", [True, False])
-def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold(is_laplace: bool) -> None:
-    for n_cells in (10, 300, 10_000):
-        noise = SumNoise((20, 1), 1, is_laplace)
-        kind = discrete_laplace if is_laplace else discrete_gaussian
-        law = kind(Fraction(20), 800)
-        least = noise.threshold(n_cells)
-        above = sum(high for x, (_, high) in law.chances.items() if int(str(x)) >= least)
-        assert n_cells * above / ONE < math.sqrt(n_cells)
+def test_of_n_empty_cells_fewer_than_the_root_exceed_the_threshold() -> None:
+    for is_laplace in [True, False]:
+        for n_cells in (10, 300, 10_000):
+            noise = SumNoise((20, 1), 1, is_laplace)
+            kind = discrete_laplace if is_laplace else discrete_gaussian
+            law = kind(Fraction(20), 800)
+            least = noise.threshold(n_cells)
+            above = sum(high for x, (_, high) in law.chances.items() if int(str(x)) >= least)
+            assert n_cells * above / ONE < math.sqrt(n_cells)
 
 
 def check(graph: ReleasedGraph) -> None:

@@ -215,18 +215,19 @@ def broken(name: str) -> terms.Term:
     return kind(**vars(base))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a summand that is not clipped", "a centred sum that takes nothing off",
-        "a histogram of two bins", "running sums of two bins", "a case that counts for every step",
-        "events without a cap", "a case in two groups",
-    ],
-)  # fmt: skip
-def test_a_term_that_is_wrong_is_caught(name: str) -> None:
-    term = broken(name)
-    [seen] = largest_changes([term], KNOWN, units_of(1))
-    assert not seen.is_within(terms.of_unit(term, 1))
+def test_a_term_that_is_wrong_is_caught() -> None:
+    for name in [
+        "a summand that is not clipped",
+        "a centred sum that takes nothing off",
+        "a histogram of two bins",
+        "running sums of two bins",
+        "a case that counts for every step",
+        "events without a cap",
+        "a case in two groups",
+    ]:
+        term = broken(name)
+        [seen] = largest_changes([term], KNOWN, units_of(1))
+        assert not seen.is_within(terms.of_unit(term, 1))
 
 
 @dataclass

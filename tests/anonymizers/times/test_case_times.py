@@ -140,28 +140,16 @@ def drifting() -> np.ndarray:
     return truth
 
 
-def test_noise_alone_leaves_what_is_expected():
-    times, of_all = exact_times(drifting(), 1e7)
-    found = np.diff(times.spans, prepend=0, axis=2)
-    by_steps = np.zeros(N_BINS)
-    by_steps[3] = 1  # of many cases
-    assert of_all.reached[2] > 0.4
-    assert found[2, 0] == pytest.approx(found[2, 1], abs=1e-3)
-    assert np.diff(times.periods, prepend=0, axis=1)[N_CLASSES] == pytest.approx(
-        drifting().sum(axis=(0, 2)) / drifting().sum(), abs=0.01
-    )
-
-
-@pytest.mark.parametrize("deviation", [0.1, 30.0, 1e5])
-def test_chances_are_chances_whatever_the_noise(deviation):
-    for truth in (drifting(), np.zeros_like(drifting())):
-        truth[0, 0, 0] += 1
-        times, _ = exact_times(truth, deviation)
-        for reached in (times.periods, times.spans):
-            assert (np.diff(reached, prepend=0, axis=-1) >= -1e-12).all()
-            assert (reached[..., -1] == 1).all()
-        assert times.periods.shape == (2 * N_CLASSES, N_PERIODS)
-        assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
+def test_chances_are_chances_whatever_the_noise():
+    for deviation in [0.1, 30.0, 1e5]:
+        for truth in (drifting(), np.zeros_like(drifting())):
+            truth[0, 0, 0] += 1
+            times, _ = exact_times(truth, deviation)
+            for reached in (times.periods, times.spans):
+                assert (np.diff(reached, prepend=0, axis=-1) >= -1e-12).all()
+                assert (reached[..., -1] == 1).all()
+            assert times.periods.shape == (2 * N_CLASSES, N_PERIODS)
+            assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
 
 
 def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():

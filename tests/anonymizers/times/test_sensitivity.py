@@ -224,42 +224,44 @@ def test_no_case_moves_a_statistic_further_than_is_stated_and_some_case_as_far(n
             assert most >= 0.99 * getattr(stated, norm), norm
 
 
-@statistics
-def test_the_noise_is_made_for_all_cases_of_a_unit(name: str) -> None:
-    statistic = STATISTICS[name]
-    one, three = statistic.changed(1), statistic.changed(3)
-    assert (three.l1, three.linf) == (3 * one.l1, 3 * one.linf)
-    assert three.l2_squared == 9 * one.l2_squared
-    noise = Allowance(Fraction(1, 7)).noise(three, statistic.units)
-    assert noise == SumNoise((int(21 * one.l1), 1), statistic.units, True)
+def test_the_noise_is_made_for_all_cases_of_a_unit() -> None:
+    for name in STATISTICS:
+        statistic = STATISTICS[name]
+        one, three = statistic.changed(1), statistic.changed(3)
+        assert (three.l1, three.linf) == (3 * one.l1, 3 * one.linf)
+        assert three.l2_squared == 9 * one.l2_squared
+        noise = Allowance(Fraction(1, 7)).noise(three, statistic.units)
+        assert noise == SumNoise((int(21 * one.l1), 1), statistic.units, True)
 
 
-@statistics
-def test_every_cell_has_noise_of_its_own_whatever_the_log(name: str) -> None:
-    statistic, asked = STATISTICS[name], []
-    for log in ({}, {"c": "A B@9 X A", "d": "B"}):
-        noting = Recording(release_key(), "release", "input", "configuration")
-        counted = statistic.counter.count(public(log), statistic.decisions, noting)
-        statistic.decide(counted, statistic.noises[0], noting)
-        asked.append([{cell for cell, _, n in cells if n == 0} for cells in noting.asked.values()])
-    assert asked[0] == asked[1]
-    if statistic.n_cells:
-        assert asked[0] == [set(range(statistic.n_cells))]
-
-
-@statistics
-def test_the_sums_get_the_noise_that_is_given_on_its_lattice(name: str) -> None:
-    statistic, log = STATISTICS[name], {"c": "A B@9 X A", "d": "B A"}
-    counted: Any = statistic.counter.count(public(log), statistic.decisions, randomness())
-    for noise in statistic.noises:
-        sums, noting = statistic.sums(log, noise)
-        assert {told[2] for told in noting.told} == {noise}
-        assert {scale for _, _, scale in noting.draws} == {Fraction(*noise.scale)}
+def test_every_cell_has_noise_of_its_own_whatever_the_log() -> None:
+    for name in STATISTICS:
+        statistic, asked = STATISTICS[name], []
+        for log in ({}, {"c": "A B@9 X A", "d": "B"}):
+            noting = Recording(release_key(), "release", "input", "configuration")
+            counted = statistic.counter.count(public(log), statistic.decisions, noting)
+            statistic.decide(counted, statistic.noises[0], noting)
+            asked.append(
+                [{cell for cell, _, n in cells if n == 0} for cells in noting.asked.values()]
+            )
+        assert asked[0] == asked[1]
         if statistic.n_cells:
-            assert sums.tolist() == counted.dense(np.arange(statistic.n_cells)).tolist()
-        decided = statistic.decide(counted, noise, randomness())
-        if hasattr(decided, "deviation"):
-            assert decided.deviation == pytest.approx(math.sqrt(variance_of(noise)))
+            assert asked[0] == [set(range(statistic.n_cells))]
+
+
+def test_the_sums_get_the_noise_that_is_given_on_its_lattice() -> None:
+    for name in STATISTICS:
+        statistic, log = STATISTICS[name], {"c": "A B@9 X A", "d": "B A"}
+        counted: Any = statistic.counter.count(public(log), statistic.decisions, randomness())
+        for noise in statistic.noises:
+            sums, noting = statistic.sums(log, noise)
+            assert {told[2] for told in noting.told} == {noise}
+            assert {scale for _, _, scale in noting.draws} == {Fraction(*noise.scale)}
+            if statistic.n_cells:
+                assert sums.tolist() == counted.dense(np.arange(statistic.n_cells)).tolist()
+            decided = statistic.decide(counted, noise, randomness())
+            if hasattr(decided, "deviation"):
+                assert decided.deviation == pytest.approx(math.sqrt(variance_of(noise)))
 
 
 def test_a_counter_that_does_not_clip_is_found_out() -> None:

@@ -368,15 +368,15 @@ def test_few_sums_are_all_kept_in_order_class_by_class(pairs):
             assert kept.tolist() == sorted(x for x, c in pairs if c == number)
 
 
-@pytest.mark.parametrize("n", [255, 256, 5000, 10**6])
-def test_of_many_sums_evenly_chosen_ones_are_kept(n):
-    sums = np.random.default_rng(1).permutation(n)
-    few = np.array([7, 5])
-    classes = np.append(np.full(n, 1), [3, 3])
-    decided = decide_step_sums(np.append(sums, few), classes, 4)
-    assert decided.offsets.tolist() == [0, 0, 255, 255, 257]
-    assert np.abs(decided.sums[:255] - (np.arange(255) + 0.5) * n / 255).max() <= 1
-    assert decided.sums[255:].tolist() == [5, 7]
+def test_of_many_sums_evenly_chosen_ones_are_kept():
+    for n in [255, 256, 5000, 10**6]:
+        sums = np.random.default_rng(1).permutation(n)
+        few = np.array([7, 5])
+        classes = np.append(np.full(n, 1), [3, 3])
+        decided = decide_step_sums(np.append(sums, few), classes, 4)
+        assert decided.offsets.tolist() == [0, 0, 255, 255, 257]
+        assert np.abs(decided.sums[:255] - (np.arange(255) + 0.5) * n / 255).max() <= 1
+        assert decided.sums[255:].tolist() == [5, 7]
 
 
 @given(some_classes, some_classes)

@@ -73,19 +73,19 @@ def test_borders_are_those_of_a_loop(n_bins, n_seconds, second):
     assert (np.abs(borders - expected) <= 1 + 1e-9 * np.array(expected)).all()
 
 
-@pytest.mark.parametrize("max_units", [1, 3])
-def test_bins_are_as_many_as_the_noise_leaves_something_of(max_units):
+def test_bins_are_as_many_as_the_noise_leaves_something_of():
     """8 deviations a bin: s / root f is 20 for the Gaussian share, root 8 for the Laplace one."""
-    gaussian = Allowance(Fraction(0), share=Fraction(1, 25), deviation=Fraction(4))
-    laplace = Allowance(Fraction(1, 2))
-    for allowance, deviation in ((gaussian, 20), (laplace, math.sqrt(8))):
-        own = 8 * deviation * max_units
-        cases = [0, 12.9 * own, 13.1 * own, 30.5 * own, 48.5 * own, 10**9]
-        found = [n_bins_of(int(n), allowance, max_units) for n in cases]
-        assert found == [12, 12, 13, 30, MOST_BINS, 48]
-        cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
-        found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
-        assert found == [13, 48, 48, 70, 200]
+    for max_units in [1, 3]:
+        gaussian = Allowance(Fraction(0), share=Fraction(1, 25), deviation=Fraction(4))
+        laplace = Allowance(Fraction(1, 2))
+        for allowance, deviation in ((gaussian, 20), (laplace, math.sqrt(8))):
+            own = 8 * deviation * max_units
+            cases = [0, 12.9 * own, 13.1 * own, 30.5 * own, 48.5 * own, 10**9]
+            found = [n_bins_of(int(n), allowance, max_units) for n in cases]
+            assert found == [12, 12, 13, 30, MOST_BINS, 48]
+            cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
+            found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
+            assert found == [13, 48, 48, 70, 200]
 
 
 def naive_shares(
@@ -126,22 +126,6 @@ def test_shares_are_those_of_a_loop_and_sum_to_1(drawn):
     for i, row in enumerate(rows.tolist()):
         expected = naive_shares(row, deviation, shares.tolist(), is_large[i].tolist())
         assert found[i] == pytest.approx(expected, abs=1e-9)
-
-
-def test_little_noise_leaves_a_row_its_own_and_much_leaves_it_the_coarser_shares():
-    row, shares = np.array([[30.0, 60, 10, 50]]), np.array([0.5, 0.25, 0.25, 0])
-    none = np.zeros((1, 4), bool)
-    assert estimated_shares(row, 1e-9, shares, none)[0] == pytest.approx([0.3, 0.6, 0.1, 0])
-    assert estimated_shares(row, 1e9, shares, none)[0] == pytest.approx(shares)
-    between = estimated_shares(row, 30.0, shares, none)[0]
-    assert 0.25 < between[1] < 0.6 and 0.3 < between[0] < 0.5
-    # A cell beyond all noise counts though the coarser level takes it for empty.
-    large = np.array([[False, False, False, True]])
-    assert estimated_shares(row, 1e-9, shares, large)[0] == pytest.approx(row[0] / 150)
-    # A row whose sum is below 0 says nothing.
-    assert estimated_shares(-row, 1.0, shares, none)[0].tolist() == shares.tolist()
-    below = np.array([[-100.0, 60, 0, 0]])
-    assert estimated_shares(below, 20.0, shares, none)[0].tolist() == shares.tolist()
 
 
 def naive_without_longest(row: list[float], deviation: float, shares: list[float]) -> list[float]:
@@ -322,22 +306,24 @@ def test_without_noise_the_shares_are_those_of_the_log():
     assert shares.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("n_cases", "n_ticks", "epsilon"),
-    [(0, 1, LARGE), (40, 2, Fraction(1)), (0, 60, Fraction(1, 10**6)), (40, N_TICKS, LARGE)],
-)
-def test_shares_sum_to_1_whatever_the_noise(n_cases, n_ticks, epsilon):
-    log = {f"c{i}": f"A@0 B@{i * 9}" for i in range(n_cases)}
-    time = LogTime(WorkingCalendar(), TimeRange(0, n_ticks * SECOND))
-    for number in range(10):
-        counted = Counted(ClippedCells, count_spans, (time, N_BINS)).count(
-            public(log), {}, randomness()
-        )
-        decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))
-        assert decided.borders.tolist() == time_borders(N_BINS, n_ticks).tolist()
-        assert decided.reached.shape == (len(decided.borders) + 1,)
-        assert (shares_of(decided) >= 0).all() and decided.reached[-1] == 1
-        assert decided.n_ticks == n_ticks
+def test_shares_sum_to_1_whatever_the_noise():
+    for n_cases, n_ticks, epsilon in [
+        (0, 1, LARGE),
+        (40, 2, Fraction(1)),
+        (0, 60, Fraction(1, 10**6)),
+        (40, N_TICKS, LARGE),
+    ]:
+        log = {f"c{i}": f"A@0 B@{i * 9}" for i in range(n_cases)}
+        time = LogTime(WorkingCalendar(), TimeRange(0, n_ticks * SECOND))
+        for number in range(10):
+            counted = Counted(ClippedCells, count_spans, (time, N_BINS)).count(
+                public(log), {}, randomness()
+            )
+            decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))
+            assert decided.borders.tolist() == time_borders(N_BINS, n_ticks).tolist()
+            assert decided.reached.shape == (len(decided.borders) + 1,)
+            assert (shares_of(decided) >= 0).all() and decided.reached[-1] == 1
+            assert decided.n_ticks == n_ticks
 
 
 def test_a_bin_counts_where_it_and_those_beside_it_stand_out(monkeypatch):

@@ -203,19 +203,16 @@ def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
     assert abs(np.mean(n_rounds) - 10) > 6 * error  # the control: half the probability
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_parameters_that_cannot_be_are_refused() -> None:
+    for given, message in [
         ({"epsilon": "0.01"}, "above epsilon_0"),
         ({"pairs_share": "0.7"}, r"must sum to 1, got 1.05"),
         ({"size_bounds": (5, 4)}, "the smaller first"),
         ({"size_bounds": (0, 4)}, "from 1 up"),
         ({"size_bounds": (1, 4), "bounds_from_log": True}, "exclude each other"),
-    ],
-)
-def test_parameters_that_cannot_be_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=message):
-        DpimParams(**{"epsilon": "1", **given})
+    ]:
+        with pytest.raises(pydantic.ValidationError, match=message):
+            DpimParams(**{"epsilon": "1", **given})
 
 
 def test_a_list_without_a_name_is_no_reason_to_take_the_logs_names() -> None:

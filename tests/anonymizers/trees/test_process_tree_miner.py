@@ -228,15 +228,12 @@ def test_sizes_are_those_of_the_public_grid() -> None:
     assert params_of(min_size="0.01", max_size="900", n_sizes=2).sizes(5) == [1, 35]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_parameters_that_cannot_be_are_refused() -> None:
+    for given, message in [
         ({"vocabulary": None, "delta": "0"}, "delta 0 needs a public vocabulary"),
         ({"min_size": "3", "max_size": "2"}, "min_size must be at most max_size"),
         ({"epsilon": "0"}, "greater than 0"),
         ({"delta": "0.1"}, "delta must be at most"),
-    ],
-)
-def test_parameters_that_cannot_be_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=message):
-        ProcessTreeParams(**{"epsilon": "1", "vocabulary": ("A",), **given})
+    ]:
+        with pytest.raises(pydantic.ValidationError, match=message):
+            ProcessTreeParams(**{"epsilon": "1", "vocabulary": ("A",), **given})

@@ -75,9 +75,8 @@ def test_the_scale_of_laplace_noise_follows_from_its_deviation() -> None:
     assert laplace_scales(np.zeros(1)).tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    ("value", "low", "high", "scale", "span", "grade"),
-    [
+def test_examples() -> None:
+    for value, low, high, scale, span, grade in [
         (100, 80, 120, "amount", 0, "good"),
         (100, 80, 121, "amount", 0, "rough"),
         (100, 50, 150, "amount", 0, "rough"),
@@ -100,12 +99,8 @@ def test_the_scale_of_laplace_noise_follows_from_its_deviation() -> None:
         (5, 0, 10, "position", 100, "rough"),
         (5, 0, 11, "position", 100, "noise"),
         (5, 4, 6, "position", 0, "noise"),
-    ],
-)
-def test_examples(
-    value: float, low: float, high: float, scale: Scale, span: float, grade: str
-) -> None:
-    assert grade_of(value, low, high, scale, span) == grade
+    ]:
+        assert grade_of(value, low, high, scale, span) == grade
 
 
 def naive(value: float, low: float, high: float, scale: str, span: float) -> str:
@@ -147,9 +142,9 @@ def test_many_at_once_are_as_one_by_one_and_a_wider_interval_is_never_surer(
 # --- near the border of two grades ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("value", "ends"),
-    [
+def test_the_end_on_the_side_of_a_border_is_further_off() -> None:
+    """Half the width is 100, but of the 0."""
+    for value, ends in [
         (701, (601, 801)),  # far from both borders, which are 600 and 240
         (650, (510, 750)),
         (599, (499, 739)),
@@ -158,13 +153,10 @@ def test_many_at_once_are_as_one_by_one_and_a_wider_interval_is_never_surer(
         (239, (139, 379)),
         (130, (30, 230)),
         (0, (0, 100)),
-    ],
-)
-def test_the_end_on_the_side_of_a_border_is_further_off(value: int, ends: tuple[int, int]) -> None:
-    """Half the width is 100, but of the 0."""
-    columns = [np.array([n]) for n in (value, max(value - 100, 0), value + 100)]
-    assert tuple(int(end[0]) for end in wider_ends(*columns)) == ends
-    assert [end.dtype for end in wider_ends(*columns)] == [np.int64, np.int64]
+    ]:
+        columns = [np.array([n]) for n in (value, max(value - 100, 0), value + 100)]
+        assert tuple(int(end[0]) for end in wider_ends(*columns)) == ends
+        assert [end.dtype for end in wider_ends(*columns)] == [np.int64, np.int64]
 
 
 @pytest.mark.parametrize(

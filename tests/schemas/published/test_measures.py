@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
-from tracecloak.schemas.published.manifest import Yield
 
 NUMBERS = st.floats(-1e12, 1e12)
 ROWS = st.lists(
@@ -33,8 +32,3 @@ def test_joined_sums_are_one_after_the_other(first: list[Measure], second: list[
     assert joined.rows() == [*first, *second]
     kinds = {row.what for row in joined.rows()}
     assert sum(len(joined.rows(kind)) for kind in kinds) == len(first) + len(second)
-
-
-def test_sums_tell_an_audit_and_a_manifest_nothing_of_their_own() -> None:
-    measures = ReleasedMeasures.of([Measure("cases", ("sizes",), 3.0, 1.0)])
-    assert measures.came_out() == Yield() and measures.numbers() == {}

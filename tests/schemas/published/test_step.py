@@ -74,14 +74,12 @@ def test_limits_without_their_other_end_are_refused() -> None:
         replace(made, lows=ones[:2], highs=ones[:2])
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b"\xff", b'{"cells": [{"cell": ["A"], "count": 1}]}']
-)
-def test_what_is_no_release_is_refused(data: bytes) -> None:
-    with pytest.raises(UsageError, match="no release"):
-        StepRelease.from_json(data)
-    with pytest.raises(UsageError, match="no release"):
-        StepIndicators.from_json(data)
+def test_what_is_no_release_is_refused() -> None:
+    for data in [b"", b"[]", b"{}", b"\xff", b'{"cells": [{"cell": ["A"], "count": 1}]}']:
+        with pytest.raises(UsageError, match="no release"):
+            StepRelease.from_json(data)
+        with pytest.raises(UsageError, match="no release"):
+            StepIndicators.from_json(data)
 
 
 def test_cells_twice_or_counts_too_few_are_refused() -> None:

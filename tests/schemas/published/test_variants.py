@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +76,10 @@ def test_counts_are_in_proportion_and_sum_to_the_number(variants, n_cases):
     check(variants, n_cases)
 
 
-@pytest.mark.parametrize("n_cases", [2**40 - 1, 2**40, 2**40 + 1])
-@pytest.mark.parametrize("total", [2**22 - 1, 2**22, 2**22 + 1, 2**61])
-def test_products_about_2_to_the_63_are_exact(total, n_cases):
-    check(released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]), n_cases)
+def test_products_about_2_to_the_63_are_exact():
+    for n_cases in [2**40 - 1, 2**40, 2**40 + 1]:
+        for total in [2**22 - 1, 2**22, 2**22 + 1, 2**61]:
+            check(
+                released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]),
+                n_cases,
+            )

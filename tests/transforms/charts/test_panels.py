@@ -1,7 +1,5 @@
 """Which numbers are drawn together, and as what, by their groups alone."""
 
-import pytest
-
 from tracecloak.schemas.published.figures import IndicatorRow
 from tracecloak.transforms.pages.indicators_part import split
 
@@ -13,9 +11,8 @@ def rows(indicator: str, *groups: str | None, unit: str = "s") -> list[Indicator
 BINS = ("0 seconds to 6 days", "6 days to 12 days", "12 days to 18 days")
 
 
-@pytest.mark.parametrize(
-    ("groups", "unit", "shown"),
-    [
+def test_groups_say_how_they_are_drawn() -> None:
+    for groups, unit, shown in [
         (("2026-01", "2026-02"), "cases", [("time", "", ("2026-01", "2026-02"))]),
         (("2026-Q1", "2026-Q2"), "s", [("time", "", ("2026-Q1", "2026-Q2"))]),
         (("2025-W52", "2026-W01"), "s", [("time", "", ("2025-W52", "2026-W01"))]),
@@ -43,14 +40,10 @@ BINS = ("0 seconds to 6 days", "6 days to 12 days", "12 days to 18 days")
         # Names that only look like it: what follows does not begin where the one before ends.
         (("A to B", "C to D"), "cases", [("rows", "", ("A to B", "C to D"))]),
         (BINS[:1], "cases", [("rows", "", BINS[:1])]),
-    ],
-)
-def test_groups_say_how_they_are_drawn(
-    groups: tuple[str, ...], unit: str, shown: list[tuple[str, str, tuple[str, ...]]]
-) -> None:
-    alone, panels = split(rows("figure", *groups, unit=unit))
-    assert not alone
-    assert [(panel.form, panel.of, panel.labels) for panel in panels] == shown
+    ]:
+        alone, panels = split(rows("figure", *groups, unit=unit))
+        assert not alone
+        assert [(panel.form, panel.of, panel.labels) for panel in panels] == shown
 
 
 def test_figures_without_groups_stand_alone_and_nothing_is_lost() -> None:

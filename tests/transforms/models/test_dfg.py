@@ -219,27 +219,27 @@ def plain(text: str) -> str:
 # --- SVG ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_everything_is_drawn_once_and_nothing_overlaps(name):
-    graph = GRAPHS[name]
-    drawing = read_svg(write_svg(graph, "Title", "Caption."))
-    labels = graph.labels
-    passed = graph.throughputs().tolist()
-    expected = [
-        f"{row['source']} → {row['target']}: {row['count']}"
-        f" (95 % interval {row['low']} to {row['high']})"
-        for row in graph.to_table().to_pylist()
-    ]
-    assert sorted(map(plain, drawing.edges)) == sorted(expected)
-    used = {*graph.sources.tolist(), *graph.targets.tolist()} - {graph.start, graph.end}
-    assert sorted(map(plain, drawing.nodes)) == sorted(
-        [
-            *(f"{labels[code]}: {passed[code]}" for code in used),
-            f"▶ start: {passed[graph.start]}",
-            f"■ end: {passed[graph.end]}",
+def test_everything_is_drawn_once_and_nothing_overlaps():
+    for name in GRAPHS:
+        graph = GRAPHS[name]
+        drawing = read_svg(write_svg(graph, "Title", "Caption."))
+        labels = graph.labels
+        passed = graph.throughputs().tolist()
+        expected = [
+            f"{row['source']} → {row['target']}: {row['count']}"
+            f" (95 % interval {row['low']} to {row['high']})"
+            for row in graph.to_table().to_pylist()
         ]
-    )
-    check_geometry(drawing)
+        assert sorted(map(plain, drawing.edges)) == sorted(expected)
+        used = {*graph.sources.tolist(), *graph.targets.tolist()} - {graph.start, graph.end}
+        assert sorted(map(plain, drawing.nodes)) == sorted(
+            [
+                *(f"{labels[code]}: {passed[code]}" for code in used),
+                f"▶ start: {passed[graph.start]}",
+                f"■ end: {passed[graph.end]}",
+            ]
+        )
+        check_geometry(drawing)
 
 
 def test_the_picture_runs_from_start_to_end_and_back_edges_have_their_own_colour():
@@ -300,20 +300,17 @@ def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
     assert said in " ".join(drawing.words)
 
 
-@pytest.mark.parametrize(
-    ("max_edges", "expected"),
-    [
+def test_the_busiest_activities_come_before_the_heaviest_edges():
+    for max_edges, expected in [
         (3, {"▶ → A", "A → B", "B → ■"}),  # the widest way, on which the two busiest lie
         (4, {"▶ → A", "A → B", "B → ■", "A → A"}),  # C needs two: the heaviest of the rest
         (5, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■"}),
         (6, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■", "A → A"}),
-    ],
-)
-def test_the_busiest_activities_come_before_the_heaviest_edges(max_edges, expected):
-    counts = {(">", "A"): 100, ("A", "B"): 120, ("B", "<"): 90, ("A", "C"): 10, ("C", "<"): 10}
-    graph = graph_of({**counts, ("A", "A"): 50, ("B", "A"): 30})
-    drawing = read_svg(write_svg(graph, "Part", "", max_edges))
-    assert {plain(tip).split(":")[0] for tip in drawing.edges} == expected
+    ]:
+        counts = {(">", "A"): 100, ("A", "B"): 120, ("B", "<"): 90, ("A", "C"): 10, ("C", "<"): 10}
+        graph = graph_of({**counts, ("A", "A"): 50, ("B", "A"): 30})
+        drawing = read_svg(write_svg(graph, "Part", "", max_edges))
+        assert {plain(tip).split(":")[0] for tip in drawing.edges} == expected
 
 
 def test_where_nothing_leads_from_the_start_the_heaviest_edges_are_drawn():
@@ -401,26 +398,26 @@ def read_dot(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_dot_holds_every_node_and_every_edge_once(name):
-    graph = GRAPHS[name]
-    dot = read_dot(write_dot(graph, "Some title"))
-    assert dot.pop("graph")["label"] == "Some title"
-    edges = {key: dot.pop(key) for key in list(dot) if "->" in key}
-    passed = graph.throughputs().tolist()
-    labels = graph.labels
-    assert {n: a["label"] for n, a in dot.items() if n not in ("node", "edge")} == {
-        f"n{code}": labels[code] + (f"\\n{passed[code]}" if code < graph.start else "")
-        for code in range(graph.end + 1)
-    }
-    assert list(edges) == [
-        f"n{s} -> n{t}" for s, t in zip(graph.sources, graph.targets, strict=True)
-    ]
-    for attributes, row in zip(edges.values(), graph.to_table().to_pylist(), strict=True):
-        half = max(row["high"] - row["count"], row["count"] - row["low"])
-        assert attributes["label"] == f"{row['count']} ± {half}"
-        assert 0.8 < float(attributes["penwidth"]) <= 5
-        assert plain(attributes["tooltip"]).startswith(f"{row['source']} → {row['target']}: ")
+def test_dot_holds_every_node_and_every_edge_once():
+    for name in GRAPHS:
+        graph = GRAPHS[name]
+        dot = read_dot(write_dot(graph, "Some title"))
+        assert dot.pop("graph")["label"] == "Some title"
+        edges = {key: dot.pop(key) for key in list(dot) if "->" in key}
+        passed = graph.throughputs().tolist()
+        labels = graph.labels
+        assert {n: a["label"] for n, a in dot.items() if n not in ("node", "edge")} == {
+            f"n{code}": labels[code] + (f"\\n{passed[code]}" if code < graph.start else "")
+            for code in range(graph.end + 1)
+        }
+        assert list(edges) == [
+            f"n{s} -> n{t}" for s, t in zip(graph.sources, graph.targets, strict=True)
+        ]
+        for attributes, row in zip(edges.values(), graph.to_table().to_pylist(), strict=True):
+            half = max(row["high"] - row["count"], row["count"] - row["low"])
+            assert attributes["label"] == f"{row['count']} ± {half}"
+            assert 0.8 < float(attributes["penwidth"]) <= 5
+            assert plain(attributes["tooltip"]).startswith(f"{row['source']} → {row['target']}: ")
 
 
 def test_hostile_names_stay_strings_of_dot():

@@ -14,22 +14,6 @@ import pytest
 from tests.support.releasing import csv_log, individual_log, tracecloak
 from tests.support.searching import files_with
 
-TEXT, INT = pa.string(), pa.int64()
-COLUMNS = {
-    "variants": {
-        "variant": pa.list_(TEXT), "count": INT, "low": INT, "high": INT, "kind": TEXT,
-        "usable": pa.bool_(), "grade": TEXT,
-    },
-    "dfg": {
-        "source": TEXT, "target": TEXT, "count": INT, "low": INT, "high": INT, "kind": TEXT,
-        "usable": pa.bool_(), "grade": TEXT,
-    },
-    "durations": {
-        "source": TEXT, "target": TEXT, "from_us": INT, "to_us": INT, "count": INT, "low": INT,
-        "high": INT, "kind": TEXT, "usable": pa.bool_(), "grade": TEXT,
-    },
-}  # fmt: skip
-
 # Names as people write them: what must be escaped in XML, DOT or CSV, and no ASCII.
 NAMES = ("Ärztin <ruft> & fragt", 'says "yes, no"', "C;D", "D\\n")
 START, END = "▶", "■"
@@ -58,39 +42,6 @@ def histogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = csv_log(folder / "log.csv", rows_of(NAMES, 300))
     flags = ("--method", "variant-histogram", "--epsilon", "0.7", "--delta", "1e-5")
     return release(folder, log, *flags, "--formats", "parquet,xes,csv")
-
-
-@pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("graph")
-    log = csv_log(folder / "log.csv", rows_of(NAMES, 300))
-    (folder / "names.txt").write_text("\n".join([*NAMES[:3], "never seen"]) + "\n")
-    flags = ("--method", "private-dfg", "--epsilon", "3", "--vocabulary", folder / "names.txt")
-    return release(folder, log, *flags, "--l2_clip", 4, "--durations", "--n_duration_bins", 6)
-
-
-@pytest.fixture(params=list(COLUMNS))
-def product(request: pytest.FixtureRequest, histogram: Path, graph: Path) -> tuple[str, Path]:
-    return request.param, histogram if request.param == "variants" else graph
-
-
-# --- Forms ----------------------------------------------------------------------------------------
-
-
-def test_the_parquet_has_the_documented_columns_and_types(product: tuple[str, Path]) -> None:
-    """Catches a column or a type that changed under who reads the files."""
-    name, folder = product
-    schema = pq.read_schema(folder / f"{name}.parquet")
-    assert dict(zip(schema.names, schema.types, strict=True)) == COLUMNS[name]
-    frame = pd.read_parquet(folder / f"{name}.parquet")
-    assert list(frame.columns) == list(COLUMNS[name])
-    assert len(frame) >= 3
-    for column, kind in COLUMNS[name].items():
-        if kind == INT and column != "to_us":
-            assert frame[column].dtype == "int64"
-    assert (frame["count"] > 0).all()
-    assert ((0 <= frame["low"]) & (frame["low"] <= frame["count"])).all()
-    assert (frame["count"] <= frame["high"]).all()
 
 
 # --- The log of a histogram -----------------------------------------------------------------------

@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.golden.releases import data_of
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.schemas.published.manifest import (
@@ -67,12 +65,12 @@ def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> No
     assert "log.csv" not in text
 
 
-@pytest.mark.parametrize("epsilon", [1e-9, 1000.0, 1e6])
-def test_guesses_stay_guesses_whatever_epsilon_is(epsilon: float) -> None:
-    guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
-    curve = json.loads(data_of(told(made_up(guarantee=guarantee)).encode()))["guess"]
-    assert (curve[0]["posterior"], curve[-1]["posterior"]) == (0, 1)
-    assert all(point["prior"] <= point["posterior"] <= 1 for point in curve)
+def test_guesses_stay_guesses_whatever_epsilon_is() -> None:
+    for epsilon in [1e-9, 1000.0, 1e6]:
+        guarantee = Guarantee("rigorous", "case", "add_remove", epsilon, 0.0, "", "")
+        curve = json.loads(data_of(told(made_up(guarantee=guarantee)).encode()))["guess"]
+        assert (curve[0]["posterior"], curve[-1]["posterior"]) == (0, 1)
+        assert all(point["prior"] <= point["posterior"] <= 1 for point in curve)
 
 
 def test_what_all_windows_cost_together_stands_below_the_headline() -> None:
