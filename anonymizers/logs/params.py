@@ -48,7 +48,6 @@ from tracecloak.anonymizers.variants.generator import (
     Domain,
     VariantGenerator,
     excess_of_names,
-    takes_whole_cases,
     variants_part,
 )
 from tracecloak.schemas.calendar.working_time import Granularity, WorkingCalendar
@@ -265,7 +264,7 @@ class PrivateLogParams(GroupedParams):
     @property
     def longest_case(self) -> int | None:
         """Events of a case that can count, public; None: as many as are bought."""
-        if self.max_trace_length is None and takes_whole_cases(self.generator):
+        if self.max_trace_length is None and self.generator.takes_whole_cases:
             return LONGEST_CASE
         return self.max_trace_length
 

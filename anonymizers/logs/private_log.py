@@ -129,7 +129,7 @@ class PrivateLog(PartsMethod):
 
     def inner_versions(self, params: PrivateLogParams) -> Mapping[str, int]:
         """Returns the version of the generator of variants, if it is above 1."""
-        version = getattr(params.generator, "version", 1)
+        version = params.generator.version
         return {} if version == 1 else {params.generator.name: version}
 
     def rounds(self, params: PrivateLogParams) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ class PrivateLog(PartsMethod):
         All histograms are of cases, or of vectors that are cut or scaled down case by case; the
         choice of a range of time is by numbers that a case raises by at most 1.
         """
-        return bool(getattr(params.generator, "shares_by_case", False))
+        return params.generator.shares_by_case
 
     def reality(self, params: PrivateLogParams) -> str:
         """Returns why the promise holds, of times and sizes too where they are released."""

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.rigorous.bought import length_grid
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Pure
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
@@ -260,7 +260,7 @@ def _joined(
 # The Laplace trace-variant query as a generator, with an epsilon that holds for all its levels.
 
 
-class LaplaceLevels:
+class LaplaceLevels(VariantGenerator):
     """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
 
     It has `max_length` levels, on which every case of the domain is seen to its end: one of fewer
@@ -287,7 +287,6 @@ class LaplaceLevels:
     is_pure: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
-    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "A case is in one candidate of each level, up to the length at which cases are cut; exact "
         "discrete Laplace noise on every candidate, of a scale that grows with the number of "

@@ -218,9 +218,7 @@ class AutoVariants(JointVariants):
         "choice is made by three numbers with exact Laplace noise, of which a case counts in one."
     )
 
-    def __init__(self) -> None:
-        """Has the tree for logs of which hardly a variant is seen."""
-        self._tree = PrivTree()
+    _tree: ClassVar[PrivTree] = PrivTree()  # for logs of which hardly a variant is seen
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what `joint-variants` needs, what the choice, and what is done in its place."""

@@ -57,28 +57,31 @@ class Domain:
 class VariantGenerator(Protocol):
     """One way from exact counts of variants to published ones.
 
-    One whose counts have `lows` and `highs` says so by `has_error_bars = True`. One that is not as
-    it was at first has a `version` above 1, see `contract.Anonymizer`. One of which j of a
-    unit's m cases cost at most j/m of what its needs have says so by `shares_by_case = True`: all
-    that it counts are sums over cases, none of which changes more than the others
-    (`anonymizers.accounting.composed`). One whose noise and whose time do not grow with the largest
-    length says so by `takes_whole_cases = True`: where no length is declared, `LONGEST_CASE` is
-    taken for it, and none is bought.
-
     Attributes:
         name: As in the configuration.
         summary: What it does, in a line.
+        reality: Why its epsilon and delta hold, in sentences.
+        version: Above 1 if it is not as it was at first, see `contract.Anonymizer`.
         is_pure: Whether it needs no delta.
         most_names: Activities, OTHER included, that it can count by; None: any number. Of a bought
             vocabulary no more are kept, and a public one is refused before anything is read.
-        reality: Why its epsilon and delta hold, in sentences.
+        has_error_bars: Whether its counts have `lows` and `highs`.
+        shares_by_case: Whether j of a unit's m cases cost at most j/m of what its needs have: all
+            that it counts are sums over cases, none of which changes more than the others
+            (`anonymizers.accounting.composed`).
+        takes_whole_cases: Whether its noise and its time do not grow with the largest length: where
+            no length is declared, `LONGEST_CASE` is taken for it, and none is bought.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    is_pure: ClassVar[bool]
-    most_names: ClassVar[int | None]
     reality: ClassVar[str]
+    version: ClassVar[int] = 1
+    is_pure: ClassVar[bool] = False
+    most_names: ClassVar[int | None] = None
+    has_error_bars: ClassVar[bool] = False
+    shares_by_case: ClassVar[bool] = False
+    takes_whole_cases: ClassVar[bool] = False
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what it has to spend; the shares of what are no choices add up to 1.
@@ -109,11 +112,6 @@ class VariantGenerator(Protocol):
             randomness: The release's; every purpose begins with the generator's name.
         """
         ...
-
-
-def takes_whole_cases(generator: VariantGenerator) -> bool:
-    """Returns whether no length is bought for it; see `VariantGenerator`."""
-    return bool(getattr(generator, "takes_whole_cases", False))
 
 
 def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:
@@ -281,15 +279,13 @@ def released(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> Rele
     return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
-class StableVariants:
+class StableVariants(VariantGenerator):
     """The generator `variant-histogram`; see the module."""
 
     name: ClassVar[str] = "variant-histogram"
     summary: ClassVar[str] = "variants with noisy counts above a threshold"
-    is_pure: ClassVar[bool] = False
     takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
-    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "Exact discrete noise on the number of cases of each variant; the variants of one unit "
         "alone reach the threshold with a probability that delta covers. No variant is invented."

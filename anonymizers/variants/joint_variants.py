@@ -45,7 +45,12 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Allowances,
 from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.variants import markov
-from tracecloak.anonymizers.variants.generator import Domain, released, stable_variants
+from tracecloak.anonymizers.variants.generator import (
+    Domain,
+    VariantGenerator,
+    released,
+    stable_variants,
+)
 from tracecloak.anonymizers.variants.noted_sums import note_arcs, note_occurrences, note_variants
 from tracecloak.schemas.arrays.merging import distinct_places, sum_groups
 from tracecloak.schemas.published.figures import CASES
@@ -101,13 +106,12 @@ _POSITIONS_OF_PAIR = 4
 _USUAL_EVENTS = 50
 
 
-class JointVariants:
+class JointVariants(VariantGenerator):
     """The generator; see the module."""
 
     name: ClassVar[str] = "joint-variants"
     summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
     version: ClassVar[int] = 3
-    is_pure: ClassVar[bool] = False
     takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)

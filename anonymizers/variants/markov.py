@@ -24,7 +24,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -470,13 +470,12 @@ _FINE = 1 << 20
 _CELLS = 2_000_000
 
 
-class MarkovVariants:
+class MarkovVariants(VariantGenerator):
     """The generator `markov-log`; see the module."""
 
     name: ClassVar[str] = "markov-log"
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
     version: ClassVar[int] = 2
-    is_pure: ClassVar[bool] = False
     takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
@@ -488,21 +487,17 @@ class MarkovVariants:
         "case is invented."
     )
 
-    def __init__(self, prefix: str | None = None) -> None:
-        """Takes what its parts and purposes begin with, if it is part of another generator."""
-        self._prefix = prefix or self.name
-
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the clip and the sums need."""
         sums = Sums(
-            self._sums,
+            f"{self.name} sums",
             1 - RANKS_SHARE,
             of_clipped_cells(_FINE, max_units),
             _FINE,
             is_any_clip=True,
             largest=clips.largest_sums(1, max_units),
         )
-        return (ranks_need(self._clip, RANKS_SHARE, max_units), sums)
+        return (ranks_need(f"{self.name} clip", RANKS_SHARE, max_units), sums)
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
@@ -514,16 +509,8 @@ class MarkovVariants:
 
     def _noise_of_clip(self, means: Allowances, max_units: int) -> float:
         """The deviation of one cell's noise, in clips."""
-        noise = means[self._sums].noise(of_clipped_cells(_FINE, max_units), _FINE)
+        noise = means[f"{self.name} sums"].noise(of_clipped_cells(_FINE, max_units), _FINE)
         return noise.width / noise.units
-
-    @property
-    def _clip(self) -> str:
-        return f"{self._prefix} clip"
-
-    @property
-    def _sums(self) -> str:
-        return f"{self._prefix} sums"
 
     def answer(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
@@ -541,7 +528,7 @@ class MarkovVariants:
             return most_frequent_first(
                 names, np.zeros(1, np.int64), nothing.astype(np.int32), nothing
             )
-        return draw_walks(chain, n_cases, names, randomness, f"{self._prefix}/walk")
+        return draw_walks(chain, n_cases, names, randomness, f"{self.name}/walk")
 
     def cells_of(self, domain: Domain) -> FlowCells:
         """Returns what is counted, public."""
@@ -555,11 +542,11 @@ class MarkovVariants:
         means: Allowances,
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
-        allowance = means[self._sums]
+        allowance = means[f"{self.name} sums"]
         units = clips.lattice_units(allowance, domain.max_units)
         clip = self._choose_clip(flows, cells, domain, means, randomness)
         noise = allowance.noise(clips.sums_sensitivity(clip, units, domain.max_units), units)
-        stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
+        stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 
     def _choose_clip(
@@ -579,7 +566,7 @@ class MarkovVariants:
             *(cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE),
             n_bins=cells.n_blocks - 1,
         )
-        of_ranks, purpose = means[self._clip], f"{self._prefix}/clip"
+        of_ranks, purpose = means[f"{self.name} clip"], f"{self.name}/clip"
         return choose_clip(cases, of_ranks, rank, domain.max_units, randomness, purpose)
 
 
@@ -594,7 +581,6 @@ class MarkovVariantsPure(MarkovVariants):
     summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
     is_pure: ClassVar[bool] = True
     takes_whole_cases: ClassVar[bool] = False
-    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS, has_whole=False)
     reality: ClassVar[str] = (
         "One case of at most max_trace_length events changes the sums of directly-follows pairs "
@@ -607,14 +593,14 @@ class MarkovVariantsPure(MarkovVariants):
         """Returns what the sums need."""
         length = LONGEST_TRACE if max_length is None else max_length
         largest = clips.whole_sums_sensitivity(length, max_units)
-        return (Pure(self._sums, Fraction(1), largest=largest),)
+        return (Pure(f"{self.name} sums", Fraction(1), largest=largest),)
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
+        per_event = float(max_units / means[f"{self.name} sums"].epsilon)
         return (
             "counts pairs of activities, adds discrete Laplace noise of scale "
-            f"{float(max_units / means[self._sums].epsilon):.3g} times (max_trace_length + 2), and "
-            "draws cases from the chain"
+            f"{per_event:.3g} times (max_trace_length + 2), and draws cases from the chain"
         )
 
     def cells_of(self, domain: Domain) -> FlowCells:
@@ -630,6 +616,6 @@ class MarkovVariantsPure(MarkovVariants):
         randomness: Randomness,
     ) -> tuple[np.ndarray, SumNoise]:
         changed = clips.whole_sums_sensitivity(domain.max_length, domain.max_units)
-        noise = means[self._sums].noise(changed)
-        stream = CellStream(randomness, f"{self._prefix}/sum", cell_numbers(cells.possible))
+        noise = means[f"{self.name} sums"].noise(changed)
+        stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))
         return flows.unclipped_sums(cells) + noise.draw(stream), noise

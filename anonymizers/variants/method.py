@@ -45,7 +45,6 @@ from tracecloak.anonymizers.variants.generator import (
     excess_of_names,
     fitting,
     log_of,
-    takes_whole_cases,
     variants_part,
 )
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
@@ -186,8 +185,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
         self._generator = generator
         self.name = generator.name
         self.summary = generator.summary
-        self.version = getattr(generator, "version", 1)  # type: ignore[misc]
-        self.has_error_bars = getattr(generator, "has_error_bars", False)  # type: ignore[misc]
+        self.version = generator.version  # type: ignore[misc]
+        self.has_error_bars = generator.has_error_bars  # type: ignore[misc]
         pure: dict[str, Any] = {
             "epsilon": "1",
             "delta": "0" if generator.is_pure else "1e-6",
@@ -205,7 +204,7 @@ class VariantLog(CasesOfVariants, PartsMethod):
         """The type of the parameters."""
         if self._generator.is_pure:
             return PureVariantLogParams
-        is_whole = takes_whole_cases(self._generator)
+        is_whole = self._generator.takes_whole_cases
         return VariantLogParams if is_whole else CutVariantLogParams
 
     def generator(self, params: Any) -> VariantGenerator:
@@ -231,7 +230,7 @@ class VariantLog(CasesOfVariants, PartsMethod):
 
     def moves_by_case(self, params: VariantLogParams) -> bool:
         """They do of what is bought, and of what the generator has if it says so."""
-        return bool(getattr(self._generator, "shares_by_case", False))
+        return self._generator.shares_by_case
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: VariantLogParams

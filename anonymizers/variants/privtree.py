@@ -25,10 +25,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
@@ -276,7 +275,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-class PrivTree:
+class PrivTree(VariantGenerator):
     """The generator; see the module and `SplitRule`.
 
     A prefix of `max_length` activities is a whole case, so it is not split, and neither is the end
@@ -303,28 +302,17 @@ class PrivTree:
     split are a random choice, which does not look at counts: whether the others passed is not
     used, so this is a function of the tree without a bound, which is private. If the cases would
     walk further, each walk stands for several cases.
-
-    Args:
-        structure_share: Public: the share of epsilon for the decisions to split.
     """
 
     name: ClassVar[str] = "privtree"
     summary: ClassVar[str] = "noisy counts of prefixes as far as cases support them, completed"
     is_pure: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
-    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "Prefixes of variants are split by noisy decisions whose bar rises with every activity, so "
         "that one case, however long, changes the chance of any tree by a bounded factor; the "
         "leaves partition all possible cases and get exact discrete Laplace noise."
     )
-
-    def __init__(self, structure_share: Fraction = STRUCTURE_SHARE) -> None:
-        if isinstance(structure_share, float) or not 0 < structure_share < 1:
-            raise UsageError(
-                f"structure_share must be an exact number in (0, 1), got {structure_share!r}"
-            )
-        self._share = Fraction(structure_share)
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the decisions and the leaves need.
@@ -336,8 +324,8 @@ class PrivTree:
         # The noise of the decisions is widest with two children, where it covers 3 cases a unit;
         # with more children it covers fewer.
         return (
-            Pure("prefixes", self._share, largest=one.times(3)),
-            Pure("leaves", 1 - self._share, one),
+            Pure("prefixes", STRUCTURE_SHARE, largest=one.times(3)),
+            Pure("leaves", 1 - STRUCTURE_SHARE, one),
         )
 
     def explain(self, means: Allowances, max_units: int) -> str:

@@ -30,13 +30,15 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 JUNK = Fraction(5, 100)
+"""How many sequences that no case has are released, on average and at most; public.
+
+A tenth of it raises every threshold by 2.3 scales."""
 
 _WORD_BITS = 64
 _BLOCK = 1 << 16  # lengths whose first words are looked at together
@@ -44,7 +46,7 @@ _BLOCK = 1 << 16  # lengths whose first words are looked at together
 _SPARE_DIGITS = 30
 
 
-class SparseHistogram:
+class SparseHistogram(VariantGenerator):
     """The generator; see the module.
 
     A unit adds or removes at most `max_units` cases, so it changes the counts of all sequences of
@@ -62,10 +64,6 @@ class SparseHistogram:
 
     Time and memory are linear in the events of the histogram; time is linear in `max_length` too,
     at millions of lengths a second.
-
-    Args:
-        junk: Public: how many sequences that no case has are released, on average and at most.
-            Above 0. A tenth of it raises every threshold by 2.3 scales.
     """
 
     name: ClassVar[str] = "sparse-histogram"
@@ -73,18 +71,12 @@ class SparseHistogram:
     is_pure: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
     has_error_bars: ClassVar[bool] = True
-    most_names: ClassVar[int | None] = None
     reality: ClassVar[str] = (
         "One unit changes the counts of all sequences of the public activities, up to the length "
         "at which cases are cut, by at most its number of cases in total; exact discrete Laplace "
         "noise on every one of them, whether a case has it or not, covers that with epsilon, and "
         "what is released are the noisy counts above thresholds that depend on the length alone."
     )
-
-    def __init__(self, junk: Fraction = JUNK) -> None:
-        if isinstance(junk, float) or not junk > 0:
-            raise UsageError(f"junk must be an exact number above 0, got {junk!r}")
-        self._junk = Fraction(junk)
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the counts need."""
@@ -100,7 +92,7 @@ class SparseHistogram:
             f"{scale[0] / scale[1]:.4g} cases times the logarithm of the number of activities for "
             "each event; expect each count "
             f"within {laplace_interval(Fraction(*scale))} cases of what is counted (95 %) and "
-            f"{decimal_text(self._junk)} variants or fewer that no case has"
+            f"{decimal_text(JUNK)} variants or fewer that no case has"
         )
 
     def thresholds(self, domain: Domain, epsilon: Fraction) -> Thresholds:
@@ -110,7 +102,7 @@ class SparseHistogram:
             UsageError: The noise would be too wide to draw.
         """
         scale = drawable(laplace_scale(epsilon, of_one_cell(domain.max_units)))
-        return Thresholds(len(domain.vocabulary), domain.max_length, scale, self._junk)
+        return Thresholds(len(domain.vocabulary), domain.max_length, scale, JUNK)
 
     def answer(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness

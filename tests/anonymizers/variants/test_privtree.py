@@ -212,9 +212,3 @@ def test_trees_are_as_likely_as_enumerated() -> None:
 def test_noise_too_wide_is_refused_beforehand() -> None:
     with pytest.raises(UsageError, match="raise epsilon"):
         spends_of(PrivTree(), Fraction(1, 10**13), 0)
-
-
-@pytest.mark.parametrize("share", [0.5, Fraction(0), Fraction(1), Fraction(-1)])
-def test_a_share_is_exact_and_inside(share: Fraction) -> None:
-    with pytest.raises(UsageError, match="structure_share"):
-        PrivTree(share)
