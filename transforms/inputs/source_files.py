@@ -347,13 +347,14 @@ def _listed(pattern: str) -> Listing:
 def _listed_here(pattern: str) -> Listing:
     """Lists the files that Beam would find, whose wildcards are not those of a shell."""
     first = first_wildcard(pattern)
-    if first is None:
-        if os.path.isdir(pattern):
-            return _below(pattern)
+    if first is None and not os.path.isdir(pattern):
         is_there = os.path.exists(pattern)
         files = {pattern: Listed(os.path.getsize(pattern))} if is_there else {}
         return Listing(os.path.dirname(pattern), files, is_root_seen=False)
-    if pattern.endswith(("/", "\\")):  # what lies in the folders that match
+    if first is None:
+        pattern = os.path.join(pattern.rstrip("/") or "/", "**")
+        first = len(pattern) - 2
+    elif pattern.endswith(("/", "\\")):  # what lies in the folders that match
         pattern += "*"
     try:
         test = re.compile(_expression(pattern), re.DOTALL)
@@ -366,33 +367,16 @@ def _listed_here(pattern: str) -> Listing:
         return os.path.join(parent, name) if folder else os.path.relpath(f"{parent}/{name}")
 
     for parent, folders, names in os.walk(folder or os.curdir):
-        for name in folders:
+        for name in [*folders]:
             if name in FOLDERS:
                 listing.note(f"{path_of(parent, name)}/")
+            if is_skipped(f"/{name}", "", pattern[len(folder) :]):
+                folders.remove(name)
         for name in names:
             path = path_of(parent, name)
             listing.note(path)
-            if (
-                test.fullmatch(path)
-                and os.path.isfile(path)
-                and not is_skipped(path, folder, pattern)
-            ):
-                listing.files[path] = Listed(os.path.getsize(path))
-    return listing
-
-
-def _below(folder: str) -> Listing:
-    """Lists all files in a folder, those that are hidden aside."""
-    listing = Listing(folder.rstrip("/"))
-    for parent, folders, names in os.walk(folder):
-        for name in folders:
-            if name in FOLDERS:
-                listing.note(os.path.join(parent, name, ""))
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        for name in names:
-            path = os.path.join(parent, name)
-            listing.note(path)
-            if not name.startswith((".", "_")) and os.path.isfile(path):
+            is_file = test.fullmatch(path) and os.path.isfile(path)
+            if is_file and not is_skipped(path, folder, pattern):
                 listing.files[path] = Listed(os.path.getsize(path))
     return listing
 
