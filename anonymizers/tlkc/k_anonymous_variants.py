@@ -41,7 +41,7 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMeth
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
-from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
@@ -55,7 +55,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     Knowledge,
     KnownCases,
     cells_of,
-    distinct,
 )
 
 
@@ -371,7 +370,7 @@ class _Texts:
         lengths = np.diff(cases.offsets)
         row = np.repeat(np.arange(len(lengths)), lengths)
         elements, items = np.unique(cases.words, return_inverse=True)
-        pairs = distinct(row * max(len(elements), 1) + items)
+        pairs, _ = distinct_counts(row * max(len(elements), 1) + items)
         n_rows = np.bincount(pairs % max(len(elements), 1), minlength=len(elements))
         # The most common elements come first, so that only rare ones can be without a character.
         order = np.argsort(-n_rows, kind="stable")

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
 )
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import verify_tlkc
-from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
@@ -52,7 +52,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     PatternCriteria,
     Rows,
     codes_of_words,
-    distinct,
     grow,
     suppress,
     times_of_words,
@@ -206,7 +205,7 @@ def maximal_frequent(
 
 def _with_numbers(unnumbered: Patterns, words: np.ndarray) -> Patterns:
     """Numbers equal elements within each pattern, so that it has no element twice."""
-    elements = distinct(words[codes_of_words(words) != NO_ELEMENT])
+    elements, _ = distinct_counts(words[codes_of_words(words) != NO_ELEMENT])
     of_length = []
     for patterns in unnumbered.of_length:
         repeats = np.zeros(patterns.shape, np.int64)
@@ -226,7 +225,7 @@ def cases_with(cases: CaseTable, elements: np.ndarray) -> np.ndarray:
     place = np.searchsorted(elements, cases.words)
     place = np.minimum(place, max(len(elements) - 1, 0))
     known = elements[place] == cases.words if len(elements) else np.zeros(len(row), bool)
-    pairs = distinct(row[known] * len(elements) + place[known])
+    pairs, _ = distinct_counts(row[known] * len(elements) + place[known])
     row, place = pairs // max(len(elements), 1), pairs % max(len(elements), 1)
     return np.bincount(place, cases.counts[row], len(elements)).astype(np.int64)
 
@@ -252,7 +251,7 @@ class _Members:
             number = np.repeat(np.arange(first, first + len(matrix)), matrix.shape[1])
             pairs.append(number * n_elements + matrix.reshape(-1))
             first += len(matrix)
-        pattern, element = np.divmod(distinct(np.concatenate(pairs)), n_elements)
+        pattern, element = np.divmod(distinct_counts(np.concatenate(pairs))[0], n_elements)
         by_element = np.argsort(element, kind="stable")
         return cls(
             offsets_of(np.bincount(pattern, minlength=first)),

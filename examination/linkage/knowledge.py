@@ -21,6 +21,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.examination.attack.bounds import clopper_pearson
 from tracecloak.examination.measure.behaviour_measures import Elements, has_resources
+from tracecloak.schemas.arrays.merging import stable_order
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
@@ -33,7 +34,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     TimeUnit,
     codes_of_words,
     relative_units,
-    stable_order,
     times_of_words,
 )
 
@@ -201,7 +201,7 @@ class Target:
         ]
         self._item_of = None if sought is None else places_of(elements, sought)
         items, n_items, n_rows = table.words, len(elements), len(table.counts)
-        self._order = stable_order(items, max(n_items - 1, 0))
+        self._order = stable_order(items)
         self._borders = np.searchsorted(items[self._order], np.arange(n_items + 1))
         # The rows of each item, each once.
         of_row = np.repeat(np.arange(n_rows), np.diff(table.offsets))

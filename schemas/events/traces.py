@@ -528,7 +528,7 @@ def split_by_shard(
         part = ordered.slice(first, last - first)
         arrays = list(part.columns)
         if case_position != position:
-            arrays[case_position] = _only_used_names(part.column(case_position))
+            arrays[case_position] = _without_unused_names(part.column(case_position))
         for column in attributes:  # which may lack values
             arrays[column] = _without_unused_names(part.column(column))
         arrays[position] = pa.DictionaryArray.from_arrays(
@@ -536,14 +536,6 @@ def split_by_shard(
             values.slice(first_value, last_value - first_value),
         )
         yield int(shard), pa.RecordBatch.from_arrays(arrays, schema=events.schema)
-
-
-def _only_used_names(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same values with a dictionary of just those that occur."""
-    used, codes = np.unique(np.asarray(column.indices), return_inverse=True)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes.astype(np.int32)), column.dictionary.take(pa.array(used))
-    )
 
 
 # --- Events that a case has more than once, as systems deliver them twice. ------------------------

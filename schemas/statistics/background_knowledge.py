@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,9 @@ from tracecloak.schemas.arrays.merging import (
     OfArrays,
     joined,
     offsets_of,
-    order_of_small,
     ranges,
+    stable_order,
+    sum_by_key,
     sum_by_value,
 )
 from tracecloak.schemas.arrays.sequences import word_bytes
@@ -34,6 +35,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 
 # At most about so many extended matches, and cells of counts, are looked at in one go.
 _PIECE = 1 << 21
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +170,7 @@ class _Search:
     def of(cls, rows: Rows, demand: PatternCriteria) -> _Search:
         row = np.repeat(np.arange(len(rows.counts)), np.diff(rows.offsets))
         # Positions ascend within an item, and so do their rows.
-        order = stable_order(rows.items, rows.n_items - 1)
+        order = stable_order(rows.items)
         items, row = rows.items[order], row[order]
         same = (items[1:] == items[:-1]) & (row[1:] == row[:-1])
         previous = np.full(len(order), -1, np.int64)
@@ -200,12 +203,12 @@ class _Search:
             matches: Of the level's patterns.
             wants_matches: Else none are returned.
         """
-        n, length = level.taken.shape
+        n = len(level.taken)
         ends = self.rows.offsets[1:][matches.rows]
         rest = ends - matches.ends - 1
         first_match = np.searchsorted(matches.patterns, np.arange(n + 1))
         work = np.concatenate([[0], np.cumsum(rest)])[first_match]
-        taken, refused, shorter, cases, longer_matches = [], [], [], [], []
+        levels, found = [], []
         n_taken = first = 0
         while first < n:
             last = int(np.searchsorted(work, work[first] + _PIECE, side="right")) - 1
@@ -214,28 +217,11 @@ class _Search:
             part = self._extended(
                 level, known, matches, rest, piece, (first, last), (n_taken, wants_matches)
             )
-            taken.append(part[0].taken)
-            refused.append(part[0].refused)
-            shorter.append(part[0].shorter)
-            cases.append(part[0].cases)
-            longer_matches.append(part[1])
+            levels.append(part[0])
+            found.append(part[1])
             n_taken += len(part[0].taken)
             first = last
-        none = np.zeros((0, length + 1), np.int64)
-        flat = np.zeros(0, np.int64)
-        return (
-            Level(
-                np.concatenate([none, *taken]),
-                np.concatenate([none, *refused]),
-                np.concatenate([none, *shorter]),
-                np.concatenate([flat, *cases]),
-            ),
-            _Matches(
-                np.concatenate([flat, *(m.patterns for m in longer_matches)]),
-                np.concatenate([flat, *(m.rows for m in longer_matches)]),
-                np.concatenate([flat, *(m.ends for m in longer_matches)]),
-            ),
-        )
+        return _one_after_the_other(levels), _one_after_the_other(found)
 
     def _extended(
         self,
@@ -292,7 +278,7 @@ class _Search:
         number[occurring[is_taken]] = np.arange(len(part.taken))
         group = number[key]
         of_taken = np.flatnonzero(group >= 0)
-        of_taken = of_taken[stable_order(group[of_taken], len(part.taken))]
+        of_taken = of_taken[stable_order(group[of_taken])]
         return part, _Matches(group[of_taken] + n_before, row[of_taken], position[of_taken])
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
@@ -306,26 +292,15 @@ class _Search:
                 continue
             n_labels = int(labels[:, k].max()) + 1
             key = group[counted] * n_labels + label[counted]
-            if n_groups * n_labels <= _PIECE:
-                totals = np.bincount(
-                    key, self.rows.counts[row[counted]], n_groups * n_labels
-                ).reshape(n_groups, n_labels)
-                largest[:, k] = totals.max(axis=1).astype(np.int64)
-                continue
-            order = stable_order(key, n_groups * n_labels)
-            key = key[order]
-            heads = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
-            totals = np.add.reduceat(self.rows.counts[row[counted[order]]], heads)
-            np.maximum.at(largest[:, k], key[heads] // n_labels, totals)
+            keys, totals = sum_by_key(key, self.rows.counts[row[counted]])
+            np.maximum.at(largest[:, k], keys // n_labels, totals)
         return largest
 
 
-def stable_order(values: np.ndarray, largest: int) -> np.ndarray:
-    """Returns int64[n], the stable order of numbers from 0; linear up to 2^32."""
-    if largest < 1 << 16 or largest >= 1 << 32:
-        return order_of_small(values, largest)
-    order = order_of_small(values & 0xFFFF, 0xFFFF)
-    return order[order_of_small(values[order] >> 16, 0xFFFF)]
+def _one_after_the_other(parts: Sequence[_T]) -> _T:
+    """Returns values of one class, which are made of arrays, as one; there is at least one."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return type(parts[0])(*map(np.concatenate, columns))
 
 
 def matching(offsets: np.ndarray, items: np.ndarray, pattern: np.ndarray) -> np.ndarray:
@@ -625,12 +600,6 @@ class CaseTable:
         offsets = np.searchsorted(row, np.arange(len(lengths) + 1))
         known = KnownCases.from_cases(offsets, items, self.sensitive, self.counts)
         return known.decoded(), elements
-
-
-def distinct(values: np.ndarray) -> np.ndarray:
-    """Returns the distinct values, ascending; by sorting, which beats `np.unique` for millions."""
-    values = np.sort(values)
-    return values[np.flatnonzero(np.diff(values, prepend=values[:1] - 1))]
 
 
 def suppress(

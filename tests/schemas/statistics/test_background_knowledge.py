@@ -25,7 +25,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     Knowledge,
     KnownCases,
     codes_of_words,
-    distinct,
     suppress,
     times_of_words,
 )
@@ -168,8 +167,3 @@ def test_times_count_anew_from_the_first_event_that_is_left() -> None:
     same, _, unchanged = suppress(table.offsets, table.words, np.zeros(0, np.int64))
     assert same.all()
     assert unchanged.tolist() == table.words.tolist()
-
-
-@given(values=st.lists(st.integers(-(1 << 62), 1 << 62)))
-def test_distinct_values_are_those_of_python(values: list[int]) -> None:
-    assert distinct(np.array(values, np.int64)).tolist() == sorted(set(values))

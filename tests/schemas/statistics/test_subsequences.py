@@ -15,7 +15,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     Rows,
     grow,
     matching,
-    stable_order,
 )
 
 Row = tuple[list[int], int, list[int]]  # items, cases, labels
@@ -131,9 +130,3 @@ def test_rows_match_a_pattern_if_they_have_it_as_a_subsequence(
         tuple(pattern) in set(itertools.combinations(items, len(pattern))) for items, _, _ in found
     ]
     assert matching(rows.offsets, rows.items, np.array(pattern, np.int64)).tolist() == expected
-
-
-@pytest.mark.parametrize("largest", [5, 0xFFFF, 1 << 16, 1 << 20, 1 << 40])
-def test_the_order_of_numbers_is_stable(largest: int) -> None:
-    values = np.random.default_rng(1).integers(0, largest + 1, 5000)
-    assert stable_order(values, largest).tolist() == np.argsort(values, kind="stable").tolist()
