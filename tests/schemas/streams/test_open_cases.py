@@ -207,49 +207,43 @@ def test_times_at_the_ends_of_int64_do_not_overflow(far: int) -> None:
     assert found[name_of(1)] == ((publish + 15) // 10, (("A", publish),))
 
 
-def until(state: OpenCases, case: int) -> int:
-    """Up to when messages of a closed case are dropped."""
-    return int(state.closed.until(keys_of([case]))[0])
+def at(*moments: int) -> list[Message]:
+    """Messages of a case, each of its own event."""
+    return [Message(1, moment, "A", moment, moment) for moment in moments]
 
 
-def after_closing(*later: Message) -> OpenCases:
-    """The state after a case that closed at 4, remembered until 1,001, and then these messages."""
-    state = OpenCases.none().add(batch([Message(1, 1, "END", 1, 1)]), RULE, 0)
+@pytest.mark.parametrize(
+    ("batches", "open_from", "closed_until"),
+    [
+        ([], [], 1_008),
+        ([[Message(1, 1, "END", 1, 1)], at(600)], [], 1_600),  # as long again after its last one
+        ([at(900), at(1_500)], [], 2_500),  # the first keeps it closed for the second
+        ([at(1_500, 900)], [], 2_500),
+        ([at(2_500, 900, 1_500)], [2_500], 1_008),
+        ([at(1_007)], [], 2_007),
+        ([at(1_008)], [1_008], 1_008),
+    ],
+)
+def test_a_closed_case_takes_part_once_for_as_long_as_it_is_remembered(
+    batches: Sequence[Sequence[Message]], open_from: list[int], closed_until: int
+) -> None:
+    """It closed at 4, in the step that begins at 0; its message of 8 came too late for it."""
+    first = [Message(1, 1, "END", 1, 1), *at(8)]
+    state = OpenCases.none().add(batch(first), RULE, 0)
     state, steps, _ = state.close(10, RULE, 0)
     assert [(step, traces_of(t)) for step, t in steps] == [(0, {name_of(1): (("END", 1),)})]
-    for m in later:
-        state = state.add(batch([m]), RULE, 1)
-    return state
-
-
-def test_a_closed_case_takes_part_once() -> None:
-    redelivered, more = Message(1, 1, "END", 1, 1), Message(1, 2, "A", 600, 600)
-    state = after_closing(redelivered, more)
-    assert state.n_cases == 0
-    assert until(state, 1) == 1_600  # as long again after its last message
-    state, steps, _ = state.close(MAX_TIME_US, RULE, 1)
-    assert steps == []
+    for messages in batches:
+        state = state.add(batch(messages), RULE, 1)
+    assert state.publish.tolist() == open_from
+    assert state.closed.until(keys_of([1])).tolist() == [closed_until]
 
 
 def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
     state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE, 0)
     state, steps, _ = state.close(19, RULE, 0)
-    assert steps == []
-    assert state.next_close == 10
+    assert (steps, state.next_close) == ([], 10)
     _, [(step, _)], _ = state.close(20, RULE, 0)
     assert step == 1
-
-
-def test_a_message_that_is_dropped_keeps_its_case_closed_for_the_next_one() -> None:
-    """In one batch as in two: the second is later than what held before the first."""
-    first, second = Message(1, 8, "A", 900, 900), Message(1, 9, "A", 1_500, 1_500)
-    assert after_closing(first, second).n_cases == 0
-    state = after_closing().add(batch([second, first]), RULE, 1)
-    assert state.n_cases == 0
-    assert until(state, 1) == 2_500
-    third = Message(1, 10, "A", 2_500, 2_500)
-    state = after_closing().add(batch([third, first, second]), RULE, 1)
-    assert state.publish.tolist() == [2_500]
 
 
 def test_a_closed_case_is_remembered_for_ever_where_nothing_else_is_said() -> None:
@@ -309,21 +303,12 @@ def test_individuals_stay_together_and_are_named() -> None:
     assert traces.individuals.to_pylist() == [name_of(9), name_of(9), name_of(5)]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
+def test_a_rule_out_of_range_is_refused() -> None:
+    for field, value in (
         ("period_us", 0), ("inactivity_gap_us", 0), ("max_lifetime_us", MAX_TIME_US + 1),
         ("max_disorder_us", -1), ("release_delay_us", -1), ("tombstone_us", 0),
         ("max_trace_length", 0), ("end_activities", ("D",)),
-    ],
-)  # fmt: skip
-def test_a_rule_out_of_range_is_refused(field: str, value: object) -> None:
-    changed: Mapping[str, object] = {field: value}
-    with pytest.raises(UsageError, match=field):
-        replace(RULE, **changed)  # type: ignore[arg-type]
-
-
-def test_a_closed_case_is_forgotten_after_its_tombstone() -> None:
-    assert until(after_closing(), 1) == 1_004
-    assert after_closing(Message(1, 9, "A", 1_003, 1_003)).n_cases == 0
-    assert after_closing(Message(1, 9, "A", 1_004, 1_004)).n_cases == 1
+    ):  # fmt: skip
+        changed: Mapping[str, object] = {field: value}
+        with pytest.raises(UsageError, match=field):
+            replace(RULE, **changed)  # type: ignore[arg-type]

@@ -142,12 +142,6 @@ def test_no_time_is_told_while_clocks_differ(cluster: Cluster, ahead: float, sai
     assert clock.passed_us() == 1_000 * S
 
 
-def test_brokers_whose_clocks_differ_are_waited_for(cluster: Cluster) -> None:
-    cluster.brokers = [1.5, -1.5]
-    with pytest.raises(RetryLater, match=r"1\.5 s ahead of and 1\.5 s behind"):
-        clock_of(cluster).passed_us()
-
-
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -223,9 +217,6 @@ def test_brokers_that_refuse_are_not_waited_for(
     monkeypatch.setattr(admin, "AdminClient", Client)
     with pytest.raises(kind, match="asked for 'events'"):
         TOPIC.check()
-
-
-# --- The stream -------------------------------------------------------------------------------
 
 
 # --- What was deleted before the start --------------------------------------------------------
