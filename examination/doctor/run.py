@@ -65,9 +65,9 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     if runner == FLINK:
         yield from _of_flink(options)
     if setting.probes and not is_local(runner) and runner != "DataflowRunner":
-        from tracecloak.pipelines.runners.on_beam import check_workers_answer
+        from tracecloak.pipelines.runners.on_beam import check_workers
 
-        check_workers_answer(options)
+        check_workers(options)
         yield "ok", "a worker did a small job, and has the same versions"
 
 

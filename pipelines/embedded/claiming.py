@@ -29,7 +29,7 @@ from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
-from tracecloak.pipelines.release.opening import opened
+from tracecloak.pipelines.release.opening import opened, recognised
 from tracecloak.pipelines.release.run import claimed, job_of
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.on_beam import BeamDriver
@@ -163,8 +163,6 @@ def claim(
     with books.store.alone(folder.output, folder.release_id):
         standing = books.look()
         if standing.state in ("visible", "released"):
-            from tracecloak.pipelines.release.opening import recognised
-
             recognised(run, standing)
             assert standing.receipt is not None  # it was recognised by it
             if run.driver.is_local:

@@ -120,14 +120,13 @@ NO_KEYS = (
 """Keys of a stream that a pipeline of one's own decides."""
 # Runners of Beam on this machine, which run a stream whose messages the pipeline gives.
 _HERE = ("DirectRunner", FED)
-_ROW = RowTypeConstraint.from_fields(
-    [
-        *(("release_id", str), ("epoch", str), ("step", int), ("view", str)),
-        *(("start", Timestamp), ("end", Timestamp), ("source", str), ("target", str)),
-        *(("count", int), ("low", Optional[int]), ("high", Optional[int])),  # noqa: UP045
-        ("standard_error", float),
-    ]
-)
+_FIELDS: list[tuple[str, Any]] = [
+    *(("release_id", str), ("epoch", str), ("step", int), ("view", str)),
+    *(("start", Timestamp), ("end", Timestamp), ("source", str), ("target", str)),
+    *(("count", int), ("low", Optional[int]), ("high", Optional[int])),  # noqa: UP045
+    ("standard_error", float),
+]
+_ROW = RowTypeConstraint.from_fields(_FIELDS)
 
 
 class PublishDirectlyFollows(beam.PTransform):
@@ -275,17 +274,6 @@ class PublishDirectlyFollows(beam.PTransform):
 def _rows_of(step: Step) -> Iterator[beam.Row]:
     for row in step.to_rows().to_pylist():
         source, target = row["cell"]
-        yield beam.Row(
-            release_id=row["release_id"],
-            epoch=row["epoch"],
-            step=row["step"],
-            view=row["view"],
-            start=Timestamp(micros=row["start_us"]),
-            end=Timestamp(micros=row["end_us"]),
-            source=source,
-            target=target,
-            count=row["count"],
-            low=row.get("low"),
-            high=row.get("high"),
-            standard_error=row["standard_error"],
-        )
+        start, end = (Timestamp(micros=row[name]) for name in ("start_us", "end_us"))
+        known = {"start": start, "end": end, "source": source, "target": target, **row}
+        yield beam.Row(**{name: known.get(name) for name, _ in _FIELDS})

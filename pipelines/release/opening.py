@@ -14,7 +14,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Concern, Run, concerns_of, reservation_of
 from tracecloak.pipelines.runners.driver import Driver
@@ -26,7 +26,7 @@ from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.keys.receipts import InputFile, Origin
+    from tracecloak.pipelines.keys.receipts import InputFile
 
 
 # --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----
@@ -58,7 +58,10 @@ def opened(
             config = concern.located(config)
         left_out = tuple(path for concern in concerns for path in concern.left_out)
         source = source_of(config, listed, left_out) if source is None else source
-        return _opened(config, driver, source, concerns, left_out)
+        run = _opened(config, driver, source, concerns, left_out)
+        for concern in concerns:
+            concern.open(run)
+        return run
     except BaseException:
         for concern in concerns:
             concern.dropped()
@@ -80,7 +83,6 @@ def _opened(
     # Once the input is there: a wrong path is told before the ledger's database is loaded.
     from tracecloak.pipelines.budget.draw_guard import Unchanged
     from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-    from tracecloak.pipelines.keys.receipts import snapshot_of
     from tracecloak.transforms.batch.job import DeadLetter
     from tracecloak.transforms.publish.release_folder import check_places
 
@@ -102,13 +104,10 @@ def _opened(
     check_worker_keys(config)
     driver.check_ready()
     books = ReleaseRegistry(store, ledger, folder)
-    run = Run(
+    return Run(
         config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns,
         left_out=left_out,
     )  # fmt: skip
-    for concern in concerns:
-        concern.open(run)
-    return run
 
 
 def fingerprint_of(
@@ -130,8 +129,6 @@ def fingerprint_of(
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
-    from tracecloak.pipelines.keys.receipts import Origin
-
     config = run.config
     version, given = method_named(config.method).version, config.method_params.given()
     place, inner = run.folder.staging_area, config.inner_versions

@@ -18,8 +18,20 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.ledger.balance import Balance, charge_states
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.planning.findings import FirstLook, log_findings
-from tracecloak.pipelines.release.opening import opened, origin_of
-from tracecloak.pipelines.release.values import Outcome, Run, manifest_of_run, reservation_of
+from tracecloak.pipelines.release.opening import (
+    as_charged,
+    opened,
+    origin_of,
+    recognised,
+    resume_run,
+)
+from tracecloak.pipelines.release.values import (
+    Outcome,
+    Run,
+    manifest_of_run,
+    require_confirmation,
+    reservation_of,
+)
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, unwrap_error
 from tracecloak.schemas.errors import (
@@ -38,9 +50,6 @@ from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAM
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.ledger import Ledger
-
-# --- A run is claimed: what became of earlier runs is looked up, and the release is paid once. ----
-
 
 # --- Earlier syntactic releases that may have cases of one that is made: who makes it is told. ----
 
@@ -120,8 +129,6 @@ def claimed(run: Run, standing: ReleaseState) -> Run:
     def asked_and_told(key_fingerprint: str) -> Reservation:
         reservation = asked(key_fingerprint)
         if standing.state == "drawn":
-            from tracecloak.pipelines.release.opening import as_charged
-
             reservation = as_charged(books, reservation)
         if config.guarantee.kind == "syntactic":
             warn_of_overlaps(reservation, books.ledger)
@@ -134,8 +141,6 @@ def claimed(run: Run, standing: ReleaseState) -> Run:
             books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
         raise refusal
     if standing.state in ("given up", "drawn", "reserved"):
-        from tracecloak.pipelines.release.opening import resume_run
-
         run = resume_run(run, standing, asked)
         books = run.books
     require_writable("output", run.folder.output)
@@ -209,10 +214,6 @@ def job_of(run: Run) -> Job:
         folder.note_at_work()
         gate()
     return job
-
-
-# --- What comes after a run: a failed one is settled, a visible release is finished. --------------
-# Aand its operator gets the outcome.
 
 
 # --- A run that failed is settled: what became of it is written down, and the error says the mend.
@@ -440,8 +441,6 @@ def run_release(
         config = config.with_flags_of_beam(beam_arguments)
         run = opened(config, driver_of(config.runner, beam_arguments))
         if confirm is not None:
-            from tracecloak.pipelines.release.values import require_confirmation
-
             require_confirmation(run, confirm)
         return released(run)
 
@@ -463,8 +462,6 @@ def released(run: Run) -> Outcome:
     Raises:
         TracecloakError: See `run_release`.
     """
-    # Once the run is opened: a wrong path is told before these are loaded.
-
     folder = run.folder
     with (
         run.books.store.alone(folder.output, folder.release_id),
@@ -472,8 +469,6 @@ def released(run: Run) -> Outcome:
     ):
         standing = run.books.look()
         if standing.state in ("visible", "released"):
-            from tracecloak.pipelines.release.opening import recognised
-
             return outcome_of(recognised(run, standing), was_released_before=True)
         run = claimed(run, standing)
         try:

@@ -38,6 +38,21 @@ if TYPE_CHECKING:
     from tracecloak.transforms.batch.job import Job
 
 
+@dataclass(frozen=True)
+class Means:
+    """What a run has to work with.
+
+    Attributes:
+        limits: How much memory and how many workers it may take.
+        hold: Holds events and cases.
+        workers: Who look at them.
+    """
+
+    limits: Limits
+    hold: Hold
+    workers: Workers
+
+
 # --- A released log is counted and written part by part as its cases come, none of them twice. ----
 
 
@@ -54,19 +69,15 @@ _WRITTEN_BYTES = 200 << 20
 class LogParts:
     """The parts of a log, before and after they are written."""
 
-    def __init__(self, target: Target, hold: Hold, limits: Limits, workers: Workers) -> None:
+    def __init__(self, target: Target, means: Means) -> None:
         """Begins without a case.
 
         Args:
             target: What is written, and where.
-            hold: Holds the cases.
-            limits: How much memory there is.
-            workers: Who count and write.
+            means: Hold the cases, and count and write them.
         """
         self._target = target
-        self._hold = hold
-        self._limits = limits
-        self._workers = workers
+        self._hold, self._limits, self._workers = means.hold, means.limits, means.workers
         self._parts: list[list[Block[TraceBatch]]] = [[] for _ in range(target.n_parts)]
 
     def write(
@@ -99,14 +110,11 @@ class LogParts:
 
     def _write_part(self, number: int) -> OutputFile:
         blocks, self._parts[number] = self._parts[number], []
-        rows = self._merged(blocks) if self._is_large(blocks) else self._rows(blocks)
+        if _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self._limits.step_bytes:
+            rows = self._merged(blocks)
+        else:
+            rows = rows_of_part([self._hold.take(block) for block in blocks])
         return write_part(self._target.folder, self._target.manifest, number, rows)
-
-    def _is_large(self, blocks: list[Block[TraceBatch]]) -> bool:
-        return _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self._limits.step_bytes
-
-    def _rows(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
-        return rows_of_part([self._hold.take(block) for block in blocks])
 
     def _merged(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
@@ -152,8 +160,7 @@ class EventsByShard:
 
     def __init__(
         self,
-        hold: Hold,
-        limits: Limits,
+        means: Means,
         n_shards: int,
         by_individual: bool = False,
         drops_duplicates: bool = False,
@@ -161,14 +168,12 @@ class EventsByShard:
         """Begins without an event.
 
         Args:
-            hold: Holds them.
-            limits: How much memory there is.
+            means: Hold them, and sort them.
             n_shards: Into how many shards events are dealt as they are read.
             by_individual: See `TraceBatch.from_events`.
             drops_duplicates: Whether equal events of a case count once.
         """
-        self._hold = hold
-        self._limits = limits
+        self._hold, self._limits, self._workers = means.hold, means.limits, means.workers
         self._n_shards = n_shards
         self._by_individual = by_individual
         self._drops_duplicates = drops_duplicates
@@ -210,7 +215,7 @@ class EventsByShard:
             with self._lock:
                 to.setdefault(shard, []).append(block)
 
-    def grouped(self, workers: Workers) -> HeldTraces:
+    def grouped(self) -> HeldTraces:
         """Returns the cases; no event is held afterwards.
 
         Raises:
@@ -222,7 +227,7 @@ class EventsByShard:
         if self._first:
             cases.add(self._sorted(self._first), self._limits.batch_bytes)
             self._first = None
-        for traces in workers.each(self._sorted_shard, self._finer_shards()):
+        for traces in self._workers.each(self._sorted_shard, self._finer_shards()):
             cases.add(traces, self._limits.batch_bytes)
         return cases
 
@@ -323,29 +328,13 @@ class InMemoryDriver:
                 if method.log == "generated":
                     traces.drop()
                 made = released(traces.taken(), steps, known, n_pieces, each)
-                writing = LogParts(target, means.hold, means.limits, means.workers)
-                parts, log, beside = writing.write(chain(made, spec.columns))
+                parts, log, beside = LogParts(target, means).write(chain(made, spec.columns))
                 others += beside
         commit(target, parts, others, products, log)
 
 
-@dataclass(frozen=True)
-class _Means:
-    """What a run has to work with.
-
-    Attributes:
-        limits: How much memory and how many workers it may take.
-        hold: Holds events and cases.
-        workers: Who look at them.
-    """
-
-    limits: Limits
-    hold: Hold
-    workers: Workers
-
-
 @contextlib.contextmanager
-def _means_of(job: Job) -> Iterator[_Means]:
+def _means_of(job: Job) -> Iterator[Means]:
     n_bytes = sum(file.n_bytes for file in job.source.files)
     limits = Limits.of(job.memory_bytes, job.n_workers, n_bytes)
     # Beside the output is room for what is released, so there is room for it before.
@@ -354,32 +343,27 @@ def _means_of(job: Job) -> Iterator[_Means]:
     if folder is not None:
         make_private_folder(Path(folder))
     with Hold(limits.held_bytes, folder) as hold, Workers(limits.n_workers) as workers:
-        yield _Means(limits, hold, workers)
+        yield Means(limits, hold, workers)
 
 
-def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
+def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
     """Reads all files, lists what is malformed, and returns the cases.
 
     Raises:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
     source = job.source
-    events = EventsByShard(
-        means.hold,
-        means.limits,
-        job.n_shards,
-        by_individual,
-        source.drops_duplicates,
-    )
+    events = EventsByShard(means, job.n_shards, by_individual, source.drops_duplicates)
     files = _pieces(job, means.workers) if means.workers.n > 1 else source.files
+    tallies: list[ReadTally] = []
+    lacking: list[Any] = []
     read = means.workers.each(partial(_read, job, events), files)
-    tallies, lacking = [], []
-    for rank, pieces in groupby(read, key=lambda piece: piece.rank):
+    for rank, pieces in groupby(read, key=lambda piece: piece[0]):
         rejects = []
-        for piece in pieces:
-            tallies.append(piece.tally)
-            rejects += piece.rejects
-            lacking += piece.lacking
+        for _, tally, of_piece, lacks in pieces:
+            tallies.append(tally)
+            rejects += of_piece
+            lacking += lacks
         if rejects:
             job.dead_letter.write(rank, rejects)
     if lacking:
@@ -387,7 +371,7 @@ def _traces(job: Job, by_individual: bool, means: _Means) -> HeldTraces:
 
         check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
-    traces = events.grouped(means.workers)
+    traces = events.grouped()
     job.dead_letter.note_duplicates(events.n_dropped)
     return traces
 
@@ -404,24 +388,10 @@ def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
         yield from pieces_from_looks(source, file, list(looks))
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What is found of a file that was read, or of a piece of one, beside its events.
-
-    Attributes:
-        rank: Of the file.
-        tally: Of its records.
-        rejects: Those that are malformed.
-        lacking: What the piece lacks, for `check_pieces`.
-    """
-
-    rank: int
-    tally: ReadTally
-    rejects: list[pa.RecordBatch]
-    lacking: list[Any]
-
-
-def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
+def _read(
+    job: Job, events: EventsByShard, file: Any
+) -> tuple[int, ReadTally, list[pa.RecordBatch], list[Any]]:
+    """Returns of a file or a piece (its rank, tally, rejects, what `check_pieces` takes)."""
     rejects: list[pa.RecordBatch] = []
     lacking: list[Any] = []
     tally = FileTally(file.rank)
@@ -434,4 +404,4 @@ def _read(job: Job, events: EventsByShard, file: Any) -> _Read:
         len(job.source.files),
         extra=job.source.progress_of(file),
     )
-    return _Read(file.rank, tally.result(), rejects, lacking)
+    return file.rank, tally.result(), rejects, lacking

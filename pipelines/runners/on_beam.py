@@ -5,6 +5,7 @@ Wwhether its workers answer and can write, and its pipeline.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib
 import logging
@@ -199,49 +200,37 @@ _TEXT = b"written by a worker\n"
 _MAX_SAID = 600
 
 
-def check_workers_answer(options: PipelineOptions, patience_seconds: float | None = None) -> None:
-    """Makes sure that a runner has a worker that does something; runs a small job.
+def check_workers(
+    options: PipelineOptions, workplace: str | None = None, patience_seconds: float | None = None
+) -> None:
+    """Makes sure that a runner has a worker that does something, and that it can write in a folder.
 
-    A job server waits for a worker that never connects as long as it takes, and says nothing.
+    A job server waits for a worker that never connects as long as it takes, and says nothing. Only
+    one user may read the folder in which a release is built, so workers that share this machine's
+    disk must run as that user. Only a worker can show whether they do, and it must show before
+    noise is drawn and paid for.
 
     Args:
         options: How the release is going to run.
+        workplace: The folder, which is there; None: nothing is written.
         patience_seconds: How long to wait; None: PATIENCE_SECONDS, or that of Dataflow.
 
     Raises:
         RetryLater: No worker did it in time, or the job failed. The error quotes what the runner
             said last.
-        UsageError: A worker has another version of tracecloak, Beam or Python.
+        UsageError: A worker has another version of tracecloak, Beam or Python; or none can write,
+            as they run as another user or do not see this disk.
     """
-    _ask_a_worker("", options, patience_seconds)
-
-
-def check_workers_write(
-    workplace: str, options: PipelineOptions, patience_seconds: float | None = None
-) -> None:
-    """Makes sure that a worker can write into a folder of this machine's disk; runs a small job.
-
-    Only one user may read the folder in which a release is built, so workers that share its disk
-    must run as that user. Only a worker can show whether they do, and it must show before noise is
-    drawn and paid for.
-
-    Args:
-        workplace: The folder, which is there.
-        options: How the release is going to run.
-        patience_seconds: See `check_workers_answer`.
-
-    Raises:
-        UsageError: No worker can, as they run as another user or do not see this disk.
-        RetryLater: No worker did anything; see `check_workers_answer`.
-    """
+    if workplace is None:
+        _ask_a_worker("", options, patience_seconds)
+        return
     path = Path(workplace) / _NAME
     path.unlink(missing_ok=True)
     _ask_a_worker(str(path), options, patience_seconds)
-    try:
+    written = b""
+    with contextlib.suppress(OSError):
         written = path.read_bytes()
         path.unlink()
-    except OSError:
-        written = b""
     if written != _TEXT:
         runner = options.view_as(StandardOptions).runner
         raise UsageError(
@@ -259,8 +248,7 @@ def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float |
         is_dataflow = runner == "DataflowRunner"
         patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
     pipeline = beam.Pipeline(options=options)
-    ours = pipeline | "Workplace" >> beam.Create([path])
-    _ = ours | "SameVersions" >> beam.Map(_compare, _versions()) | "CanWrite" >> beam.Map(_write)
+    _ = pipeline | "Workplace" >> beam.Create([path]) | "Try" >> beam.Map(_try, _versions())
     if is_local(runner):
         pipeline.run().wait_until_finish()
         return
@@ -312,29 +300,20 @@ def _versions() -> str:
     return f"tracecloak {tracecloak.__version__}, Beam {beam.__version__}, Python {python}"
 
 
-def _compare(path: str, of_launcher: str) -> str:
-    """Passes a path on if this worker is of the versions of who launched it.
+def _try(path: str, of_launcher: str) -> None:
+    """Writes a file if its folder is there; the launcher sees afterwards whether it is.
 
     Raises:
-        UsageError: It is not.
+        UsageError: This worker has other versions than who launched it.
     """
     if (ours := _versions()) != of_launcher:
         raise UsageError(
             f"a worker has {ours}, and who launched it has {of_launcher}: it could draw other "
             "noise under the same key. Give the workers the versions of who launches them"
         )
-    return path
-
-
-def _write(path: str) -> None:
-    """Writes a file if its folder is there; the launcher sees afterwards whether it is."""
-    if not path:
-        return
-    try:
-        with open(path, "xb") as stream:
+    if path:
+        with contextlib.suppress(OSError), open(path, "xb") as stream:
             stream.write(_TEXT)
-    except OSError:
-        return
 
 
 # --- A release on a runner of Beam: its pipeline, from its files to its commit. -------------------
@@ -360,9 +339,9 @@ class BeamDriver:
         if self.is_local:
             return
         if is_on_this_machine(workplace):
-            check_workers_write(workplace, self._options)
+            check_workers(self._options, workplace)
         elif self.runner != "DataflowRunner":
-            check_workers_answer(self._options)  # Dataflow starts its workers itself
+            check_workers(self._options)  # Dataflow starts its workers itself
 
     def units(self, job: Job) -> CountedUnits:
         """Reads the log once and returns the units of the cases of the job's window."""

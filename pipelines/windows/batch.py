@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
@@ -48,16 +46,19 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def lineage_sent(config: ReleaseConfig, to: str) -> Iterator[Callable[[str], None]]:
+def lineage_sent(config: ReleaseConfig, to: str | None) -> Iterator[Callable[[str], None]]:
     """Sends the events of one release: START, and at its end COMPLETE or FAIL.
 
     Args:
         config: Of the release.
-        to: Where they go.
+        to: Where they go; None: nowhere.
 
     Yields:
         A function to call with the folder of the release once it is there.
     """
+    if not to:
+        yield lambda folder: None
+        return
     with events_sent(_run_of(config), to) as note:
         yield lambda folder: note("COMPLETE", folder)
 
@@ -291,8 +292,6 @@ def _day(window: Window, charged: Sequence[Entry], attempt: Attempt | None, now_
 # alone.
 
 
-_LOG = logging.getLogger("tracecloak")
-
 DUE = "due"
 
 Ending = Literal[
@@ -447,7 +446,7 @@ def _ended(
     status: Ending
     code, reason = 0, ""
     try:
-        with _watched(config, lineage) as noted:
+        with lineage_sent(config, lineage) as noted:
             with redact_foreign_errors():
                 driver = driver_of(config.runner, beam_arguments)
                 outcome = released(opened(config, driver, listed=listed))
@@ -463,16 +462,6 @@ def _ended(
         store = store_of(config)
         note_attempt(store, absolute(config.output), str(config.release_id), code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
-
-
-def _watched(
-    config: ReleaseConfig, lineage: str | None
-) -> AbstractContextManager[Callable[[str], None]]:
-    """Returns what sends the events of a window, if they go anywhere; see `lineage_sent`."""
-    if not lineage:
-        return nullcontext(_LOG.debug)
-
-    return lineage_sent(config, lineage)
 
 
 def _known(config: ReleaseConfig) -> dict[int, Day]:

@@ -20,7 +20,7 @@ from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
 from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
 from tracecloak.pipelines.runners import resources
-from tracecloak.pipelines.runners.in_memory import EventsByShard
+from tracecloak.pipelines.runners.in_memory import EventsByShard, Means
 from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -39,10 +39,10 @@ def test_cases_are_the_same_however_little_fits(
     whole = event_batch(log)
     batches = [whole.slice(first, 7) for first in range(0, len(log), 7)]
     with cramped(held_bytes, step_bytes), Hold(held_bytes, None) as hold, Workers(n_workers) as few:
-        events = EventsByShard(hold, Limits(0, n_workers), 2)
+        events = EventsByShard(Means(Limits(0, n_workers), hold, few), 2)
         list(few.each(events.add, batches[::-1]))
         assert events.n_events == len(log)
-        cases = events.grouped(few)
+        cases = events.grouped()
         assert cases.n_events == len(log)
         twice = [read_all(cases), read_all(cases)]
         taken = read_all(cases.taken())

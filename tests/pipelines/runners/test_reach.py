@@ -12,8 +12,7 @@ from tests.engines.processes import free_port
 from tests.support.flink import job_server
 from tracecloak.pipelines.runners import on_beam
 from tracecloak.pipelines.runners.on_beam import (
-    check_workers_answer,
-    check_workers_write,
+    check_workers,
     pipeline_options,
 )
 from tracecloak.schemas.errors import RetryLater, UsageError
@@ -21,7 +20,7 @@ from tracecloak.schemas.errors import RetryLater, UsageError
 
 def test_a_worker_that_can_write_leaves_nothing_behind(tmp_path: Path) -> None:
     for _ in range(2):
-        check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
+        check_workers(pipeline_options("FnApiRunner", []), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -29,18 +28,18 @@ def test_a_worker_that_does_not_see_the_folder_makes_none_of_its_own(tmp_path: P
     """Catches a release that is written to the disks of its workers, each a part of it."""
     place = tmp_path / "there"
     with pytest.raises(UsageError, match=r"cannot write into .*there, where the release would"):
-        check_workers_write(str(place), pipeline_options("FnApiRunner", []))
+        check_workers(pipeline_options("FnApiRunner", []), str(place))
     assert not place.exists()
 
 
 def test_a_file_that_was_there_before_is_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
+    check_workers(pipeline_options("FnApiRunner", []), str(tmp_path))
     (tmp_path / on_beam._NAME).write_bytes(on_beam._TEXT)
-    monkeypatch.setattr(on_beam, "_write", str)
+    monkeypatch.setattr(on_beam, "_try", lambda path, versions: None)
     with pytest.raises(UsageError):
-        check_workers_write(str(tmp_path), pipeline_options("FnApiRunner", []))
+        check_workers(pipeline_options("FnApiRunner", []), str(tmp_path))
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def endpoint(tmp_path: Path) -> Iterator[str]:
 
 def test_workers_that_answer_are_enough_where_nothing_is_on_this_disk(endpoint: str) -> None:
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
-    check_workers_answer(pipeline_options("PortableRunner", given))
+    check_workers(pipeline_options("PortableRunner", given))
 
 
 def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
@@ -63,7 +62,7 @@ def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     try:
         with pytest.raises(RetryLater, match=r"did nothing within 3 s; nothing was drawn or paid"):
-            check_workers_answer(pipeline_options("PortableRunner", given), 3)
+            check_workers(pipeline_options("PortableRunner", given), None, 3)
     finally:
         os.close(writer)  # so that the worker's thread ends
 
@@ -75,7 +74,7 @@ def test_an_address_where_no_worker_is_is_told_with_the_runners_words(endpoint: 
         f"--environment_config=localhost:{free_port()}",
     ]  # fmt: skip
     with pytest.raises(RetryLater, match=r"failed at a small job; .*The runner said last: .*\w"):
-        check_workers_answer(pipeline_options("PortableRunner", given), 20)
+        check_workers(pipeline_options("PortableRunner", given), None, 20)
 
 
 def test_workers_of_another_version_are_refused(
@@ -87,4 +86,4 @@ def test_workers_of_another_version_are_refused(
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     said = "a worker has tracecloak 9.2, and who launched it has tracecloak 9.1"
     with pytest.raises(UsageError, match=said):
-        check_workers_answer(pipeline_options("PortableRunner", given))
+        check_workers(pipeline_options("PortableRunner", given))
