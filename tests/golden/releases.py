@@ -8,6 +8,7 @@ records anew says in the commit which releases changed and why.
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
 import hashlib
 import importlib.metadata
@@ -72,16 +73,25 @@ def versions() -> dict[str, str]:
 
 def scenarios() -> dict[str, Callable[[Path], dict[str, Digests]]]:
     """All that is recorded, by name: makes files in a folder and returns their digests by path."""
-    made: dict[str, Callable[[Path], dict[str, Digests]]] = {}
-    for name, method in METHODS.items():
-        for number, example in enumerate(examples_of(method)):
-            made[f"{name} {number}"] = _release(name, example)
-        for change in FURTHER.get(name, ()):
-            made[f"{name}{WITH}{_told(change)}"] = _release(name, {**method.examples[0], **change})
+    made: dict[str, Callable[[Path], dict[str, Digests]]] = {
+        name: functools.partial(release, method=method, example=example)
+        for name, (method, example) in releases_of_methods().items()
+    }
     for name, changes in _STREAMS.items():
         made[f"stream of {name}"] = _stream(changes)
     for ending in ("xes", "xes.gz", "csv", "csv.gz", "jsonl", "jsonl.gz", "parquet", "avro"):
         made[f"sample as {ending}"] = _sample(ending)
+    return made
+
+
+def releases_of_methods() -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """What is recorded of methods, by name: the method and its parameters."""
+    made: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for name, method in METHODS.items():
+        for number, example in enumerate(examples_of(method)):
+            made[f"{name} {number}"] = name, example
+        for change in FURTHER.get(name, ()):
+            made[f"{name}{WITH}{_told(change)}"] = name, {**method.examples[0], **change}
     return made
 
 
@@ -212,18 +222,46 @@ def _told(change: Mapping[str, Any]) -> str:
     return ", ".join(f"{n} {v}" for n, v in change.items() if not isinstance(v, tuple | dict))
 
 
-def _release(method: str, example: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
-    def made(folder: Path) -> dict[str, Digests]:
-        log = log_file(folder, has_starts=bool(example.get("service_times")))
-        body = example_config(folder, method, example, log)
-        (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-        code = tracecloak("release", folder / "release.yaml")
-        assert code != UsageError.exit_code, "a configuration that is refused releases nothing"
-        if code != 0:
-            return {EXIT_CODE: Digests(str(code), str(code))}
-        return digests_of(_files(folder / "out" / "run_id=golden"))
+def release(
+    folder: Path,
+    method: str,
+    example: Mapping[str, Any],
+    *flags: object,
+    n_files: int = 1,
+    **changes: Any,
+) -> dict[str, Digests]:
+    """Releases an example of a method into a folder.
 
-    return made
+    Args:
+        folder: Gets the log, the configuration and the release.
+        method: Name of the method.
+        example: Its parameters.
+        flags: Of the command.
+        n_files: How many files the log has; cases are cut across several, of two formats.
+        changes: Other keys of the configuration; of None there is no key.
+    """
+    folder.mkdir(exist_ok=True)
+    log = log_file(folder, has_starts=bool(example.get("service_times")))
+    if n_files > 1:
+        head, *lines = log.read_text(encoding="utf-8").splitlines()
+        log.unlink()
+        log = folder / "log"
+        log.mkdir(exist_ok=True)
+        for first in range(n_files):
+            own = lines[first::n_files]
+            rows = [dict(zip(head.split(","), line.split(","), strict=True)) for line in own]
+            ending, text = (
+                ("jsonl", map(json.dumps, rows)) if first % 2 else ("csv", iter([head, *own]))
+            )
+            (log / f"{first}.{ending}").write_text("\n".join(text) + "\n", encoding="utf-8")
+    body = {**example_config(folder, method, example, log), **changes}
+    body = {name: value for name, value in body.items() if value is not None}
+    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+    code = tracecloak("release", folder / "release.yaml", *flags)
+    assert code != UsageError.exit_code, "a configuration that is refused releases nothing"
+    if code != 0:
+        return {EXIT_CODE: Digests(str(code), str(code))}
+    return digests_of(_files(folder / "out" / "run_id=golden"))
 
 
 _STREAMS: Mapping[str, Mapping[str, Any]] = {

@@ -1,272 +1,125 @@
-"""The Beam pipeline and the in-memory driver make the same bytes."""
+"""However a release is run, it has the recorded bytes: on Beam, in little memory, in shards."""
 
-import json
+from __future__ import annotations
+
 import re
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
 
+from tests.golden.elsewhere import expected_of
+from tests.golden.releases import Digests, as_json, release, releases_of_methods
 from tests.support.cramped import cramped
 from tests.support.releasing import (
     counting_charges,
     csv_log,
     digests,
     fix_key,
-    individual_files,
     manifest,
     tracecloak,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms.batch import read
 
-N_CASES = 400
-BEAM = ("--runner", "FnApiRunner")
+RELEASES = releases_of_methods()
+# Every way of counting, deciding and writing at least once; of individuals, and with all bought.
+OF_EACH_KIND = (
+    *("amun 0", "variant-histogram 1", "private-log 1", "private-indicators 2"),
+    *("private-log 2", "private-dfg 1", "auto-variants 2", "sacofa 2", "sapa 1", "pripel 1"),
+    *("tlkc 1", "process-tree 3"),
+)
+BY_DAY = OF_EACH_KIND[:4]
+BEAM = {"runner": "FnApiRunner"}
 
 
-def differ_by_driver_alone(on_beam: Path, in_memory: Path) -> None:
-    """Compares whole folders: the manifest names Beam, and says that its runner may count again."""
-    assert digests(on_beam) == digests(in_memory) != {}
-    told, expected = manifest(on_beam), manifest(in_memory)
-    assert (told["tool"].pop("beam"), expected["tool"].pop("beam")) == (beam.__version__, None)
-    barriers = [one["randomness"].pop("unsafe_barrier") for one in (told, expected)]
-    assert barriers == [True, False]
-    assert told == expected
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def same_key(monkeypatch: pytest.MonkeyPatch) -> None:
     fix_key(monkeypatch)
 
 
-# Of the 25 activities of the log; the others count as __other__.
-NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home", "X-ray", "Not in the log")
-
-Flags = tuple[object, ...]
-
-RESOURCES = json.dumps(
-    {"org:resource": {"values": [f"person-{i}" for i in range(60)], "column": "person"}}
-)
-SENSITIVE = json.dumps(
-    {
-        "case:who": {"values": [f"person-{i}" for i in range(130)], "column": "person"},
-        "case:number": {"bounds": [0, 200], "n_bins": 50, "whole": True, "column": "person"},
-    }
-)
-
-INDICATORS = json.dumps(
-    [
-        "cases by=month", "throughput of=0.5|0.9", "frequency by=activity n_groups=4 at_most=2",
-        "waiting by=pair n_groups=3 at_most=30d of=median", "workload at_most=2 n_groups=3",
-        "rule template=precedence activity=Registration then=CRP within=30d",
-        "throughput of=histogram n_bins=5 at_most=60d by=case:who n_groups=2",
-    ]
-)  # fmt: skip
-
-# Every kind of noise, everything that can be bought, individuals with more cases than count and
-# with one case for two of them. What is bought needs a large epsilon on so few cases.
-# Within 10 s hardly any two durations agree, and the filter of amun would drop next to nothing.
-AMUN = ("--method", "amun", "--guessing_advantage", 0.3, "--formats", "parquet,xes,csv",
-        "--time_precision_us", 1_000_000, "--mode")  # fmt: skip
-CONFIGURATIONS: dict[str, Flags] = {
-    "sampled": (*AMUN, "sampling"),
-    "filtered": (*AMUN, "filtering"),
-    "oversampled": (*AMUN, "oversampling"),
-    "variants": ("--method", "variant-histogram", "--epsilon", 2, "--vocabulary", "names.txt",
-                 "--max_trace_length", 4, "--formats", "parquet,xes,csv"),
-    "variants of individuals": (
-        "--method", "variant-histogram", "--epsilon", 4, "--noise", "truncated", "--vocabulary",
-        "names.txt", "--max_trace_length", 3, "--individual_id", "person",
-        "--max_cases_per_individual", 2),
-    "graph, Gaussian": ("--method", "private-dfg", "--epsilon", 2, "--l2_clip", 6, "--vocabulary",
-                        "names.txt"),
-    "graph, pure, durations": (
-        "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
-        "--max_trace_length", 8, "--durations", "--n_duration_bins", 5),
-    "graph, all bought": ("--method", "private-dfg", "--epsilon", 200, "--buy_vocabulary"),
-    "graph of individuals, all bought, durations": (
-        "--method", "private-dfg", "--epsilon", 400, "--durations", "--individual_id", "person",
-        "--buy_vocabulary",
-        "--max_cases_per_individual", 2, "--max_activities", 5),
-    "graph of individuals, pure": (
-        "--method", "private-dfg", "--epsilon", 4, "--delta", 0, "--vocabulary", "names.txt",
-        "--max_trace_length", 8, "--individual_id", "person"),
-    "variants, generated": ("--method", "auto-variants", "--epsilon", 400, "--buy_vocabulary"),
-    "indicators of individuals, all bought": (
-        "--method", "private-indicators", "--epsilon", 400, "--individual_id", "person",
-        "--max_cases_per_individual", 2, "--max_activities", 5, "--indicators", INDICATORS,
-        "--attribute_columns", '{"case:who": "person", "org:resource": "person"}'),
-    "log": ("--method", "private-log", "--epsilon", 4, "--vocabulary", "names.txt",
-            "--max_trace_length", 9, "--first_date", "2019-01-01", "--last_date", "2019-12-31",
-            "--l2_clip", 4, "--working_hours", "6-22", "--attributes",
-            '{"activity length": {"values": ["3", "6"], "column": "person"}}'),
-    "log of individuals, all bought": (
-        "--method", "private-log", "--epsilon", 400, "--individual_id", "person",
-        "--buy_vocabulary",
-        "--max_cases_per_individual", 2, "--variants", "markov-log"),
-    "log of individuals, pure": (
-        "--method", "amun-rigorous", "--guessing_advantage", 0.9, "--vocabulary", "names.txt",
-        "--max_trace_length", 8, "--individual_id", "person", "--delta", 0),
-    "published variants": (
-        "--method", "laplace-variants", "--epsilon", 1, "--max_prefix_length", 5, "--p_harmful", 3),
-    "published variants with a budget that holds": (
-        "--method", "sacofa", "--epsilon", 40, "--max_prefix_length", 4, "--p_harmful", 3,
-        "--rules", "bought", "--budget", "honest", "--vocabulary", "names.txt"),
-    "published variants, rules of the log": (
-        "--method", "sacofa", "--epsilon", 1, "--max_prefix_length", 5, "--p_harmful", 3),
-    "published graph": ("--method", "laplace-dfg", "--epsilon", 1),
-    "published graph with a budget that holds": (
-        "--method", "laplace-dfg", "--epsilon", 4, "--budget", "honest", "--vocabulary",
-        "names.txt", "--max_trace_length", 8, "--individual_id", "person",
-        "--max_cases_per_individual", 2),
-    "played-out graph": ("--method", "sapa", "--epsilon", 1, "--k_follows", 2),
-    "played-out graph with a budget that holds": (
-        "--method", "sapa", "--query", "laplace", "--epsilon", 4, "--budget", "honest",
-        "--vocabulary", "names.txt", "--max_trace_length", 8),
-    "enriched cases": (
-        "--method", "pripel", "--epsilon", 1, "--max_prefix_length", 6, "--p_harmful", 2,
-        "--attributes", '{"who": {"values": ["person-1", "person-2"], "column": "person"}}'),
-    "variants of k cases": ("--method", "k-anonymous-variants", "--k", 2),
-    "subtraces of k cases": (
-        "--method", "k-anonymous-subtraces", "--k", 5, "--knowledge_kind", "relative",
-        "--perspective", "activity_resource", "--resources", RESOURCES),
-    "known to nobody": (
-        "--method", "tlkc", "--k", 3, "--knowledge_kind", "relative", "--time_unit", "hours",
-        "--length", 2, "--sensitive", SENSITIVE),
-    "known to nobody, with resources": (
-        "--method", "tlkc", "--k", 3, "--knowledge_kind", "multiset", "--perspective",
-        "activity_resource", "--resources", RESOURCES),
-    "merged variants": ("--method", "pretsa", "--k", 3, "--t", 0.8),
-    "merged variants by context": ("--method", "pretsa-case", "--k", 3, "--distance", "embedding"),
-    "tree": ("--method", "process-tree", "--epsilon", 4, "--vocabulary", "names.txt"),
-    "tree of individuals, names bought": (
-        "--method", "process-tree", "--epsilon", 400, "--individual_id", "person",
-        "--buy_vocabulary",
-        "--max_cases_per_individual", 2),
-    "tree, as published": ("--method", "dpim", "--epsilon", 10, "--vocabulary", "names.txt"),
-}  # fmt: skip
-MOST = (
-    "variants of individuals",
-    "graph of individuals, all bought, durations",
-    "log of individuals, all bought",
-)
-# Every way of counting, deciding and writing at least once.
-OF_EACH_KIND = (
-    *MOST, "variants, generated", "published variants with a budget that holds", "played-out graph",
-    "enriched cases", "known to nobody", "tree of individuals, names bought",
-    "indicators of individuals, all bought",
-)  # fmt: skip
-BY_DAY = {"sampled", *MOST, "indicators of individuals, all bought"} - {MOST[1]}
+def released(folder: Path, name: str, *flags: object, **changes: Any) -> dict[str, Digests]:
+    return release(folder, *RELEASES[name], *flags, n_files=3, **changes)
 
 
-@pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return individual_files(tmp_path_factory.mktemp("people"), N_CASES)
-
-
-def released(
-    folder: Path, inputs: Sequence[Path], flags: Flags, *more: object, release_id: str = "r"
-) -> Path:
-    names = inputs[0].parent / "names.txt"
-    names.write_text("\n".join(NAMES) + "\n")
-    has_delta = "delta" in METHODS[str(flags[flags.index("--method") + 1])].Params.model_fields
-    code = tracecloak(
-        "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
-        "--key_store", folder / "keys", "--release_id", release_id,
-        *(("--delta", "1e-5") if has_delta and "--delta" not in flags else ()), "--parts", 3,
-        *(names if flag == "names.txt" else flag for flag in flags), *more,
-    )  # fmt: skip
-    assert code == 0
-    return folder / "out" / f"run_id={release_id}"
+def of_the_log(found: dict[str, Digests]) -> dict[str, list[str]]:
+    """The digests but that of the manifest, which names Beam: its runner may count again."""
+    return {path: of for path, of in as_json(found).items() if path != "manifest.json"}
 
 
 @pytest.mark.parametrize(
-    ("name", "n_shards"),
+    ("name", "shards"),
     [
         (name, n) if name in BY_DAY and n == 7 else at_night(name, n)
-        for name in CONFIGURATIONS for n in ((1, 2, 7, 16) if name in OF_EACH_KIND else (1, 7))
+        for name in RELEASES for n in ((1, 7, 16) if name in OF_EACH_KIND else (7,))
     ],
 )  # fmt: skip
-@pytest.mark.usefixtures("same_key")
-def test_a_release_has_the_same_bytes_on_beam_for_any_number_of_shards(
-    tmp_path: Path,
-    people: list[Path],
-    name: str,
-    n_shards: int,
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_release_has_the_recorded_bytes_on_beam_and_in_little_memory(
+    tmp_path: Path, name: str, shards: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches noise, a bought choice or a sample of cases that depends on how the log is spread."""
     monkeypatch.setattr(read, "PIECE_BYTES", 10_000)
-    if n_shards == 1:
+    if shards == 1:
         monkeypatch.setattr(read, "_MOST_FILES", 1)
-    flags = CONFIGURATIONS[name]
-    expected = released(tmp_path / "memory", people, flags, "--runner", "InMemory")
-    assert digests(expected)
-    found = released(tmp_path / "beam", people, flags, *BEAM, "--shards", n_shards)
-    differ_by_driver_alone(found, expected)
+    expected = dict(expected_of([name])[name])
     with cramped():
-        more = ("--runner", "InMemory", "--shards", 13, "--workers", 2)
-        sharded = released(tmp_path / "sharded", people, flags, *more)
-    assert digests(sharded) == digests(expected)
-    assert manifest(sharded) == manifest(expected)
+        assert as_json(released(tmp_path / "few", name, shards=13, workers=2)) == expected
+    expected.pop("manifest.json", None)
+    assert of_the_log(released(tmp_path / "beam", name, **BEAM, shards=shards)) == expected
+
+
+@pytest.mark.parametrize("name", ["amun 0", at_night("private-log 2")])
+def test_a_release_has_the_same_bytes_where_bundles_are_retried(tmp_path: Path, name: str) -> None:
+    found = of_the_log(released(tmp_path / "a", name, runner="BundleBasedDirectRunner"))
+    assert found == {p: d for p, d in expected_of([name])[name].items() if p != "manifest.json"}
 
 
 PROCESSES = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "runner"),
-    [("sampled", ("--runner", "BundleBasedDirectRunner")), at_night(MOST[1], PROCESSES)],
-)
-@pytest.mark.usefixtures("same_key")
-def test_a_release_has_the_same_bytes_where_bundles_are_retried_and_from_worker_processes(
-    tmp_path: Path, people: list[Path], name: str, runner: Flags
-) -> None:
+@pytest.mark.slow
+def test_a_release_has_the_same_bytes_from_worker_processes(tmp_path: Path) -> None:
     """Catches what a worker process knows otherwise: the key, a hash's seed, an import."""
-    flags = CONFIGURATIONS[name]
-    expected = digests(released(tmp_path / "memory", people, flags, "--runner", "InMemory"))
-    assert digests(released(tmp_path / "workers", people, flags, *runner)) == expected
+    released(tmp_path, "private-dfg 1")
+    first = digests(tmp_path / "out" / "run_id=golden")
+    again = ("--output", tmp_path / "again", "--key_store", tmp_path / "others", *PROCESSES)
+    assert tracecloak("release", tmp_path / "release.yaml", "--runner", "FnApiRunner", *again) == 0
+    assert digests(tmp_path / "again" / "run_id=golden") == first
 
 
-@pytest.mark.parametrize("name", [MOST[0], *map(at_night, MOST[1:])])
-@pytest.mark.usefixtures("same_key")
-def test_a_release_depends_on_the_events_and_not_on_their_files(
-    tmp_path: Path, people: list[Path], name: str
-) -> None:
-    """Catches a digest or a choice by place; and, as its control, noise that ignores the input."""
-    flags = (*CONFIGURATIONS[name], "--runner", "InMemory")
-    expected = digests(released(tmp_path / "a", people, flags))
-    # Other names in the same order: the order of the files breaks ties of equal stamps.
-    moved = [tmp_path / f"moved-{path.name}" for path in people]
-    for path, found in zip(moved, people, strict=True):
-        path.write_bytes(found.read_bytes())
-    assert digests(released(tmp_path / "b", moved[::-1], flags)) == expected
-    lines = moved[0].read_text().splitlines(keepends=True)
-    moved[0].write_text("".join(lines[:-1]))  # one event less
-    assert digests(released(tmp_path / "c", moved, flags)) != expected
-    assert digests(released(tmp_path / "d", people, flags, release_id="s")) != expected
+def test_a_release_depends_on_its_events_and_its_name(tmp_path: Path) -> None:
+    """The control of what is compared above: noise does not ignore the input."""
+    name = "variant-histogram 1"
+    expected = as_json(released(tmp_path / "a", name))
+    assert expected == expected_of([name])[name]
+    log = tmp_path / "a" / "log" / "0.csv"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))  # one event less
+    other = ("--output", tmp_path / "b", "--key_store", tmp_path / "keys")
+    for changes, folder in (((), "run_id=golden"), (("--release_id", "s"), "run_id=s")):
+        assert tracecloak("release", tmp_path / "a" / "release.yaml", *other, *changes) == 0
+        first = digests(tmp_path / "a" / "out" / "run_id=golden")
+        assert digests(tmp_path / "b" / folder)["variants.json"] != first["variants.json"]
 
 
 # --- Which driver it is ---------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("same_key")
-def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(
-    tmp_path: Path, people: list[Path]
-) -> None:
+def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(tmp_path: Path) -> None:
     """Catches a driver that follows from anything else, and one that makes another release."""
-    first = released(tmp_path / "first", people, CONFIGURATIONS["sampled"])
-    assert manifest(first)["tool"]["beam"] is None
-    other = released(
-        tmp_path / "other", people, CONFIGURATIONS["sampled"], "--direct_num_workers", 1
-    )
-    differ_by_driver_alone(other, first)
-    before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
-    assert released(tmp_path / "first", people, CONFIGURATIONS["sampled"], *BEAM) == first
-    assert before == {path: path.stat().st_mtime_ns for path in first.rglob("*")}
-    assert len(counting_charges(tmp_path / "first" / "keys")) == 1
+    first, other = tmp_path / "first", tmp_path / "other"
+    released(first, "amun 0", runner=None)
+    released(other, "amun 0", "--direct_num_workers", 1, runner=None)
+    made = first / "out" / "run_id=golden"
+    assert digests(other / "out" / "run_id=golden") == digests(made) != {}
+    told, expected = manifest(other / "out" / "run_id=golden"), manifest(made)
+    assert (told["tool"].pop("beam"), expected["tool"].pop("beam")) == (beam.__version__, None)
+    barriers = [one["randomness"].pop("unsafe_barrier") for one in (told, expected)]
+    assert barriers == [True, False] and told == expected
+    before = {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    released(first, "amun 0", "--runner", "FnApiRunner")
+    assert before == {path: path.stat().st_mtime_ns for path in made.rglob("*")}
+    assert len(counting_charges(first / "keys")) == 1
 
 
 def test_both_drivers_end_and_are_measured_alike(
