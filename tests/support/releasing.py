@@ -184,6 +184,44 @@ def small_release(folder: Path, *flags: object, log: Path | None = None) -> list
     ]  # fmt: skip
 
 
+class Place:
+    """A small log, the folder of its releases and a key store; its release is called r."""
+
+    def __init__(self, folder: Path, *flags: object, n_cases: int = 60) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.out, self.keys = folder, folder / "out", folder / "keys"
+        self.log = csv_log(folder / "log.csv", list(small_rows(n_cases)))
+        self.release = self.out / "run_id=r"
+        self.flags = ("--release_id", "r", *flags)
+
+    def run(self, *flags: object, log: object = None) -> int:
+        """Releases the log, or another one; returns the exit code."""
+        given = small_release(self.folder, *self.flags, *flags)
+        return tracecloak(*with_flag(given, "--log", log or self.log))
+
+    def cut_off(self, *flags: object, owner: type = ReleaseFolder, step: str = "commit") -> None:
+        """Releases until a step begins, as if its machine had failed."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, step, _interrupted)
+            assert self.run(*flags) in (6, 7)
+
+    def officer(self, action: str, *more: object) -> int:
+        """Has an officer end the release; returns the exit code."""
+        return as_typed(
+            "ledger", action, "--output", self.out, "--release_id", "r", "--key_store", self.keys,
+            "--by", "A. Officer", "--reason", "its input is gone", *more,
+        )  # fmt: skip
+
+    @property
+    def actions(self) -> list[str]:
+        """What the ledger has of it, in order."""
+        return [entry.action for entry in ledger_entries(self.keys)]
+
+
+def _interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def individual_log(path: Path, rows: Sequence[tuple[str, str, str, str]]) -> Path:
     """Writes (individual, case, activity, stamp) rows and returns the path."""
     lines = ["person,case_id,activity,timestamp", *(",".join(row) for row in rows)]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.releasing import (
+    Place,
     as_typed,
     csv_log,
     key_files,
     ledger_entries,
     manifest,
     small_rows,
-    tracecloak,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
@@ -25,59 +25,19 @@ from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 JOB = ("--formats", "csv")
-SIGNED = ("--by", "A. Officer", "--reason", "its input is gone")
 
 
-class Place:
-    """A folder with a log, an output, and key stores that share a ledger."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = csv_log(folder / "log.csv", list(small_rows(30)))
-        self.release_folder = folder / "out" / "run_id=r"
-
-    def run(self, *more: object, keys: str = "keys", log: Path | None = None) -> int:
-        return tracecloak(
-            "release", "--log", log or self.log, "--output", self.folder / "out", "--key_store",
-            self.folder / keys, "--ledger", self.ledger, "--method", "variant-histogram",
-            "--epsilon", 1, "--runner", "InMemory", "--parts", 1, "--release_id", "r",
-            "--cases_kept_days", 0, *more,
-        )  # fmt: skip
-
-    def officer(self, action: str, *more: object, keys: str = "officers keys") -> int:
-        return as_typed(
-            "ledger", action, "--output", self.folder / "out", "--release_id", "r", *SIGNED,
-            "--key_store", self.folder / keys, "--ledger", self.ledger, *more,
-        )  # fmt: skip
-
-    @property
-    def ledger(self) -> str:
-        return f"sqlite:///{self.folder}/keys/ledger.db"
-
-    @property
-    def actions(self) -> list[str]:
-        return [entry.action for entry in ledger_entries(self.folder / "keys")]
+def officer(place: Place, action: str, *more: object, keys: str = "officers keys") -> int:
+    """Somebody with another key store, or that of the release, ends it."""
+    return place.officer(action, "--key_store", place.folder / keys, *place.flags[2:4], *more)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
+    """Key stores share a ledger."""
     assert as_typed("ledger", "begin", "--key_store", tmp_path / "keys") == 0
-    return Place(tmp_path)
-
-
-@pytest.fixture
-def cut_off(place: Place) -> Iterator[Callable[..., None]]:
-    """Runs a release that ends where a step begins, as if its machine had failed."""
-
-    def run(owner: type, step: str, *more: object, keys: str = "keys") -> None:
-        def fail(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(owner, step, fail)
-            assert place.run(*more, keys=keys) in (6, 7)
-
-    yield run
+    url = f"sqlite:///{tmp_path}/keys/ledger.db"
+    return Place(tmp_path, "--ledger", url, "--cases_kept_days", 0, n_cases=30)
 
 
 def test_what_an_officer_gives_up_meanwhile_does_not_appear(
@@ -88,20 +48,20 @@ def test_what_an_officer_gives_up_meanwhile_does_not_appear(
 
     def slow(self: ReleaseFolder, names: list[str]) -> None:
         remove(self, names)
-        assert place.officer("forfeit") == 0
+        assert officer(place, "forfeit") == 0
 
     with monkeypatch.context() as patch:
         patch.setattr(ReleaseFolder, "remove", slow)
         assert place.run("--formats", "csv") == 2
     assert "was ended meanwhile" in capsys.readouterr().err
-    assert not place.release_folder.exists()
+    assert not place.release.exists()
     assert place.actions == ["reserve", "draw", "forfeit"]
 
     # What the message says is true: another run reserves anew, with another key.
     assert place.run("--formats", "csv") == 0
     assert place.actions[3:] == ["reserve", "draw", "commit"]
     first, second = (e.key_fingerprint for e in ledger_entries(place.folder / "keys")[::3])
-    assert first != second == manifest(place.release_folder)["randomness"]["key_fingerprint"]
+    assert first != second == manifest(place.release)["randomness"]["key_fingerprint"]
 
 
 # --- Copies of a key for workers ------------------------------------------------------------------
@@ -113,7 +73,6 @@ def test_what_an_officer_gives_up_meanwhile_does_not_appear(
 )
 def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
     place: Place,
-    cut_off: Callable[..., None],
     capsys: pytest.CaptureFixture[str],
     action: str,
     owner: type,
@@ -121,17 +80,17 @@ def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
 ) -> None:
     """Catches "its key is destroyed" of a key that lies elsewhere, and a copy that outlives it."""
     for workers in ("workers", "others"):  # of which nobody names the folders any more
-        cut_off(owner, step, "--worker_keys", place.folder / workers)
+        place.cut_off("--worker_keys", place.folder / workers, owner=owner, step=step)
     n_keys = len(key_files(place.folder))
     assert n_keys == (2 if action == "withdraw" else 3)
     name = KeyStore(place.folder / "keys").identity()
     capsys.readouterr()
-    assert place.officer(action) == 0
+    assert officer(place, action) == 0
     told = capsys.readouterr().out
     assert f"made with another key store (in the ledger: {name})" in told
     assert "destroyed" not in told and "Run this command again with --key_store of that" in told
     assert len(key_files(place.folder)) == n_keys
-    assert place.officer(action, "--json", keys="keys") == 0
+    assert officer(place, action, "--json", keys="keys") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["key_destroyed"], told["key_stores_elsewhere"]) == (True, [])
     assert key_files(place.folder) == []
@@ -167,10 +126,10 @@ def test_a_job_elsewhere_does_not_commit_what_is_given_up(
     place: Place, job: Callable[[], None], keys: str
 ) -> None:
     """Catches a release that appears after all: workers ask no ledger, and may have the key."""
-    assert place.officer("forfeit", keys=keys) == 0
+    assert officer(place, "forfeit", keys=keys) == 0
     with pytest.raises(UsageError):
         job()
-    assert not place.release_folder.exists()
+    assert not place.release.exists()
     assert place.actions == ["reserve", "draw", "forfeit"]
 
 
@@ -181,17 +140,17 @@ def test_a_job_elsewhere_does_not_commit_what_is_given_up_while_it_writes(
 
     def slow(self: ReleaseFolder, names: list[str]) -> None:
         remove(self, names)
-        assert place.officer("forfeit") == 0
+        assert officer(place, "forfeit") == 0
 
     monkeypatch.setattr(ReleaseFolder, "remove", slow)
     with pytest.raises(UsageError, match="was ended meanwhile, so nothing of this job appears"):
         job()
-    assert not place.release_folder.exists()
+    assert not place.release.exists()
 
 
 def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable[[], None]) -> None:
     job()
-    assert place.release_folder.exists()
+    assert place.release.exists()
     assert place.run(*JOB) == 0
     assert place.actions == ["reserve", "draw", "commit"]
     assert key_files(place.folder) == built(place) == []
@@ -201,10 +160,10 @@ def test_a_job_elsewhere_commits_what_nobody_gave_up(place: Place, job: Callable
 
 
 def test_what_is_visible_is_noted_whatever_became_of_its_input(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cut_off(ReleaseFolder, "point_latest")
-    assert place.release_folder.exists() and place.actions[-1] == "draw"
+    place.cut_off(step="point_latest")
+    assert place.release.exists() and place.actions[-1] == "draw"
     csv_log(place.log, list(small_rows(31)))
     assert place.run() == 2
     told = capsys.readouterr().err
@@ -226,9 +185,9 @@ def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> No
 
 
 def test_the_account_that_paid_goes_on_paying(
-    place: Place, cut_off: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cut_off(ReleaseFolder, "commit")
+    place.cut_off()
     assert place.run("--account", "other") == 2
     assert "account 'default' paid" in capsys.readouterr().err
     assert place.actions == ["reserve", "draw"]

@@ -22,6 +22,7 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError
 
 from tests.support.releasing import (
+    Place,
     counting_charges,
     digests,
     fix_key,
@@ -29,8 +30,6 @@ from tests.support.releasing import (
     ledger_entries,
     manifest,
     operator_folder,
-    small_release,
-    tracecloak,
     visible,
 )
 from tests.support.tiers import at_night
@@ -47,33 +46,23 @@ from tracecloak.transforms.sources import EventSource
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 FULL = "/dev/full"  # the kernel's: every write ends with ENOSPC
+FLAGS = ("--epsilon", "8", "--delta", "1e-5", "--parts", 2)
 BEAM = ("--runner", "FnApiRunner")
 LOCKED = "is locked by another process; wait for that process or end it, and run again"
 SPENT = "Its budget stays spent: run the same command again"
 RESERVED, VOIDED, DRAWN = ("reserve",), ("reserve", "void"), ("reserve", "draw")
 
 
-class Place:
+class Faulty(Place):
     """A log, and where its release and its keys are."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        self.out, self.keys = folder / "out", folder / "keys"
-        self.release = self.out / "run_id=r"
-        flags = ("--epsilon", "8", "--delta", "1e-5", "--release_id", "r", "--parts", 2)
-        self.command = small_release(folder, *flags)
-
     @property
-    def actions(self) -> tuple[str, ...]:
-        return tuple(entry.action for entry in ledger_entries(self.keys))
-
-    @property
-    def folder(self) -> ReleaseFolder:
+    def built(self) -> ReleaseFolder:
         return ReleaseFolder(str(self.out), "r", store=KeyStore(self.keys).identity())
 
     @property
     def workplace(self) -> Path:
-        return Path(self.folder.workplace)
+        return Path(self.built.workplace)
 
     def check_finished(self) -> None:
         """The release is complete, the only one, charged once, and nothing is left over."""
@@ -91,7 +80,7 @@ class Place:
 
 
 Patch = pytest.MonkeyPatch
-Inject = Callable[[Place, Patch], AbstractContextManager[None] | None]
+Inject = Callable[[Faulty, Patch], AbstractContextManager[None] | None]
 
 
 class Fault(NamedTuple):
@@ -108,7 +97,7 @@ class Fault(NamedTuple):
 def raising(target: str, error: Callable[[], BaseException], after: bool = False) -> Inject:
     """Has a function raise an error, in place of what it does or after it."""
 
-    def inject(place: Place, patch: Patch) -> None:
+    def inject(place: Faulty, patch: Patch) -> None:
         module, _, name = _of(target)
         original = getattr(module, name)
 
@@ -136,19 +125,19 @@ def disk(number: int = errno.ENOSPC) -> Callable[[], BaseException]:
 
 
 def both(*injects: Inject) -> Inject:
-    def inject(place: Place, patch: Patch) -> None:
+    def inject(place: Faulty, patch: Patch) -> None:
         for one in injects:
             one(place, patch)
 
     return inject
 
 
-def elsewhere(place: Place, patch: Patch) -> None:
+def elsewhere(place: Faulty, patch: Patch) -> None:
     """Has Beam's runner count as one whose workers are on other machines."""
     patch.setattr(on_beam, "is_local", lambda _: False)
 
 
-def unreadable_output(place: Place, patch: Patch) -> None:
+def unreadable_output(place: Faulty, patch: Patch) -> None:
     original, calls = ReleaseFolder.committed, []
 
     def committed(self: ReleaseFolder) -> dict[str, Any] | None:
@@ -163,7 +152,7 @@ def unreadable_output(place: Place, patch: Patch) -> None:
 def full_file(number: int) -> Inject:
     """Lets the disk be full for the file of the release that is created as number so many."""
 
-    def inject(place: Place, patch: Patch) -> None:
+    def inject(place: Faulty, patch: Patch) -> None:
         original, n_made = release_folder.create, 0
 
         def create(path: str, *given: Any, **named: Any) -> Any:
@@ -183,7 +172,7 @@ def full_file(number: int) -> Inject:
 def full_private_file(number: int) -> Inject:
     """Lets the disk of the key store be full for its private file of that number."""
 
-    def inject(place: Place, patch: Patch) -> None:
+    def inject(place: Faulty, patch: Patch) -> None:
         original, n_made = tempfile.mkstemp, 0
 
         def mkstemp(*given: Any, **named: Any) -> tuple[int, str]:
@@ -201,7 +190,7 @@ def full_private_file(number: int) -> Inject:
 
 
 @contextlib.contextmanager
-def locked(place: Place, patch: Patch | None = None) -> Iterator[None]:
+def locked(place: Faulty, patch: Patch | None = None) -> Iterator[None]:
     """Holds the ledger's file as another process would that writes into it."""
     connection = sqlite3.connect(place.keys / "ledger.db", isolation_level=None)
     connection.execute("BEGIN EXCLUSIVE")
@@ -215,7 +204,7 @@ def locked_after(target: str, error: Callable[[], BaseException] | None = None) 
     """Locks the ledger once a function has returned, or where it fails."""
 
     @contextlib.contextmanager
-    def inject(place: Place, patch: Patch) -> Iterator[None]:
+    def inject(place: Faulty, patch: Patch) -> Iterator[None]:
         module, _, name = _of(target)
         original, holder = getattr(module, name), contextlib.ExitStack()
 
@@ -309,10 +298,10 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, dict[str, 
     """The files of releases that nobody disturbed, by their keys."""
     made = {}
     for secret in (FIRST, SECOND):
-        place = Place(tmp_path_factory.mktemp("expected"))
+        place = Faulty(tmp_path_factory.mktemp("expected"), *FLAGS)
         with pytest.MonkeyPatch.context() as patch:
             fix_key(patch, secret)
-            assert tracecloak(*place.command) == 0
+            assert place.run() == 0
         place.check_finished()
         made[secret] = digests(place.release)
     return made
@@ -327,14 +316,13 @@ def test_a_run_that_fails_leaves_nothing_or_all_and_the_next_one_finishes_it_for
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches noise for nothing, a charge for nothing, a second charge, and a key that stays."""
-    fault, place = FAULTS[name], Place(tmp_path / "place")
+    fault, place = FAULTS[name], Faulty(tmp_path / "place", *FLAGS)
     impatient = functools.partial(Ledger, patience_seconds=0.2)
     monkeypatch.setattr(opening_module, "Ledger", impatient)
-    command = [*place.command, *fault.flags]
     fix_key(monkeypatch, FIRST)
     with pytest.MonkeyPatch.context() as patch:
         with fault.inject(place, patch) or contextlib.nullcontext():
-            assert tracecloak(*command) == fault.code
+            assert place.run(*fault.flags) == fault.code
     told = " ".join(capsys.readouterr().err.split())
     assert fault.told in told and "case-7" not in told
     is_visible = fault.code == 7
@@ -344,7 +332,7 @@ def test_a_run_that_fails_leaves_nothing_or_all_and_the_next_one_finishes_it_for
     else:
         assert visible(place.out) == []
     if fault.actions is not None:
-        assert place.actions == fault.actions
+        assert tuple(place.actions) == fault.actions
     if fault.n_keys is not None:
         assert len(key_files(place.keys)) == fault.n_keys
     if fault.n_keys == 0:
@@ -355,9 +343,9 @@ def test_a_run_that_fails_leaves_nothing_or_all_and_the_next_one_finishes_it_for
 
     fix_key(monkeypatch, SECOND)
     with pytest.MonkeyPatch.context() as patch:
-        if any(Path(place.folder.decisions).rglob("*/*")):  # it is not decided again
+        if any(Path(place.built.decisions).rglob("*/*")):  # it is not decided again
             patch.setattr(METHODS["variant-histogram"], "decide", _decided_again)
-        assert tracecloak(*command) == 0
+        assert place.run(*fault.flags) == 0
     assert ("already released" in capsys.readouterr().out) == is_visible
     if fault.n_keys is not None or is_visible:
         same = is_visible or fault.n_keys

@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.examples import examples_of
 from tests.support.releasing import (
+    Place,
     csv_log,
     digests,
     fix_key,
     key_files,
     ledger_entries,
     small_rows,
-    tracecloak,
     visible,
 )
 from tests.support.terminal import watch
@@ -37,39 +37,19 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 
-class Folder:
+class Folder(Place):
     """A folder of days that grows, and the command that releases all of it."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.days, self.out, self.keys = tmp_path / "days", tmp_path / "out", tmp_path / "keys"
-        self.days.mkdir()
+        super().__init__(tmp_path, "--epsilon", 8, "--delta", "1e-5")
+        self.log = self.folder / "days"
+        self.log.mkdir()
         self.day("b", 0)
         self.day("c", 20)
 
     def day(self, name: str, first: int) -> Path:
         rows = [row for row in small_rows(60) if first <= int(row[0].split("-")[1]) < first + 20]
-        return csv_log(self.days / f"{name}.csv", rows)
-
-    def release(self, *flags: object) -> int:
-        return tracecloak(
-            "release", "--log", self.days, "--output", self.out, "--key_store", self.keys,
-            "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
-            "r", "--runner", "InMemory", *flags,
-        )  # fmt: skip
-
-    def cut_off(self, *flags: object, step: str = "commit") -> None:
-        """Runs it until noise was drawn, or with step `read` until just before."""
-        owner = EventSource if step == "read" else ReleaseFolder
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(owner, step, _fail)
-            assert self.release(*flags) == 6
-
-    def actions(self) -> list[str]:
-        return [entry.action for entry in ledger_entries(self.keys)]
-
-
-def _fail(*_: object) -> None:
-    raise ValueError("cut off")
+        return csv_log(self.log / f"{name}.csv", rows)
 
 
 @pytest.fixture
@@ -86,15 +66,15 @@ def test_files_that_came_later_are_not_read(
 ) -> None:
     """Catches the same noise on other sums, and a release that a growing folder keeps waiting."""
     other = ("--output", tmp_path / "o", "--key_store", tmp_path / "k")
-    assert folder.release(*other) == 0
+    assert folder.run(*other) == 0
     folder.cut_off()
     folder.day("a", 40)  # first in the order of names, which breaks ties
     folder.day("d", 40)
     watch(monkeypatch)
-    assert folder.release() == 0
+    assert folder.run() == 0
     assert "files that came after the release was begun are not read: 2" in capsys.readouterr().err
-    assert digests(folder.out / "run_id=r") == digests(tmp_path / "o" / "run_id=r")
-    assert folder.actions() == ["reserve", "draw", "commit"]
+    assert digests(folder.release) == digests(tmp_path / "o" / "run_id=r")
+    assert folder.actions == ["reserve", "draw", "commit"]
 
 
 @pytest.mark.parametrize("change", ["changed", "gone"])
@@ -102,20 +82,20 @@ def test_a_file_that_changed_or_vanished_ends_it(
     folder: Folder, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder.cut_off()
-    day = folder.days / "b.csv"
+    day = folder.log / "b.csv"
     before = day.read_bytes()
     if change == "gone":
         day.unlink()
     else:
         day.write_bytes(before.replace(b"case-1,", b"case-2,", 1))  # of the same size
-    assert folder.release() == 2
+    assert folder.run() == 2
     told = capsys.readouterr().err
     assert f"input '{day}' is {change} since" in told
     assert "tracecloak ledger forfeit" in told
     assert visible(folder.out) == []
-    assert folder.actions() == ["reserve", "draw"]
+    assert folder.actions == ["reserve", "draw"]
     day.write_bytes(before)
-    assert folder.release() == 0
+    assert folder.run() == 0
 
 
 @pytest.mark.parametrize("what", ["configuration", "version"])
@@ -130,25 +110,25 @@ def test_another_configuration_or_version_cannot_finish_it(
     with monkeypatch.context() as patch:
         if what == "version":
             patch.setattr(type(METHODS["variant-histogram"]), "version", 2)
-            assert folder.release() == 6
+            assert folder.run() == 6
         else:
-            assert folder.release("--epsilon", 4) == 2
+            assert folder.run("--epsilon", 4) == 2
     told = capsys.readouterr().err
     assert "drew noise before it was cut off" in told
     assert {
         "configuration": "and the configuration changed since",
         "version": "To give it up costs what it reserved, epsilon 8, once more",
     }[what] in told
-    assert folder.actions() == ["reserve", "draw"]
-    assert folder.release() == 0
+    assert folder.actions == ["reserve", "draw"]
+    assert folder.run() == 0
 
 
 def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
     """As a kill would leave it: nothing is given back."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False)
-        folder.cut_off(*flags, step="read")
-    assert folder.actions() == ["reserve"]
+        folder.cut_off(*flags, owner=EventSource, step="read")
+    assert folder.actions == ["reserve"]
 
 
 def test_what_cannot_be_given_back_is_not_paid_twice(
@@ -162,11 +142,11 @@ def test_what_cannot_be_given_back_is_not_paid_twice(
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "void", busy)
-        assert folder.release("--account", "other") == 75
+        assert folder.run("--account", "other") == 75
         patch.setattr(Ledger, "void", lambda *_: False)  # another run drew noise of it since
-        assert folder.release("--account", "other") == 2
-    assert folder.actions() == ["reserve"]
-    assert folder.release("--account", "other") == 0
+        assert folder.run("--account", "other") == 2
+    assert folder.actions == ["reserve"]
+    assert folder.run("--account", "other") == 0
     assert [(e.account, e.action) for e in ledger_entries(folder.keys)] == [
         ("default", "reserve"), ("default", "void"),
         ("other", "reserve"), ("other", "draw"), ("other", "commit"),
@@ -181,13 +161,13 @@ def test_what_was_cut_off_before_it_drew_forgets_where_it_was(
     cut_off_before_it_drew(folder, "--staging_area", tmp_path / "first")
     flags: tuple[object, ...] = ("--staging_area", tmp_path / "first")
     if change == "moved":
-        folder.days = folder.days.rename(tmp_path / "moved")
+        folder.log = folder.log.rename(tmp_path / "moved")
     else:
         flags = ("--staging_area", tmp_path / "second")
     folder.cut_off(*flags)
-    assert folder.actions() == ["reserve", "void", "reserve", "draw"]
-    assert folder.release(*flags) == 0
-    assert folder.actions()[3:] == ["draw", "commit"]
+    assert folder.actions == ["reserve", "void", "reserve", "draw"]
+    assert folder.run(*flags) == 0
+    assert folder.actions[3:] == ["draw", "commit"]
     assert [path for area in ("first", "second") for path in (tmp_path / area).glob("*")] == []
 
 
@@ -214,7 +194,7 @@ def test_what_was_drawn_is_not_paid_again_at_another_price(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(values, "total", composition.total)
         folder.cut_off()
-    assert folder.release() == 0
+    assert folder.run() == 0
     assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
         (action, "0.00001") for action in ("reserve", "draw", "commit")
     ]
@@ -250,8 +230,8 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Catches an explicit command that fails once its value is the default, or no longer is."""
-    assert folder.release(*then) == 0
-    before = digests(folder.out / "run_id=r")
+    assert folder.run(*then) == 0
+    before = digests(folder.release)
     method = type(METHODS["variant-histogram"])
 
     class Later(VariantHistogramParams):
@@ -262,15 +242,15 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
         patch.setattr(method, "Params", Later)
         patch.setattr(method, "version", 2)
         capsys.readouterr()
-        assert folder.release(*now) == code
+        assert folder.run(*now) == code
         told = capsys.readouterr()
         assert ("already released" in told.out) == (code == 0)
         assert ("and the configuration changed since" in told.err) == (code == 2)
         if code == 0:  # of a parameter that is new, another value is another release
-            assert folder.release(*now, "--min_count", 0) == 0
-            assert folder.release(*now, "--min_count", 1) == 2
-    assert digests(folder.out / "run_id=r") == before
-    assert folder.actions() == ["reserve", "draw", "commit"]
+            assert folder.run(*now, "--min_count", 0) == 0
+            assert folder.run(*now, "--min_count", 1) == 2
+    assert digests(folder.release) == before
+    assert folder.actions == ["reserve", "draw", "commit"]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -294,10 +274,10 @@ def test_on_another_file_system_it_is_refused_before_anything_is_paid(
 ) -> None:
     """Catches a release that appears file by file, or fails at its last step."""
     area = Path("/dev/shm") / f"tracecloak-{os.getpid()}"
-    if area.parent.stat().st_dev == folder.days.stat().st_dev:
+    if area.parent.stat().st_dev == folder.log.stat().st_dev:
         pytest.skip("needs a second file system")
     try:
-        assert folder.release("--staging_area", area) == 2
+        assert folder.run("--staging_area", area) == 2
     finally:
         area.rmdir()
     assert "is on another file system than the output; name another" in capsys.readouterr().err

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import (
-    csv_log,
+    Place,
     digests,
     key_files,
-    ledger_entries,
     manifest,
-    small_rows,
-    tracecloak,
     visible,
 )
 from tests.support.tiers import at_night
@@ -28,46 +25,27 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 
-class Places:
+class Places(Place):
     """A log, a key store and the command that releases the one with the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = csv_log(folder / "log.csv", list(small_rows(60)))
-        self.keys = folder / "keys"
-
-    def release(self, output: object, *flags: object) -> int:
-        log = () if "--log" in flags else ("--log", self.log)
-        return tracecloak(
-            "release", *log, "--output", output, "--key_store", self.keys,
-            "--method", "variant-histogram", "--epsilon", 8, "--delta", "1e-5", "--release_id",
-            "a", "--runner", "InMemory", "--parts", 1, *flags,
-        )  # fmt: skip
-
-    def actions(self) -> list[str]:
-        return [entry.action for entry in ledger_entries(self.keys)]
-
-    def ledger(self, action: str, output: Path, release_id: str = "a") -> int:
-        return tracecloak(
-            "ledger", action, "--key_store", self.keys, "--output", output, "--release_id",
-            release_id, "--by", "A. Officer", "--reason", "a test",
-        )  # fmt: skip
+    def released(self, output: object, *flags: object, log: object = None) -> int:
+        return self.run("--output", output, "--release_id", "a", *flags, log=log)
 
     def refused(self, output: object, *flags: object) -> None:
         """The release is refused, and leaves everything as it was."""
         before = self._all()
-        assert self.release(output, *flags) == 2
+        assert self.released(output, *flags) == 2
         assert self._all() == before
 
     def _all(self) -> tuple[object, ...]:
         there = [path for path in self.folder.rglob("*") if self.keys not in path.parents]
-        return sorted(there), self.actions(), key_files(self.keys)
+        return sorted(there), self.actions, key_files(self.keys)
 
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.chdir(tmp_path)
-    return Places(tmp_path)
+    return Places(tmp_path, "--epsilon", 8, "--delta", "1e-5")
 
 
 def fail(*_: object) -> None:
@@ -85,12 +63,12 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
 
     def at_the_same_time(self: ReleaseFolder, *given: Any) -> None:
         patch.setattr(ReleaseFolder, "commit", commit)
-        assert places.release(two, "--staging_area", area, "--formats", "xes") == 0
+        assert places.released(two, "--staging_area", area, "--formats", "xes") == 0
         commit(self, *given)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", at_the_same_time)
-        assert places.release(one, "--staging_area", area, "--formats", "csv") == 0
+        assert places.released(one, "--staging_area", area, "--formats", "csv") == 0
     for out in (one, two):
         said = {
             output["path"]: output["sha256"] for output in manifest(out / "run_id=a")["outputs"]
@@ -101,9 +79,9 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
         for out in (one, two):
-            assert places.release(out, "--staging_area", "area", "--release_id", "b") == 6
+            assert places.released(out, "--staging_area", "area", "--release_id", "b") == 6
     assert len(list(area.iterdir())) == 2
-    assert places.ledger("forfeit", two, "b") == 0
+    assert places.officer("forfeit", "--output", two, "--release_id", "b") == 0
     (left,) = area.iterdir()
     mine = KeyStore(places.keys).identity()
     assert str(left) == ReleaseFolder(str(one), "b", str(area), store=mine).workplace
@@ -129,7 +107,7 @@ def test_a_place_among_releases_is_refused(
     places: Places, flag: str, folders: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches a release that goes with another, and rejects among what is published."""
-    assert places.release("out") == places.release("other") == 0
+    assert places.released("out") == places.released("other") == 0
     shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
     for folder in folders:
         if flag == "--output":
@@ -174,13 +152,13 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EventSource, "read", late)
-        assert places.release("out", "--runner", runner) == 75
+        assert places.released("out", "--runner", runner) == 75
     told = capsys.readouterr().err
     assert f"input '{places.log}' changed while it was read, before anything was drawn" in told
-    assert places.actions() == ["reserve", "void"]
+    assert places.actions == ["reserve", "void"]
     assert visible(places.folder / "out") == key_files(places.keys) == []
     places.log.write_bytes(before)
-    assert places.release("out", "--runner", runner) == 0
+    assert places.released("out", "--runner", runner) == 0
 
 
 def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places: Places) -> None:
@@ -194,16 +172,16 @@ def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DrawGuard, "__call__", twice)
-        assert places.release("out") == 0
-    assert places.actions() == ["reserve", "draw", "commit"]
-    assert places.release("out") == 2  # of another input
+        assert places.released("out") == 0
+    assert places.actions == ["reserve", "draw", "commit"]
+    assert places.released("out") == 2  # of another input
 
 
 def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
     """Catches a release that nobody can finish because its input was written anew, as it was."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.release("out") == 6
+        assert places.released("out") == 6
     read = EventSource.read
 
     def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
@@ -212,8 +190,8 @@ def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EventSource, "read", late)
-        assert places.release("out") == 0
-    assert places.actions() == ["reserve", "draw", "commit"]
+        assert places.released("out") == 0
+    assert places.actions == ["reserve", "draw", "commit"]
 
 
 @pytest.mark.parametrize("spelled", ["./log.csv", "link/log.csv"])
@@ -224,15 +202,15 @@ def test_another_spelling_of_an_input_is_the_same_file(
     (places.folder / "link").symlink_to(places.folder, target_is_directory=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.release("out") == 6
-    assert places.release("out", "--log", spelled) == 0
+        assert places.released("out") == 6
+    assert places.released("out", log=spelled) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.release("out", "--log", spelled, "--release_id", "b") == 6
+        assert places.released("out", "--release_id", "b", log=spelled) == 6
     (places.folder / "elsewhere").mkdir()
     monkeypatch.chdir(places.folder / "elsewhere")
-    assert places.release("../out", "--log", "../log.csv", "--release_id", "b") == 0
-    assert places.actions() == ["reserve", "draw", "commit"] * 2
+    assert places.released("../out", "--release_id", "b", log="../log.csv") == 0
+    assert places.actions == ["reserve", "draw", "commit"] * 2
 
 
 # --- The ledger -----------------------------------------------------------------------------------
@@ -242,7 +220,7 @@ def test_an_sqlite_ledger_that_is_named_is_read_by_its_owner_only(places: Places
     path = places.folder / "named.db"
     before = os.umask(0o022)
     try:
-        assert places.release("out", "--ledger", f"sqlite:///{path}") == 0
+        assert places.released("out", "--ledger", f"sqlite:///{path}") == 0
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
