@@ -58,7 +58,7 @@ def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
 ) -> None:
     """Catches a run that waits for ever for workers that never come."""
     reader, writer = os.pipe()
-    monkeypatch.setattr(on_beam, "_write", lambda path: os.read(reader, 1))
+    monkeypatch.setattr(on_beam, "_try", lambda path, versions: os.read(reader, 1))
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     try:
         with pytest.raises(RetryLater, match=r"did nothing within 3 s; nothing was drawn or paid"):
