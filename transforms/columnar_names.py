@@ -11,8 +11,8 @@ from tracecloak.schemas.arrays.columnar import name_classes
 from tracecloak.schemas.plugins import Plugins
 
 _REMOVED = (
-    *("case-spans", "graph-clips", "longest-steps", "log-times", "propensities"),
-    *("released-indicators", "step-durations"),
+    *("case-spans", "graph-clips", "handover-counts", "longest-steps", "log-times"),
+    *("propensities", "released-indicators", "step-durations"),
 )
 
 COLUMNAR: Plugins[type[Any]] = Plugins(

@@ -13,6 +13,7 @@ import pytest
 from tests.golden import versions
 from tests.golden.releases import recorded as golden
 from tests.golden.versions import TABLES, current, merged, names_given, recorded
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.amun.params import PROFILES
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.schemas.events.declarations import Declaration
@@ -23,7 +24,7 @@ ROOMS = [ROOT / r for r in ("schemas", "anonymizers", "transforms", "pipelines",
 NOW = current(golden()["digests"])
 
 
-@pytest.mark.parametrize("name", NOW)
+@each_row("name", NOW)
 def test_a_method_is_what_was_recorded_of_its_version(name: str) -> None:
     """Catches a default or a step up to the noise that changed under the same version."""
     known = recorded()[name]
@@ -38,7 +39,7 @@ def test_no_method_that_was_recorded_is_forgotten() -> None:
     assert set(recorded()) == set(NOW)
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.group)
+@each_row("table", TABLES)
 def test_a_name_that_a_table_had_is_there_or_removed(table: Plugins[Any]) -> None:
     """Catches a name that another distribution can be given, as nobody remembers it.
 

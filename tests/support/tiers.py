@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -38,6 +41,34 @@ IN_CI = (
 def at_night(*values: Any) -> Any:
     """Returns parameters whose test is slow; others of the same test stay in `make test`."""
     return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def each_row(names: str | Sequence[str], table: Iterable[Any]) -> Callable[..., Any]:
+    """Has one test go through a table, for what is quick and leaves nothing behind.
+
+    Args:
+        names: Of the columns, as for `pytest.mark.parametrize`.
+        table: Its rows; a failure names its own.
+    """
+    columns = [names] if isinstance(names, str) else list(names)
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def test(**fixtures: Any) -> None:
+            for row in table:
+                values = [row] if isinstance(names, str) else row
+                try:
+                    function(**fixtures, **dict(zip(columns, values, strict=True)))
+                except BaseException as error:
+                    error.add_note(f"of the row {row!r}")
+                    raise
+
+        functools.update_wrapper(test, function)
+        signature = inspect.signature(function)
+        own = [one for name, one in signature.parameters.items() if name not in columns]
+        test.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return test
+
+    return decorate
 
 
 def few_examples(**others: Any) -> settings:

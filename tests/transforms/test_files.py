@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.object_store import ObjectStore
+from tests.support.tiers import each_row
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
 from tracecloak.transforms.files import require_file_system, require_writable
 from tracecloak.transforms.inputs.source_files import match_files
@@ -58,7 +59,7 @@ def found_by_beam(pattern: str) -> list[tuple[str, int]]:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pattern",
     [
         "a.csv", "none.csv", "*", "**", "*.csv", "*.csv*", "?.csv", "x?a.csv", "**/a.csv", "x/*",
@@ -118,7 +119,7 @@ def test_a_folder_is_its_files_less_those_that_are_hidden(lake: Path) -> None:
     assert below(lake, "_SUCCESS") == ["_SUCCESS"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pattern", "is_source"),
     [
         ("empty", True), ("empty/", True), ("empty/*.csv", True), ("day=2", True),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import tracecloak.transforms.sources as sources
 from tests.support.record_files import ALL_WRITERS as WRITERS
 from tests.support.record_files import as_csv
+from tests.support.tiers import each_row
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
@@ -38,7 +39,7 @@ DAY = 24 * HOUR
 NOVEMBER = 1_793_491_200_000_000  # 2026-11-01, microseconds since 1970 UTC
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "columns"),
     [
         ("lake/day=2026-11-01/hospital=A%2FB/p.csv", {"day": "2026-11-01", "hospital": "A/B"}),
@@ -156,7 +157,7 @@ def at(path: str) -> SourceFile:
     return SourceFile(0, path, 1, partitions_of(path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "column", "begin", "end"),
     [
         ("day=2026-11-01/p", "day", NOVEMBER, NOVEMBER + DAY),
@@ -178,7 +179,7 @@ def test_a_file_is_kept_if_its_period_meets_the_span(
         assert not can_hold(file, column, "UTC", (begin - 9 * DAY, begin - spread), spread)
 
 
-@pytest.mark.parametrize("value", ["soon", "__HIVE_DEFAULT_PARTITION__", "2026-11-01 13%3A00%3A00"])
+@each_row("value", ["soon", "__HIVE_DEFAULT_PARTITION__", "2026-11-01 13%3A00%3A00"])
 def test_a_file_whose_partition_is_no_period_is_kept(value: str) -> None:
     assert can_hold(at(f"day={value}/p"), "day", "UTC", (0, 1), 0)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tiers import each_row
 from tracecloak.pipelines.commands import table as commands
 from tracecloak.schemas.errors import (
     InputSchemaError,
@@ -239,7 +240,7 @@ def test_an_object_that_may_not_be_looked_at_is_not_one_that_is_not_there(status
             assert store.looked_up(path) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raised", "kind", "said"),
     [
         (RetryLater("s3://b/x.csv changed"), RetryLater, "^s3://b/x.csv changed$"),

@@ -8,6 +8,7 @@ import itertools
 import json
 import pickle
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from fractions import Fraction
@@ -123,10 +124,6 @@ def run(method: Anonymizer, params: Params, traces: list[TraceBatch]) -> Anonymi
     return anonymise(traces, method, params, release_key(), RELEASE_ID, CONFIG_DIGEST)
 
 
-def release(method: Anonymizer, params: Params, traces: list[TraceBatch]) -> list[TraceBatch]:
-    return run(method, params, traces).traces
-
-
 def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
     with pytest.raises(UsageError, match=r"amun.*got 'amnu'") as raised:
         method_named("amnu")
@@ -134,13 +131,9 @@ def test_a_name_that_is_not_registered_is_refused_with_those_that_are() -> None:
 
 
 @every_method
-def test_no_parameter_is_a_seed_or_a_key(method: Anonymizer) -> None:
+def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anonymizer) -> None:
     for name in method.Params.model_fields:
         assert not {"seed", "key", "secret", "random"} & set(name.split("_"))
-
-
-@every_method
-def test_parameters_in_effect_are_json_and_make_the_same_parameters(method: Anonymizer) -> None:
     for params in variations(method):
         resolved = json.loads(json.dumps(params.resolved(), allow_nan=False))
         # A permission that is not given is left out, and so are groups that are not declared: what
@@ -176,22 +169,34 @@ def test_the_guarantee_is_complete_and_json(method: Anonymizer) -> None:
         assert all(sentence.endswith(".") for sentence in said.not_covered)
 
 
-@first_mode
-def test_every_round_requires_something_that_pickles(method: Anonymizer, params: Params) -> None:
-    for name in method.rounds(params):
-        required = method.requires(name, params)
-        assert required
-        for counter in required.values():
-            assert callable(counter.kind.merge)
-            again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes
-            assert again == counter
-            assert again.kind is counter.kind
+# An epsilon of which it is said that it holds, or that it is what all costs together.
+_HELD = re.compile(r"e\^([\d.]+) times|(?<![\d.])([\d.]+\d|\d)(?: with delta [\d.]+)? holds")
+_IN_ALL = re.compile(r"([\d.]+\d|\d) in all")
+
+
+@every_method
+def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer) -> None:
+    """In every sentence of every method, with every combination of its named parameters."""
+    n_found = 0
+    for _, promise, _, explained in descriptions(method):
+        if promise.epsilon is None or promise.kind == "syntactic":
+            continue
+        held = Fraction(repr(promise.epsilon))
+        said = [promise.sentence, promise.short, promise.reality, *promise.not_covered, *explained]
+        found = [one or other for text in said for one, other in _HELD.findall(text)]
+        if promise.kind == "published":
+            found += _IN_ALL.findall(promise.reality)
+        n_found += len(found)
+        assert all(held <= Fraction(number) <= held * Fraction("1.00001") for number in found)
+    kinds = {described.guarantee.kind for described in descriptions(method)}
+    assert n_found or "rigorous" not in kinds
 
 
 @first_mode
-def test_statistics_of_parts_merge_to_those_of_the_whole(
+def test_rounds_are_the_same_however_they_are_counted_and_decided(
     method: Anonymizer, params: Params
 ) -> None:
+    """Parts merge to the whole, a decision follows from its arguments, and counters pickle."""
     rounds = run_rounds(traces_of(WIRE_LOG), method, params, release_key())
     [whole] = bound(
         as_wanted(traces_of(WIRE_LOG), method, params), method, params, rounds.randomness
@@ -199,27 +204,21 @@ def test_statistics_of_parts_merge_to_those_of_the_whole(
     parts = [whole.take(np.arange(first, whole.n_cases, 4)) for first in range(4)]
     none = whole.take(np.zeros(0, np.int64))
     for i, name in enumerate(method.rounds(params)):
-        decisions = dict(itertools.islice(rounds.decisions.items(), i))
+        before = dict(itertools.islice(rounds.decisions.items(), i))
+        bytes_before = {known: encode(decided) for known, decided in before.items()}
         keyed = rounds.by_round[name] if i else rounds.randomness.of_units
+        assert method.requires(name, params)
         for what, counter in method.requires(name, params).items():
-            counted = [counter.count(part, decisions, keyed) for part in [*parts, none]]
+            again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes
+            assert again == counter and again.kind is counter.kind
+            counted = [counter.count(part, before, keyed) for part in [*parts, none]]
             left = counter.kind.merge([counter.kind.merge(counted[:2]), *counted[2:]])
             right = counter.kind.merge(counted[::-1])
             expected = encode(rounds.statistics[name][what])
             assert encode(left) == encode(right) == expected, f"{name}/{what}"
-            assert counter.kind.merge([counter.kind.merge(()), left]).weight == left.weight
-            assert left.weight >= 0
-
-
-@first_mode
-def test_a_decision_is_a_function_of_its_arguments(method: Anonymizer, params: Params) -> None:
-    traces = traces_of(WIRE_LOG)
-    rounds = run_rounds(traces, method, params, release_key())
-    for i, name in enumerate(method.rounds(params)):
-        before = dict(itertools.islice(rounds.decisions.items(), i))
-        bytes_before = {known: encode(decided) for known, decided in before.items()}
-        keyed = rounds.by_round[name]
-        decided = method.decide(name, rounds.statistics[name], before, params, keyed)
+            assert counter.kind.merge([counter.kind.merge(()), left]).weight == left.weight >= 0
+        statistics = rounds.statistics[name]
+        decided = method.decide(name, statistics, before, params, rounds.by_round[name])
         assert encode(decided) == encode(rounds.decisions[name]), name
         assert {known: encode(value) for known, value in before.items()} == bytes_before
 
@@ -229,11 +228,14 @@ def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: P
     """Each goes through encode and decode, so that its arrays are read-only, as on a worker."""
     traces = traces_of(WIRE_LOG, n_shards=3)
     assert len(traces) == 3
+    before = [encode(batch) for batch in traces]
     plain = run_rounds(traces, method, params, release_key())
     wired = run_rounds([same(batch) for batch in traces], method, params, release_key(), same)
     for name, decided in plain.decisions.items():
         assert encode(decided) == encode(wired.decisions[name]), name
     made = run(method, params, traces)
+    copies = [TraceBatch(*(getattr(one, f.name) for f in fields(one))) for one in traces]
+    assert [encode(batch) for batch in copies] == before  # the input is left as it was
     assert encode(method.products(wired.decisions, params)) == encode(made.products)
     assert set(made.products.by_name) == set(method.writes(params))
     # What the statement says of error bars.
@@ -260,14 +262,6 @@ def test_statistics_and_decisions_survive_the_wire(method: Anonymizer, params: P
     assert rows_of([same(batch) for batch in released]) == rows_of(released)
 
 
-@first_mode
-def test_the_input_is_left_as_it_was(method: Anonymizer, params: Params) -> None:
-    [traces] = traces_of(WIRE_LOG)
-    before = encode(traces)
-    release(method, params, [traces])
-    assert encode(TraceBatch(*(getattr(traces, f.name) for f in fields(traces)))) == before
-
-
 EDGES: dict[str, list[tuple[str, str, int]]] = {
     "nothing": [],
     "one event": [("1", "A", 0)],
@@ -287,24 +281,19 @@ EDGES: dict[str, list[tuple[str, str, int]]] = {
 def test_a_log_at_the_edge_is_released_or_refused_in_our_words(
     method: Anonymizer, params: Params
 ) -> None:
-    for edge in EDGES:
-        released_or_refused(method, params, edge)
-
-
-def released_or_refused(method: Anonymizer, params: Params, edge: str) -> None:
-    traces = traces_of(EDGES[edge])
-    try:
-        released = release(method, params, traces)
-    except TracecloakError as error:
-        # To refuse a log is to tell something of it.
-        assert method.guarantee(params).kind != "rigorous", edge
-        assert error.exit_code in (3, 5), edge
-        assert len(str(error)) > 20
-        assert not any(name and name in str(error) for name in ("é\n", "🙂"))
-        return
-    assert edge != "nothing" or method.log != "transformed"
-    for batch in released:
-        rows = batch.to_rows()
-        rows.validate(full=True)
-        assert rows.num_rows == batch.n_events
-        assert batch.case_ids.type == pa.string()
+    for edge, log in EDGES.items():
+        try:
+            released = run(method, params, traces_of(log)).traces
+        except TracecloakError as error:
+            # To refuse a log is to tell something of it.
+            assert method.guarantee(params).kind != "rigorous", edge
+            assert error.exit_code in (3, 5), edge
+            assert len(str(error)) > 20
+            assert not any(name and name in str(error) for name in ("é\n", "🙂"))
+            continue
+        assert edge != "nothing" or method.log != "transformed"
+        for batch in released:
+            rows = batch.to_rows()
+            rows.validate(full=True)
+            assert rows.num_rows == batch.n_events
+            assert batch.case_ids.type == pa.string()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import release_key
 from tests.support.paper_log import canonical_events, traces_of
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.contract.case_digests import MAX_DIGESTS, CaseSketch, InputDigest
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -77,7 +78,7 @@ CHANGED: dict[str, list[Row]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGED)
+@each_row("change", CHANGED)
 def test_every_change_of_the_log_changes_the_digest(change: str) -> None:
     assert of_rows(CHANGED[change]) != of_rows(BASE)
 
@@ -173,7 +174,7 @@ def changed(which: Callable[[Row], bool], by: Callable[[Row], Row]) -> list[Row]
     return [by(row) if which(row) else row for row in SKETCH_BASE]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("other", "share"),
     [
         (SKETCH_BASE[::-1], 1.0),  # also of events at the same time
@@ -227,7 +228,7 @@ def test_pieces_merge_to_the_smallest_digests_of_all(n: int, pieces: int, seed: 
         assert merged.n_cases == n
 
 
-@pytest.mark.parametrize("data", [b"123", b"\2" * 16, bytes(8 * (MAX_DIGESTS + 1))])
+@each_row("data", [b"123", b"\2" * 16, bytes(8 * (MAX_DIGESTS + 1))])
 def test_other_bytes_are_no_sketch(data: bytes) -> None:
     with pytest.raises(ValueError):
         CaseSketch.from_bytes(data)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.keys import release_key
 from tests.support.paper_log import table_1
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
@@ -187,7 +188,7 @@ def params(name: str, **changes: Any) -> Any:
     return method.Params(**given)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each_row("name", REFUSED)
 def test_it_is_refused_by_what_is_public(name: str) -> None:
     """Catches a guard that is gone: what it keeps out would fail late, or not at all."""
     call, said = REFUSED[name]

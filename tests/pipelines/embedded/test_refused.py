@@ -17,6 +17,7 @@ from apache_beam.transforms.window import FixedWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tests.support.embedded import AMUN, COLUMNS, GRAPH, Claim, paid
+from tests.support.tiers import each_row
 from tracecloak import (
     AnonymizeEventLog,
     ColumnMapping,
@@ -55,7 +56,7 @@ def row_of(**fields: Any) -> Any:
     return RowTypeConstraint.from_fields(list(fields.items()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("element_type", "kind"),
     [
         (dict, "dicts"), (dict[str, Any], "dicts"), (Mapping[str, str], "dicts"), (Keyed, "dicts"),
@@ -66,7 +67,7 @@ def test_what_elements_are_is_told_by_their_type(element_type: Any, kind: str) -
     assert kind_of(typed(element_type).element_type)[0] == kind
 
 
-@pytest.mark.parametrize("element_type", [Any, beam.Row, str, int, tuple[str, str], list[str]])
+@each_row("element_type", [Any, beam.Row, str, int, tuple[str, str], list[str]])
 def test_another_type_is_refused_by_its_name(element_type: Any) -> None:
     with pytest.raises(UsageError, match=r"have the type \w.*with_output_types.*NamedTuple"):
         _ = typed(element_type) | AnonymizeEventLog(**AMUN, **UNPAID)
@@ -78,7 +79,7 @@ class Wrong(NamedTuple):
     at: int
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("element_type", "keys", "told"),
     [
         (row_of(claim=str, step=str), {}, "no field 'at'; their fields are 'claim', 'step'"),
@@ -124,7 +125,7 @@ def publish(**keys: Any) -> Any:
     return PublishDirectlyFollows(**{**STREAM, **keys})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("door", "keys", "told"),
     [
         (anonymize, {"release_id": None}, "release_id is missing"),
@@ -155,7 +156,6 @@ def publish(**keys: Any) -> Any:
         (publish, {"output_steps": "json"}, "output_steps must be rows or steps"),
         (write, {"vocabulary": "no file"}, "names as JSON: vocabulary= "),
     ],
-    ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
 def test_a_wrong_key_is_refused_at_construction(
     door: Callable[..., Any], keys: dict[str, Any], told: str

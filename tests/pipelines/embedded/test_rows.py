@@ -48,6 +48,7 @@ from tests.support.stream_runs import (
     stream_keys,
     ticking,
 )
+from tests.support.tiers import each_row
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, PublishDirectlyFollows, anonymise
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.anonymize import read_rows
@@ -330,7 +331,7 @@ def test_a_stream_of_rows_is_the_stream_of_their_messages(
     assert paid == ["reserve", "commit"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("row", "body", "attributes"),
     [
         ({"c": 1, "t": 5.5}, {"c": 1, "t": 5.5}, {}),

@@ -21,6 +21,7 @@ from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import each_row
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -183,7 +184,7 @@ def test_an_object_centric_log_is_to_be_flattened_as_the_error_says() -> None:
 DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(9, 30, 5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "frame",
     [
         pd.DataFrame({"d": [DAY, DAY], "h": [HOUR, None]}),
@@ -192,7 +193,6 @@ DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(9, 30, 5)
         pl.DataFrame({"d": [DAY, DAY], "h": [HOUR, None]}),
         pa.table({"d": ["2024-01-31"] * 2, "h": pa.array([HOUR, None], pa.time32("s"))}),
     ],
-    ids=["objects", "stamps", "mixed", "polars", "arrow"],
 )
 def test_a_date_and_a_time_of_day_of_a_frame_are_one_time(frame: Any) -> None:
     mapping = ColumnMapping("c", "c", ("d", "h"), time_zone="Europe/Berlin")

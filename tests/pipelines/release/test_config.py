@@ -11,6 +11,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import (
     Columns,
@@ -88,7 +89,7 @@ def test_what_the_schema_refuses_the_code_refuses(
         load(str(config), {})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "delimiter", "names"),
     [
         ("Vorgang;Schritt;Zeitpunkt", ";", ("Vorgang", "Schritt", "Zeitpunkt")),
@@ -136,7 +137,7 @@ def test_yaml_takes_values_for_numbers_and_dates_and_they_are_what_stands_there(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "literals"),
     [
         ("n = 5, 6", ("5", "6")), ("n = 'a, b' , c", ("'a, b'", "c")), ('n = "5"', ('"5"',)),
@@ -171,7 +172,7 @@ def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
 
 
 @pytest.mark.by_day(8)
-@pytest.mark.parametrize("name", sorted(METHODS))
+@each_row("name", sorted(METHODS))
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)
     # Two published methods had a query before a log could be one's result. With them the flag is

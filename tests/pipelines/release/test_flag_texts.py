@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pydantic
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.tiers import each_row
 from tracecloak.pipelines.configuration.flags import (
     flag_text,
     given_value,
@@ -54,7 +54,7 @@ def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
     assert given_value("parts", flag_text(parts), FIELDS["parts"]) == parts
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "lines"),
     [
         (None, ["a = not set"]),

@@ -23,6 +23,7 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.terminal import watch
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.accounting import composition
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
@@ -253,7 +254,7 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
     assert folder.actions == ["reserve", "draw", "commit"]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(name: str) -> None:
     """Catches a parameter whose value in a manifest is read back as another."""
     for example in examples_of(METHODS[name]):

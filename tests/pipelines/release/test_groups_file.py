@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.tiers import each_row
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.flags import read_groups
 from tracecloak.schemas.errors import UsageError
@@ -20,7 +21,7 @@ def written(folder: Path, text: str, name: str = "groups.csv") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         'activity,group\nA1,A\nA2,A\n"B, one",B\n',
@@ -34,7 +35,7 @@ def test_csv_and_json_say_the_same(text: str, tmp_path: Path) -> None:
     assert read_groups(written(tmp_path, text)) == GROUPS
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "columns activity and group"),

@@ -18,6 +18,7 @@ from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.releasing import fix_key, tracecloak
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -221,7 +222,7 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", PARTS, ids=lambda kind: kind.__name__)
+@each_row("kind", PARTS)
 def test_every_key_of_a_section_is_in_the_digest(kind: type[pydantic.BaseModel]) -> None:
     """Catches one that is left out of what is dumped."""
     section, changes = PARTS[kind]
@@ -270,7 +271,7 @@ def _defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
 FILLED_IN = {"amun-rigorous": {"epsilon"}, "pripel-rigorous": {"max_trace_length"}}
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each_row("name", METHODS)
 def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> None:
     """Catches a default in another form than what is read, and a key that is not neutral."""
     method = METHODS[name]
@@ -317,7 +318,7 @@ _OF_LOG: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("method", "one", "other"),
     [
         ("private-log", {"epsilon": 1}, {"epsilon": "1.0"}),
@@ -467,7 +468,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
     assert not origins[0].is_drawn_alike(origins[1])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "is_bound"),
     [
         ({}, False),

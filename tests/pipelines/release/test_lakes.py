@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, release_of
-from tracecloak.transforms.batch import read
 
 DAYS = ("2026-11-01", "2026-11-02", "2026-11-03")
 
@@ -49,16 +48,3 @@ def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(
     csv_log(claims / f"day={DAYS[2]}" / "more.csv", [("x", "A", f"{DAYS[2]}T00:00:00")])
     assert release(tmp_path, "since", claims, *since) == 2
     assert "the input" in capsys.readouterr().err
-
-
-def test_files_are_read_together_up_to_a_number_and_a_size() -> None:
-    from tracecloak.transforms.inputs.source_files import SourceFile
-
-    def sizes(*n_bytes: int) -> list[list[int]]:
-        files = [SourceFile(i, f"{i}", n) for i, n in enumerate(n_bytes)]
-        return [[file.n_bytes for file in run] for run in read._together(files)]
-
-    assert sizes() == []
-    large = read._MOST_BYTES
-    assert sizes(1, 2, large, 3, large + 1, 4, 5) == [[1, 2], [large], [3], [large + 1], [4, 5]]
-    assert [len(run) for run in sizes(*[1] * 150)] == [64, 64, 22]

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.plan import EPSILONS, Goal, least_epsilon
-from tracecloak.pipelines.planning.utility import Worth, ends_at
+from tracecloak.pipelines.planning.utility import ends_at
 from tracecloak.pipelines.planning.verdict import judged_at, recommend, shortfall_at
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import Yield
 
 NAMES = tuple(f"step {i}" for i in range(25))
 GRAPH: Any = METHODS["private-dfg"]
@@ -31,37 +30,16 @@ def test_what_helps_is_listed_with_its_figure_and_what_does_not_is_not() -> None
     mends = recommend(GRAPH, given, judged_at(GRAPH, given, 1_000))
     names = [what for what, _ in mends.helpful]
     assert names[:2] == ["10 times the cases", "epsilon 2"]
-    length = "a length that is declared, as by --max_trace_length 30"
-    assert length in tried(GRAPH, given, 1_000) and length not in names
     shortfalls = [then for _, then in mends.helpful]
     assert shortfalls == sorted(shortfalls) and max(shortfalls) < mends.now
     # The figure is that of the log that is named.
     assert shortfalls[0] == shortfall_at(GRAPH, given, 10_000, "graph")
 
 
-def tried(method: Any, given: Any, n_cases: int) -> list[str]:
-    worth = Worth(n_cases, Yield(), 25, None, 0.5)
-    return [what for changes in verdict._changes(method, given, worth) for what, *_ in changes]
-
-
-def test_what_cannot_be_had_is_not_tried() -> None:
-    """No epsilon above 4, no fewer than ten names, no log that takes minutes to make."""
-    assert "epsilon 4, or about 4 times the cases" in tried(GRAPH, params(), 20_000)
-    assert not any(what.startswith("epsilon") for what in tried(GRAPH, params(epsilon="3"), 100))
-    assert any("group" in what for what in tried(GRAPH, params(), 100))
-    few = params(vocabulary=NAMES[:12])
-    assert not any("group" in what for what in tried(GRAPH, few, 100))
-    assert "10 times the cases" not in tried(GRAPH, params(), 20_000)
-    amun: Any = METHODS["amun-rigorous"]
-    assert "guessing_advantage" in amun.examples[0]  # from which an epsilon follows
-    of_advantage = amun.Params(**amun.examples[0])
-    assert not any(what.startswith("epsilon") for what in tried(amun, of_advantage, 100))
-
-
 # --- goals ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "kind", "shortfall"), [
+@each_row(("text", "kind", "shortfall"), [
     ("graph within 10 %", "graph", 0.1), ("variants of 60%", "variants", 0.4),
     (" tree within 2.5 % ", "tree", 0.025), ("figures", "figures", 0.0),
     ("figures of 80 %", "figures", 0.2),
@@ -71,9 +49,7 @@ def test_goals_are_read(text: str, kind: str, shortfall: float) -> None:
     assert Goal.of(text).shortfall == pytest.approx(shortfall)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "graph", "graph within 10", "graph of 10 %", "figures of 101 %"]
-)
+@each_row("text", ["", "graph", "graph within 10", "graph of 10 %", "figures of 101 %"])
 def test_what_is_no_goal_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="must be 'graph within 10 %'"):
         Goal.of(text)

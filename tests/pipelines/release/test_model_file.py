@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
 from tracecloak.schemas import models
@@ -99,7 +100,7 @@ FINAL = '<finalmarkings><marking><place idref="r"/></marking></finalmarkings>'
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><pnml><net>&b;</net></pnml>'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "told"),
     [
         ("m.txt", "", "must be a file that ends in .ptml, .pnml, .bpmn, .tree, .yaml"),

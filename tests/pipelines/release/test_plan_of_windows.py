@@ -92,16 +92,3 @@ def test_windows_add_up_only_where_an_individual_pays_for_several() -> None:
         assert "cost what the dearest one costs, epsilon 1, delta 0.000001" in told(cases, shares)
     assert "So windows add up: all 24 of them cost epsilon 24, delta 0.000024." in told(3, False)
     assert "at most j/3 of what is charged" in told(3, True)
-
-
-def test_a_syntactic_promise_holds_in_each_window_and_not_of_a_log_that_grows(
-    tmp_path: Path,
-) -> None:
-    text = plan(tmp_path, {**SECTION, "max_lifetime": "90d"}, method="pretsa", k=2)
-    assert "lets a case count in one window only, so no window adds to what another" in text
-    assert "A second release of the same window, another schedule, and a release without" in text
-    assert "with noise" not in text and "A window with fewer cases than are to be alike" in text
-    alone = plan(tmp_path, None, method="pretsa", k=2)
-    assert "If the log grows and is released again, both side by side can single out" in alone
-    assert "Releases of a log that grows" in alone
-    assert "Of several releases" not in plan(tmp_path, SECTION)

@@ -62,20 +62,6 @@ def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
 # --- the names of a log -----------------------------------------------------------------------
 
 
-def test_the_names_of_a_log_are_listed_with_nothing_else_and_called_data(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("vocabulary", "--log", log(tmp_path)) == 0
-    shown = capsys.readouterr().out
-    head, _, names = shown.partition("\n\n")
-    assert names.splitlines() == ["A", "B", "C", "Visit of Dr Odd"]
-    assert all(line.startswith("# ") for line in head.splitlines())
-    assert "They are data until somebody answers for them" in " ".join(
-        head.replace("# ", "").split()
-    )
-    assert read_vocabulary(shown.encode()) == ("A", "B", "C", "Visit of Dr Odd")
-
-
 HARMFUL = ["\x1b[2J\x1b[31mred", "\u202egnihton", "no\u200bwidth", "C1\x9b31m", "a\\b", "tab\there"]
 FORMULAS = ["=HYPERLINK(0)", "+1", "-1", "@SUM(A1)"]
 

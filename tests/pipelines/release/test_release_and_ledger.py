@@ -16,6 +16,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -177,7 +178,7 @@ def check_numbers(name: str, params: Mapping[str, Any]) -> None:
     assert said["guarantee"]["unit"] == charged.unit == columns["unit"] == unit
 
 
-@pytest.mark.parametrize(("name", "params"), CHOSEN)
+@each_row(("name", "params"), CHOSEN)
 def test_a_release_promises_what_it_spends_and_is_charged(
     name: str, params: Mapping[str, Any]
 ) -> None:

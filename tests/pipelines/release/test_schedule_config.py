@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.support.tiers import each_row
 from tracecloak.pipelines.configuration.config import (
     ReleaseConfig,
     load,
@@ -74,7 +75,7 @@ partition_spread: 3d
     assert (config.schedule.partition, config.schedule.partition_spread) == ("day", 3 * DAY_US)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "keys", "said"),
     [
         ({}, {"dataset": None}, r"schedule\.dataset: required"),
@@ -110,7 +111,7 @@ def promise(**changes: Any) -> Guarantee:
     )
 
 
-@pytest.mark.parametrize("change", [{"adjacency": "replace_one"}, {"unit": "event"}])
+@each_row("change", [{"adjacency": "replace_one"}, {"unit": "event"}])
 def test_a_promise_that_says_nothing_of_two_windows_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"schedule: theirs protects .* two windows"):
         check_composes("theirs", promise(**change))

@@ -17,6 +17,7 @@ from tests.support.releasing import (
     small_rows,
     tracecloak,
 )
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.graphs import graph_figures, noisy_graph
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.planning import verdict
@@ -118,7 +119,7 @@ def test_a_good_log_is_never_refused(epsilon: str, n_cases: int, n_names: int) -
 # --- afterwards, by released numbers --------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("held", "usability"),
     [
         (Yield(9, None, 2, 3, unclear_share=0.5), "not_usable"),

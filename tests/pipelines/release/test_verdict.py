@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.tiers import each_row
 from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.utility import REGULAR, WITHIN, Worth, may_be_noise, worth_at
@@ -24,7 +25,7 @@ GRAPH = Worth(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
 TREE = replace(GRAPH, graph_error=None, noise_share=0.1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("worth", "grade"),
     [
         (GRAPH, "worth it"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
-from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak
+from tests.support.releasing import digests, hospital_files, tracecloak
 from tracecloak.pipelines.runners import resources
 from tracecloak.pipelines.runners.in_memory import EventsByShard, Means
 from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits, Workers
@@ -186,32 +186,6 @@ def test_the_limit_of_a_control_group_counts(
 
 
 # --- The command ----------------------------------------------------------------------------------
-
-
-def test_a_release_of_a_cramped_process_has_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a byte that depends on memory or threads; and that they make another release."""
-    fix_key(monkeypatch)
-    log = ",".join(map(str, hospital_files(tmp_path, 200)))
-    common = (
-        "release", "--log", log, "--method", "amun", "--guessing_advantage", 0.3,
-        "--release_id", "r", "--formats", "parquet,csv", "--runner", "InMemory",
-    )  # fmt: skip
-
-    def release(name: str, *more: object) -> Path:
-        place = tmp_path / name
-        assert not tracecloak(*common, "--output", place, "--key_store", place / "keys", *more)
-        return place / "run_id=r"
-
-    expected = release("wide")
-    with cramped():
-        found = release("cramped", "--workers", 3)
-        assert digests(found) == digests(expected)
-        assert manifest(found) == manifest(expected)
-    stamp = (found / "manifest.json").stat().st_mtime_ns
-    assert release("cramped", "--memory", "1GiB") == found  # the same release, which is there
-    assert (found / "manifest.json").stat().st_mtime_ns == stamp
 
 
 def test_a_runner_of_beam_takes_neither(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,6 +29,7 @@ from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from apache_beam.transforms.environments import DockerEnvironment
 
 from tests.support.releasing import ROOT, hospital_files
+from tests.support.tiers import each_row
 from tests.support.windows import MONTHS
 from tracecloak.pipelines.configuration.config import load
 from tracecloak.pipelines.configuration.source import source_of
@@ -98,7 +99,7 @@ def test_threads_are_refused_for_every_kind_of_run() -> None:
 # --- Flink ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ("--checkpointing_interval=10000", "--state_backend=rocksdb", "--object_reuse"),
@@ -156,9 +157,7 @@ def test_what_is_not_there_is_refused(
         check_ready(options(runner, *(flag.format(tmp_path) for flag in flags)))
 
 
-@pytest.mark.parametrize(
-    "where", [("--environment_type=DOCKER",), ("--flink_master=cluster:8081",)]
-)
+@each_row("where", [("--environment_type=DOCKER",), ("--flink_master=cluster:8081",)])
 def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None:
     """Beam's own image is their default."""
     server = "--job_endpoint=localhost:8099"
@@ -172,7 +171,7 @@ def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None
 # --- What a manifest says -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("runner", "unsafe", "local"),
     [
         ("FlinkRunner", True, False),
@@ -229,7 +228,7 @@ def test_the_ordinary_flags_of_dataflow_are_taken_and_valid(with_client: None) -
     assert PipelineOptionsValidator(found, DataflowRunner()).validate() == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "told"),
     [
         (LOCATIONS, "Missing required option: project"),

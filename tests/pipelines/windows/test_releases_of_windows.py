@@ -23,7 +23,7 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.terminal import watch
-from tests.support.tiers import at_night
+from tests.support.tiers import at_night, each_row
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.windows.batch import exit_code_of
 from tracecloak.schemas.errors import RetryLater
@@ -309,7 +309,7 @@ def test_a_window_that_fails_stops_no_other(
     assert "'ward-2026-02' exists in" in windows[1]["reason"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("codes", "expected"),
     [([], 0), ([0, 75, 0], 75), ([75, 0, 3], 3), ([75, 4, 3], 4), ([0, 0], 0)],
 )

@@ -10,9 +10,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.arrays.merging import Statistics
@@ -115,37 +114,6 @@ def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return list(zip(*(c.to_pylist() for c in batch.columns), strict=True))
-
-
-def test_the_composite_transform_equals_the_in_memory_driver(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from tracecloak.anonymizers.amun.method import Amun
-    from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
-
-    monkeypatch.setenv("TEST_KEY", "ab" * 32)
-    key = KeyReference("env:TEST_KEY")
-    params = Amun.Params(guessing_advantage=0.4)
-    config = config_digest({"method": "amun", "params": {"guessing_advantage": 0.4}})
-    digest = noise_digest(config, Amun.version)
-    batches = events(60)
-    made = anonymise(group_into_traces(batches, 2), Amun(), params, key.resolve(), "r", digest)
-    expected = [row for batch in made.traces for row in _rows(batch.to_rows())]
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        released = (
-            pipeline
-            | beam.Create(batches).with_output_types(pa.RecordBatch)
-            | AnonymizeEventLog(
-                "amun",
-                guessing_advantage=0.4,
-                key=key,
-                release_id="r",
-                unaccounted=True,
-                output="batches",
-            )
-            | beam.FlatMap(_rows)
-        )
-        assert_that(released, equal_to(expected))
 
 
 class FailingOnce(beam.DoFn):
