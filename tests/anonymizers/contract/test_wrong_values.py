@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pydantic
@@ -87,6 +88,7 @@ def test_no_wrong_value_is_told_in_words_of_pydantic(name: str) -> None:
 
 
 ANY: Any = None
+like: Any = SimpleNamespace
 ONE = Fraction(1)
 LATE = datetime(2100, 1, 2, tzinfo=UTC)
 NAMES = ("A1", "A2", "B1")
@@ -132,7 +134,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: possible_pairs(ActivityVocabulary.public(MANY), 1), "every possible pair"),
     "a filter of nothing": (Filter, "needs occurs, or attribute and equals"),
     "more activities than pripel matches": (
-        lambda: pripel._matched(ANY, ANY, cast(Any, range(pripel.MAX_ACTIVITIES + 1)), ANY),
+        lambda: matched(range(pripel.MAX_ACTIVITIES + 1)),
         "pripel takes logs of at most"),
     "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
     **{
@@ -173,6 +175,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         )
     },
 }  # fmt: skip
+
+
+def matched(names: Sequence[Any]) -> Any:
+    """What pripel does with an answer of a query, of so many names."""
+    given = like(statistics={"variants": like(n_variants=1), "names": names}, randomness=None)
+    query = like(decide=lambda *_: like(variants=None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pripel, "_QUERIES", {"any": query})
+        return pripel._matched(given, cast(Any, like(query="any", of_query=None)))
 
 
 def stream(name: str, **changes: Any) -> Any:
