@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.harness import ROOT, WORKS, Measured, Runs, Work, run, write_record
+from tests.benchmarks.harness import ROOT, WORKS, Measured, Runs, run, write_record
 from tests.benchmarks.logs import N_EVENTS, sample, tiled, vocabulary
+from tests.benchmarks.whole import release
 
 PLACE = ROOT / "build" / "scale"
 MILLIONS = (3, 10, 30, 100)
@@ -30,13 +32,13 @@ MAX_EVENT_BYTES, FEW_EVENTS = 120, 25_000_000
 _CASES = ("--vocabulary", "VOCABULARY", "--max_trace_length", "40")
 METHODS: dict[str, tuple[str, ...]] = {
     "private-dfg": ("--epsilon", "1", *_CASES),
-    "variant-histogram": ("--epsilon", "EPSILON", *_CASES, "--formats", "parquet"),
-    "private-log": ("--epsilon", "1", *_CASES, "--formats", "parquet"),
+    "variant-histogram": ("--epsilon", "EPSILON", *_CASES),
+    "private-log": ("--epsilon", "1", *_CASES),
     "private-indicators": (
         "--epsilon", "1", *_CASES, "--indicators",
         "cases,throughput of=mean at_most=30d,throughput of=median at_most=30d,within limit=7d",
     ),
-    "amun": ("--guessing_advantage", "0.2", "--formats", "parquet"),
+    "amun": ("--guessing_advantage", "0.2"),
 }  # fmt: skip
 
 
@@ -50,21 +52,6 @@ def beyond(took: Measured, n_events: int, event_seconds_before: float | None) ->
     if event_seconds_before and took.seconds / n_events > MAX_GROWTH * event_seconds_before:
         sentences.append(f"takes {MAX_GROWTH} times as long an event as the log before")
     return sentences
-
-
-def release(method: str, millions: int, log: Path, n_events: int, activities: Path) -> Work:
-    """Returns the release of a log, by the command."""
-    values = {"VOCABULARY": str(activities), "EPSILON": f"{MILLIONS[0] / millions:g}"}
-    flags = (values.get(flag, flag) for flag in METHODS[method])
-    return Work(
-        f"{method} of {millions} million events",
-        (
-            "-m", "tracecloak", "release", "--quiet", "--log", str(log), "--output", "{fresh}/out",
-            "--key_store", "{fresh}/keys", "--new_ledger", "--release_id", "scale",
-            "--runner", "InMemory", "--method", method, *flags,
-        ),
-        n_events,
-    )  # fmt: skip
 
 
 def main() -> int:
@@ -83,7 +70,12 @@ def main() -> int:
             n_files = max(1, round(size * 1e6 / N_EVENTS[N_CASES]))
             log = tiled(one_tile, PLACE / f"{size}-million", n_files)
             n_events = n_files * N_EVENTS[N_CASES]
-            work = release(method, size, log, n_events, activities)
+            values = {"VOCABULARY": str(activities), "EPSILON": f"{MILLIONS[0] / size:g}"}
+            flags_of_size = (values.get(flag, flag) for flag in METHODS[method])
+            name = f"{method} of {size} million events"
+            given = "--quiet", *flags_of_size
+            work = release(name, method, "InMemory", log, N_CASES, *given)
+            work = replace(work, n_events=n_events)
             took = run(work)
             WORKS[work.name] = Runs(work, (took,))
             sentences = beyond(took, n_events, before)

@@ -18,8 +18,9 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,13 +108,12 @@ class StreamProcess:
         """Starts it."""
         self._log = log
         command = [sys.executable, "-m", "tracecloak", "stream", *flags]
-        with log.open("w") as said, _hearing_interrupts():
-            self._process = subprocess.Popen(
-                command,
-                stdout=said,
-                stderr=said,
-                env={**os.environ, "TRACECLOAK_KEY_STORE": str(key_store)},
-            )
+        environment = {**os.environ, "TRACECLOAK_KEY_STORE": str(key_store)}
+        # It can be interrupted, also where a shell runs this in the background.
+        heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+        with log.open("w") as said:
+            self._process = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+        signal.signal(signal.SIGINT, heard)
 
     def check(self) -> None:
         """Raises an error if the stream has ended, with what it said last."""
@@ -142,19 +142,6 @@ class StreamProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
-
-
-@contextmanager
-def _hearing_interrupts() -> Iterator[None]:
-    """Lets what is started be interrupted, also where a shell runs this in the background."""
-    is_deaf = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    if is_deaf:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if is_deaf:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def stream_flags(demo: Demo, subscription: str, topic: str, begin: float) -> list[str]:
@@ -206,27 +193,25 @@ def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None])
             LivePage(steps, "A hospital in fast motion", demo.port, again)
         )
         say(f"live page   {live.address}")
-        feeding = _Feeding(demo, topics, stop)
-        open_things.callback(feeding.join)
+        feeding = open_things.enter_context(ThreadPoolExecutor(1))
         open_things.callback(stop.set)
         summary.began = time.time()
-        feeding.start()
+        fed = feeding.submit(
+            send, demo.feed, topics.publisher, topics.events, demo.seconds, stop, summary.sent
+        )
         consumer: set[bytes] = set()
         began = time.monotonic()
-        while feeding.is_alive():
+        while not fed.done():
             stream.check()
             topics.take_steps(consumer, summary)
             size = stream.rss_bytes()
             if size is not None:
                 summary.rss_bytes.append((time.monotonic() - began, size))
-            summary.sent = feeding.sent
             look(summary)
             time.sleep(_LOOK_SECONDS)
         summary.exit_code = stream.stop()
         topics.take_steps(consumer, summary)
-        if feeding.error is not None:
-            raise feeding.error
-        summary.sent = feeding.sent
+        fed.result()
     return summary
 
 
@@ -273,26 +258,6 @@ class _Topics:
                 subscription=self._step_subscription,
                 ack_ids=[received.ack_id for received in answer.received_messages],
             )
-
-
-class _Feeding(threading.Thread):
-    """The hospital, beside the rest."""
-
-    def __init__(self, demo: Demo, topics: _Topics, stop: threading.Event) -> None:
-        super().__init__(daemon=True)
-        self.sent = Sent()
-        self.error: Exception | None = None
-        self._demo = demo
-        self._topics = topics
-        self._stop_feeding = stop
-
-    def run(self) -> None:
-        demo, topics = self._demo, self._topics
-        to, seconds = topics.events, demo.seconds
-        try:
-            send(demo.feed, topics.publisher, to, seconds, self._stop_feeding, self.sent)
-        except Exception as error:  # told by the thread that waits for this one
-            self.error = error
 
 
 def _say(text: str) -> None:

@@ -1,6 +1,6 @@
-"""From decoded messages to closed cases: by kernels, on Beam as tracecloak does it, and per event.
+"""From decoded messages to closed cases, on Beam as tracecloak does it, and per event.
 
-100,000 cases are open at once. All three count the same cases; a rate is events a second and core.
+100,000 cases are open at once. Both count the same cases; a rate is events a second and core.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from apache_beam.transforms.window import TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from tests.benchmarks.harness import Work, ratio, run
-from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import OpenCases
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.stream.beam_stages import AssembleCases
@@ -82,22 +80,6 @@ def decoded() -> Iterator[pa.RecordBatch]:
 def _note(closed: tuple[int, TraceBatch]) -> None:
     _found["cases"] += closed[1].n_cases
     _found["events"] += closed[1].n_events
-
-
-def kernels() -> None:
-    """Without Beam."""
-    identities, state = Identities(KEY.resolve()), OpenCases.none()
-    waiting = []
-    for batch in decoded():
-        waiting.append(identities.keyed(batch, RULE, False))
-        if len(waiting) == 16:
-            for events in waiting:
-                state = state.add(events, RULE, 0)
-            waiting = []
-    for events in waiting:
-        state = state.add(events, RULE, 0)
-    for closed in state.close(10**12, RULE, 0)[1]:
-        _note(closed)
 
 
 def _streamed(elements: Iterable[tuple[float, Any]], coder: Any = None) -> TestStream:
@@ -168,7 +150,6 @@ def per_event() -> None:
 
 
 WORK: dict[str, Callable[[], None]] = {
-    "stream kernels": kernels,
     "columnar stream": columnar,
     "per-event stream": per_event,
 }
