@@ -83,15 +83,6 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 # --- what is run ----------------------------------------------------------------------------------
 
 
-def log_of_the_size_of_coselog() -> Log:
-    """8,577 events in 1,434 cases of 116 variants: 115 of six events and one of five."""
-    words = [np.base_repr(729 + min(i, 114), 3)[1:] for i in range(1407)] + ["00000"] * 27
-    found = Log("log", trace_batch({f"c{i}": " ".join(word) for i, word in enumerate(words)}))
-    assert (found.traces.n_events, found.traces.n_cases) == (8577, 1434)
-    assert found.variants.n_variants == 116
-    return found
-
-
 def test_another_log_gets_what_the_paper_starts_from() -> None:
     """Of five variants 85 % have at most four events; pruning starts at 2 / epsilon."""
     grid = paper_named("sacofa-sapa", {"epsilons": "1,0.1"})
@@ -99,8 +90,7 @@ def test_another_log_gets_what_the_paper_starts_from() -> None:
     assert grid.thresholds(log_of(), "1") == (2, None)
     assert grid.thresholds(log_of(), "0.1") == (20, 15)
     own = paper_named("sacofa-sapa", {"epsilons": "1,0.1", "p_harmful": "5,9", "p_harmless": "4"})
-    assert own.thresholds(log_of_the_size_of_coselog(), "1") == (5, 4)
-    assert own.thresholds(log_of_the_size_of_coselog(), "0.1") == (9, 4)
+    assert [own.thresholds(log_of(), epsilon) for epsilon in ("1", "0.1")] == [(5, 4), (9, 4)]
 
 
 def test_the_mean_epsilon_of_the_times_is_that_of_table_3() -> None:
@@ -131,16 +121,13 @@ def test_active_cases_are_those_that_have_begun_and_not_ended(log: list[Event]) 
 
 
 def test_the_log_itself_is_at_no_distance() -> None:
-    for name, nothing in (
-        ("amun", ("jaccard_distance", "prefix_jaccard_distance", "variants_lost",
-                  "variants_invented", "edge_frequency_emd", "edge_time_emd_months")),
-        ("sacofa-sapa", ()),
-    ):  # fmt: skip
-        experiment_of = Experiment(paper_named(name, {}), (log_of(),), repetitions=1, mined=0)
-        own, is_new = next(iter(experiment_of.rows()))
-        assert is_new and own["arm"] == THE_LOG
-        assert [own[measure] for measure in nothing] == [0] * len(nothing)
-        assert own["released_cases"] == 90 and own["released_variants"] == 5
+    amun_of = Experiment(paper_named("amun", {}), (log_of(),), repetitions=1, mined=0)
+    own, is_new = next(iter(amun_of.rows()))
+    assert is_new and own["arm"] == THE_LOG
+    distances = ("jaccard_distance", "prefix_jaccard_distance", "variants_lost",
+                 "variants_invented", "edge_frequency_emd", "edge_time_emd_months")  # fmt: skip
+    assert {own[name] for name in distances} == {0}
+    assert own["released_cases"] == 90 and own["released_variants"] == 5
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -318,14 +305,9 @@ def test_a_model_that_takes_too_long_is_said_to(
         ("tlck", [], "experiment must be one of amun, sacofa-sapa, tlkc, pretsa, dpim, got 'tlck'"),
         ("amun", ["--epsilons", "1"], "unknown flag --epsilons"),
         ("amun", ["--guessing_advantages", "1"], "guessing_advantages must be numbers above 0"),
-        (
-            "amun",
-            ["--profile", "old"],
-            "profile must be one of paper, reference, tables, one only, got 'old'",
-        ),
+        ("amun", ["--profile", "old"], "profile must be one of paper, reference, tables"),
         ("amun", ["--methods", "sapa"], "methods must be of amun, pripel, sacofa, got 'sapa'"),
         ("amun", ["--repetitions", "0"], "repetitions must be at least 1, got 0"),
-        ("sacofa-sapa", ["--epsilons", "1,0"], "epsilons must be numbers above 0"),
         ("sacofa-sapa", ["--epsilons", "1,1"], "distinct and separated by commas, got '1,1'"),
         ("sacofa-sapa", ["--k_follows", "1.5"], "k_follows must be whole numbers"),
         ("sacofa-sapa", ["--p_harmful", "3,4"], "one for each of the 3 epsilons, got 2"),
@@ -333,35 +315,13 @@ def test_a_model_that_takes_too_long_is_said_to(
         ("sacofa-sapa", ["--mine", "-1"], "mine must be at least 0, got -1"),
         ("sacofa-sapa", ["--where", "case_id = nobody"], "has no case"),
         ("tlkc", ["--settings", "middling"], "settings must be weak, strong, all, or T/L/K/C"),
-        ("tlkc", ["--settings", "weeks/2/20/0.5"], "such as hours/2/20/0.5, got 'weeks/2/20/0.5'"),
-        (
-            "tlkc",
-            ["--settings", "hours/0/20/0.5"],
-            "length: must be at least 1, got 0",
-        ),
+        ("tlkc", ["--settings", "hours/0/20/0.5"], "length: must be at least 1, got 0"),
         ("tlkc", ["--knowledge", "set,guess"], "knowledge must be some of set, multiset"),
         ("tlkc", ["--sensitive", "illness"], "sensitive 'illness' must be case:NAME"),
-        ("tlkc", ["--alpha", "1.5"], "alpha: must be at most 1, got 1.5"),
-        ("tlkc", ["--methods", "pretsa"], "methods must be of tlkc, k-anonymous-variants"),
-        ("pretsa", ["--t", "1.5"], "t must be numbers above 0 and at most 1, "),
-        ("pretsa", ["--distances", "edits"], "distances must be some of levenshtein, embedding"),
-        ("pretsa", ["--penalty_direction", "up"], "penalty_direction must be one of text"),
-        (
-            "dpim",
-            ["--epsilons", "0.01"],
-            "epsilons must be numbers above 0.01 and at most 1000, ",
-        ),
-        ("dpim", ["--fitness_measure", "time"], "fitness_measure must be one of share, tokens"),
-        ("dpim", ["--size_bounds", "paper"], "size_bounds must be one of log, public, "),
-        ("dpim", ["--methods", "sapa"], "methods must be of dpim, process-tree, got 'sapa'"),
     ],
 )
 def test_a_wrong_command_is_refused_before_anything_is_written(
-    path: Path,
-    name: str,
-    flags: list[str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
+    path: Path, name: str, flags: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(name, path, *flags) == 2
     assert said in capsys.readouterr().err
@@ -380,23 +340,16 @@ def test_two_logs_of_one_name_no_method_and_a_foreign_flag_are_refused(
         Experiment(paper_named("amun", {}), (log_of(),), ["amun"])
 
 
-@pytest.mark.parametrize(
-    ("name", "module", "extra"),
-    [
+def test_a_library_that_is_not_installed_is_named(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, module, extra in (
         ("sacofa-sapa", "matplotlib.figure", "report"),
         ("sacofa-sapa", "sklearn.ensemble", "mining"),
         ("pretsa", "ot", "measures"),
-    ],
-)
-def test_a_library_that_is_not_installed_is_named(
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    module: str,
-    extra: str,
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    assert command(name, path) == 2
-    assert f"(the extra {extra})" in capsys.readouterr().err
+    ):
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, module, None)
+            assert command(name, path) == 2
+        assert f"(the extra {extra})" in capsys.readouterr().err
     assert not (path.parent / "out").exists()

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.examination.experiments.test_run import command, read_rows
+from tests.examination.experiments.test_run import log_of as plain_log
 from tests.support.logs import read_cases, trace_batch
 from tests.support.pages import drawn_in
-from tests.support.releasing import tracecloak
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.examination.experiments.other_papers import declaration, top_shares
 from tracecloak.examination.experiments.paper import Log, Paper, Released, figures_of
-from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named
 from tracecloak.examination.experiments.table import THE_LOG, format_figure, values_of
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -72,14 +72,6 @@ def path(tmp_path: Path) -> Path:
     file = tmp_path / "hospital.csv"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return file
-
-
-def command(name: str, path: Path, *flags: object) -> int:
-    return tracecloak("experiment", name, "--log", path, "--output", path.parent / "out", *flags)
-
-
-def read_rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
 def tlkc(**flags: str) -> Paper:
@@ -156,13 +148,6 @@ def test_an_attribute_that_cannot_be_declared_is_refused(n_values: int) -> None:
         Experiment(tlkc(sensitive=DISEASE), (log,), ["k-anonymous-variants"], 1, 0)
 
 
-def test_the_columns_that_are_read_are_those_that_flags_name() -> None:
-    grid = tlkc(sensitive=f"{DISEASE}=illness,{AGE}")
-    assert grid.columns(ColumnMapping()) == {DISEASE: "illness", AGE: AGE}
-    assert grid.columns(ColumnMapping(resource="doctor"))[RESOURCE] == "doctor"
-    assert paper_named("pretsa", {}).columns(ColumnMapping(resource="doctor")) == {}
-
-
 # --- what is measured -----------------------------------------------------------------------------
 
 
@@ -185,25 +170,6 @@ def test_the_log_itself_is_at_no_distance() -> None:
     assert [found[prefix + "distinct_variants"] for prefix in perspectives] == [4, 5, 5]
     assert found["bottlenecks_shared"] == found["cases_kept"] == found["events_kept"] == 1
     assert found["duration_error"] == found["bottlenecks_mean_error"] == 0
-
-
-def test_releases_of_tlkc_and_of_the_baselines_keep_what_they_promise() -> None:
-    """Counted naively: k cases to each sequence; and each pair of known activities."""
-    log = log_of()
-    for cell in tlkc(sensitive=DISEASE).cells(log):
-        released = release_of(log, cell)
-        assert released.traces is not None
-        has_resources = RESOURCE in released.traces.attributes
-        assert has_resources == ("resources" in cell.arm)
-        if cell.arm == "TLKC-EXT, sequence":
-            found = [
-                {(a, b) for i, (a, _) in enumerate(steps) for b, _ in steps[i + 1 :]}
-                for steps in read_cases(released.traces).values()
-            ]
-            pairs = set().union(*found)
-            assert pairs and all(sum(pair in own for own in found) >= 3 for pair in pairs)
-        if cell.arm == "Baseline-1, sequence":
-            assert sorted(released.variants.counts.tolist()) == [3, 6, 20]
 
 
 def test_a_release_that_its_verifier_rejects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,15 +243,6 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
 # --- PRETSA ---------------------------------------------------------------------------------------
 
 
-def test_protected_ends_are_those_of_k_cases_and_none_is_lost() -> None:
-    log = log_of(columns={})
-    for ends, least in (("protected", 3), ("published", 1)):
-        flags = {"k": "3", "t": "1", "distances": "levenshtein", "ends": ends}
-        for cell in paper_named("pretsa", flags).cells(log):
-            counts = release_of(log, cell).variants.counts
-            assert counts.sum() == 30 and counts.min() >= least
-
-
 def test_the_shares_of_the_most_frequent_followers_are_medians_of_activities() -> None:
     """By hand: A is followed by B 6, C 3, D 1; B by A 2, B 2; C by D 1; D by nothing."""
     log = log_of([*["AX BX"] * 2, *["AX BX AX CX"] * 2, *["AX BX BX"] * 2, "AX CX DX", "AX DX"], {})
@@ -325,9 +282,23 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     assert "secret-" not in (out / ROWS).read_text()
 
 
-def test_a_column_that_is_not_there_is_named(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("tlkc", path, "--sensitive", f"{DISEASE}=diagnosis") == 3
-    assert "diagnosis" in capsys.readouterr().err
-    assert not (path.parent / "out").exists()
+# --- DPIM -----------------------------------------------------------------------------------------
+
+
+def test_models_of_the_log_stand_before_both_methods_at_the_paper_s_epsilons() -> None:
+    found = list(paper_named("dpim", {}).cells(plain_log()))
+    assert [(cell.arm, cell.level, cell.epsilon) for cell in found] == [
+        ("IM", "", ""), ("IMf", "", ""), ("flower", "", ""),
+        ("dpim", "no noise", "100000"), ("dpim, every pair", "no noise", "100000"),
+        ("process-tree", "no noise", "1000"),
+        ("dpim", "3.75", "3.75"), ("process-tree", "3.75", "3.75"),
+        ("dpim", "1.25", "1.25"), ("process-tree", "1.25", "1.25"),
+        ("dpim", "0.125", "0.125"), ("process-tree", "0.125", "0.125"),
+    ]  # fmt: skip
+    assert all(cell.is_mined for cell in found)
+    params = {(cell.arm, cell.level): cell.params for cell in found}
+    assert params["dpim", "1.25"] == {"epsilon": "1.25", "bounds_from_log": True}
+    names = ["A", "B", "C", "D"]
+    assert params["process-tree", "1.25"] == {"epsilon": "1.25", "vocabulary": names}
+    # By hand: from the start A B, to the end D, AB AC AD BA BC BD CB CD: with these three, 11.
+    assert params["dpim, every pair", "no noise"]["size_bounds"] == [11, 11]

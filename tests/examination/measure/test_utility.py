@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis import given, settings
 
 from tests.schemas.statistics.test_service_times import HOUR, intervals
 from tests.support.logs import MINUTE, cases_of, event_logs, naive_variants, trace_batch
-from tests.support.releasing import hospital_files, tracecloak
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.utility import (
     CaseTimes,
@@ -125,44 +122,6 @@ def test_the_hour_of_the_week_begins_on_monday() -> None:
     at = [type(log)(**{**vars(log), "times": np.array([monday + s])}) for s in shifts]
     found = [utility.hour_of_week_distance(at[0], other) for other in at]
     assert found == list(shifts.values())
-
-
-# --- the command ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "keys"))
-    return ",".join(str(path) for path in hospital_files(tmp_path, 300))
-
-
-def evaluation(tmp_path: Path, original: str, *flags: object) -> dict[str, object]:
-    common = (
-        "--log",
-        original,
-        "--output",
-        tmp_path / "out",
-        "--runner",
-        "InMemory",
-        "--release_id",
-        f"r{len(list(tmp_path.glob('out/run_id=*')))}",
-    )
-    assert tracecloak("release", *common, *flags) == 0
-    report = tmp_path / "e.json"
-    released = (tmp_path / "out", "--output", report)
-    assert tracecloak("evaluate", "--log", original, *released) == 0
-    return json.loads(report.read_text())
-
-
-def test_stamps_that_are_positions_are_not_compared_as_times(tmp_path: Path, original: str) -> None:
-    flags = ("--method", "variant-histogram", "--epsilon", 50, "--delta", "1e-5")
-    report = evaluation(tmp_path, original, *flags)
-    assert report["true_variant_mass"] == 1
-    assert 0 < report["variant_total_variation"] < 1
-    assert "hour_of_week_total_variation" not in report
-    timed = evaluation(tmp_path, original, "--method", "amun")
-    assert 0 <= timed["hour_of_week_total_variation"] <= 1
-    assert timed["relative_size"] > 0
 
 
 SERVED = intervals([[("A", 0, HOUR), ("B", 3 * HOUR, 4 * HOUR)], [("A", 0, 3 * HOUR)]])
