@@ -229,7 +229,10 @@ def test_rows_that_are_there_are_not_computed_again(
     more = Experiment(sacofa_sapa(), (log_of(),), repetitions=4, mined=0)
     assert len(more.run(rows_path)) == 1 + 4 * 4
     assert read_rows(path.parent)[:13] == after
-    # Other rows are computed for another log of the same name, and by other code.
+    # Other rows are computed with other parameters, for another log of the same name, and by other
+    # code.
+    given = Experiment(sacofa_sapa(p_harmful="3"), (log_of(),), ["sacofa"], 1, 0)
+    assert [is_new for _, is_new in given.rows(after)] == [False, True]
     fewer = dict(list(cases().items())[1:])
     other = Experiment(sacofa_sapa(), (Log("log", trace_batch(fewer, "ABCD")),), None, 1, 0)
     assert [is_new for _, is_new in other.rows(after)] == [True] * 5

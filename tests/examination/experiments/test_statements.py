@@ -21,9 +21,11 @@ from tracecloak.examination.experiments.run import Experiment, paper_named, rele
 from tracecloak.examination.experiments.table import (
     THE_LOG,
     THE_PAPER,
+    Boxes,
     Figures,
     Statement,
     judge_statement,
+    sections_of,
 )
 from tracecloak.schemas.errors import UsageError
 
@@ -113,6 +115,20 @@ def test_figures_that_fall_are_ordered() -> None:
     assert of(falls, rows, "1,2,3").verdict == "undecided"
     assert of(falls, rows, "3").verdict == "undecided"
     assert of(falls, rows, "1,3").found == "a at 3 0.900, a at 1 0.500"
+
+
+def test_a_section_shows_how_far_figures_are_from_those_of_an_arm() -> None:
+    rows = [{"arm": "m", "level": "", "x": 0.5}, *levels({("a", "1"): 0.75, ("b", "1"): 0.4}, "x")]
+    table = Figures([*NOTHING_PRINTED, *rows], ["1"], {"figures": {"x": "X"}, "axis": "level"})
+    spec = {"title": "{title}", "file": "f", "figures": ["x"], "from": "m", "chart": True,
+            "marks": {"m": 0.0}}  # fmt: skip
+    [section] = sections_of(spec, table, {})
+    assert section.header == ("", "level", "X") and section.title == "X"
+    assert [row[:3] for row in section.rows] == [
+        ("m", "", "0.000"), ("a", "1", "0.250"), ("b", "1", "-0.100")
+    ]  # fmt: skip
+    assert isinstance(section.chart, Boxes) and section.chart.values["a", "1"] == [0.25]
+    assert section.chart.marks == {"m": 0.0}
 
 
 def verdicts(grid: Any, rows: list[dict[str, Any]], own: dict[str, Any], part: str) -> list[str]:
