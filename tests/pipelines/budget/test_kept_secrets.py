@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -287,12 +287,6 @@ def test_a_rewrap_that_is_cut_off_goes_on(
     (hospital.folder / "first").unlink()  # nothing needs it any more
     assert hospital.rewrap(hospital.first, hospital.second) == 0
     assert hospital.release("r", hospital.second) == hospital.release("s", hospital.second) == 0
-
-
-@pytest.fixture
-def commands() -> Iterator[Commands]:
-    with Commands() as found:
-        yield found
 
 
 @pytest.mark.slow

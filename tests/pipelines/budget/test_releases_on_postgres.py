@@ -1,8 +1,7 @@
-"""Whole releases at a ledger on PostgreSQL: many at once, and killed between payment and commit."""
+"""Many whole releases at once, at a ledger on PostgreSQL and at one of SQLite."""
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from fractions import Fraction
@@ -13,23 +12,19 @@ import sqlalchemy as sa
 
 from tests.support.ledgers import faults
 from tests.support.postgres import database, server
-from tests.support.releasing import Commands, Ended, csv_log, key_files, manifest, small_rows
-from tests.support.tiers import at_night
+from tests.support.releasing import csv_log, key_files, small_rows
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted
 
 __all__ = ["database", "server"]  # fixtures
 
-FIRST, SECOND = b"1" * 32, b"2" * 32
-
 
 class Ward:
     """Releases of one log, of which the account pays for ten, at one ledger."""
 
-    def __init__(self, commands: Commands, folder: Path, url: str) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         self.url = url
         self.out, self.keys = folder / "out", folder / "keys"
-        self._commands = commands
         self._folder = folder
         csv_log(folder / "log.csv", list(small_rows(60)))
         (folder / "accounts.yaml").write_text(
@@ -45,14 +40,6 @@ class Ward:
         }  # fmt: skip
         return ["release", *(f"--{flag}={value}" for flag, value in given.items())]
 
-    def release(self, name: str, secret: bytes = FIRST, at: str = "") -> Ended:
-        return self._commands.run(*self.flags(name), at=at, secret=secret)
-
-    def ledger(self, action: str, *flags: object) -> Ended:
-        return self._commands.run(
-            "ledger", action, "--ledger", self.url, "--key_store", self.keys, *flags
-        )
-
     def actions(self, name: str) -> list[str]:
         entries = Ledger(self.url).entries()
         return [entry.action for entry in entries if entry.release_id == name]
@@ -67,67 +54,18 @@ class Ward:
         assert balance.n_open == n_open
 
 
-@pytest.fixture
-def ward(commands: Commands, database: str, tmp_path: Path) -> Ward:
-    return Ward(commands, tmp_path, database)
-
-
-# --- Killed between reserve and commit --------------------------------------------------------
-
-# Where a process dies, what the ledger has of it then, and whether its files are there.
-DEATHS = {
-    "after charge": (["reserve"], False),
-    "before draw": (["reserve"], False),
-    "after draw": (["reserve", "draw"], False),
-    "after decide variants": (["reserve", "draw"], False),
-    "before commit": (["reserve", "draw"], False),
-    "after rename 1": (["reserve", "draw"], True),
-    "before ledger": (["reserve", "draw"], True),
-}
-SOME = ["after charge", "before ledger"]
-EACH = [death if death in SOME else at_night(death) for death in DEATHS]
-
-
-def die(ward: Ward, death: str) -> None:
-    """Another release before, so that a total of one place is not that of all."""
-    said, is_there = DEATHS[death]
-    assert ward.release("before").code == 0
-    assert ward.release("r", at=f"kill {death}").code == -signal.SIGKILL
-    assert ward.actions("r") == said
-    assert (ward.out / "run_id=r").exists() == is_there
-    ward.check_totals(2, n_open=1)
-    assert "r  in " in ward.ledger("list-unfinished").text
-
-
-@pytest.mark.parametrize("death", EACH)
-def test_what_died_is_finished_by_the_same_command_for_nothing(ward: Ward, death: str) -> None:
-    """Catches a second payment or a second draw: the second run would have another key."""
-    die(ward, death)
-    ended = ward.release("r", SECOND)
-    assert ended.code == 0, ended.text
-    assert ward.actions("r") == ["reserve", "draw", "commit"]
-    ward.check_totals(2, n_open=0)
-    (paid,) = {e.key_fingerprint for e in Ledger(ward.url).entries() if e.release_id == "r"}
-    assert manifest(ward.out / "run_id=r")["randomness"]["key_fingerprint"] == paid
-    assert "Nothing waits" in ward.ledger("list-unfinished").text
-    assert key_files(ward.keys) == []
-
-
-# --- Many at once -----------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "n_at_once"), [("postgresql", 50), ("sqlite", 20)])
 @pytest.mark.timeout(900)
 def test_of_many_whole_releases_at_once_the_account_pays_for_ten(
-    commands: Commands, request: pytest.FixtureRequest, tmp_path: Path, kind: str, n_at_once: int
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, n_at_once: int
 ) -> None:
     """Commands from start to end, of which each is a process: ten end well, and no eleventh."""
     if kind == "postgresql":
         url = request.getfixturevalue("database")
     else:
         url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    ward = Ward(commands, tmp_path, url)
+    ward = Ward(tmp_path, url)
     Ledger(url, new=True)
     names = [f"r{number}" for number in range(n_at_once)]
     running = [
