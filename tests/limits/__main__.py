@@ -13,15 +13,16 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.limits.running import ASKED, try_release, vocabulary_of
-from tests.limits.table import (
+from tests.limits.running import (
+    ASKED,
     MIB,
     SECONDS,
     TABLE,
-    Stated,
+    Tried,
     as_text,
     read_table,
-    stated,
+    try_release,
+    vocabulary_of,
     write_table,
 )
 from tests.support.limited import LimitedCommands
@@ -46,7 +47,7 @@ def main() -> None:
             if _is_known(method, log) and not (given.rest and (method, log) in table)
         }
         _measure(table, wanted, given.seconds)
-    sys.stdout.write(as_text(table, ASKED) + "\n")
+    sys.stdout.write(as_text(table) + "\n")
 
 
 def _is_known(method: str, log: str) -> bool:
@@ -54,7 +55,7 @@ def _is_known(method: str, log: str) -> bool:
 
 
 def _measure(
-    table: dict[tuple[str, str], Stated], wanted: set[tuple[str, str]], seconds: int
+    table: dict[tuple[str, str], Tried], wanted: set[tuple[str, str]], seconds: int
 ) -> None:
     """Changes the table, and writes it after every log."""
     folder = os.environ.get("TRACECLOAK_LOGS")
@@ -67,10 +68,10 @@ def _measure(
             vocabulary = vocabulary_of(log, Path(made))
             for method in methods:
                 with TemporaryDirectory() as empty:
-                    tried = try_release(
+                    tried, _ = try_release(
                         commands, method, asked, log, vocabulary, Path(empty), seconds, MIB[-1]
                     )
-                table[method, asked.name] = stated(tried)
+                table[method, asked.name] = tried
                 sys.stderr.write(f"{method}, {asked.name}: {tried}\n")
             write_table(table)
 

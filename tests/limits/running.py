@@ -1,13 +1,16 @@
-"""Releases at the limits: which logs, with which parameters, and how one of them went.
+"""Releases at the limits: which logs, with which parameters, how one of them went, and the table.
 
 A method gets what it cannot do without, epsilon 1, and the log's activities as if they were public.
-All else is left as it is by default, so lengths and clips are bought.
+All else is left as it is by default, so lengths and clips are bought. The bounds of the table are
+coarse, of a few classes, and at least twice what was measured: they tell a release that takes a
+minute from one that takes an hour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +22,11 @@ from tests.support.real_logs import source_of
 from tests.support.releasing import counting_charges
 from tracecloak.anonymizers.registry import METHODS
 
+TABLE = Path(__file__).with_name("table.json")
+SECONDS = (30, 120, 300, 600)
+MIB = (1024, 2048, 4096, 8192)
+# A bound is so many times what was measured, or more.
+_ROOM = 2
 # Libraries and threads reserve more than they use.
 _RESERVED_MIB = 4096
 
@@ -91,23 +99,38 @@ Outcome = Literal["ends", "refused", "fails", "too slow", "too large"]
 
 @dataclass(frozen=True)
 class Tried:
-    """How a release went.
+    """How a release went, as the table states it.
 
     Attributes:
         outcome: `refused` is what the tool says in words of its own, `fails` what else went wrong.
-        cpu_s: Seconds of processor time.
-        peak_mib: The most memory that it had at once.
+        took_s: Seconds of processor time.
+        took_mib: The most memory that it had at once.
         says: The last line that it printed, where it did not end.
-        is_paid: Whether its account paid.
-        is_begun: Whether anything of the log was read.
     """
 
     outcome: Outcome
-    cpu_s: float
-    peak_mib: int
-    says: str
-    is_paid: bool
-    is_begun: bool
+    took_s: float
+    took_mib: int
+    says: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was seen to end, so that there are bounds."""
+        return self.outcome in ("ends", "refused")
+
+    @property
+    def within_s(self) -> int:
+        """Seconds of processor time that may be said to be enough."""
+        return _bound(self.took_s, SECONDS)
+
+    @property
+    def within_mib(self) -> int:
+        """Memory that may be said to be enough, in MiB."""
+        return _bound(self.took_mib, MIB)
+
+
+def _bound(measured: float, classes: Sequence[int]) -> int:
+    return next((own for own in classes if own >= _ROOM * measured), classes[-1])
 
 
 def params_of(method: str, vocabulary: Path) -> dict[str, Any]:
@@ -141,8 +164,12 @@ def try_release(
     folder: Path,
     max_cpu_s: int,
     max_mib: int,
-) -> Tried:
-    """Tries a release in an empty folder, and ends it where it takes more than it may."""
+) -> tuple[Tried, bool]:
+    """Tries a release in an empty folder, and ends it where it takes more than it may.
+
+    Returns:
+        How it went, and whether anything of the log was read or paid for.
+    """
     body = {
         "log": str(log),
         "output": str(folder / "out"),
@@ -161,14 +188,9 @@ def try_release(
         max_mib=max_mib + _RESERVED_MIB,
     )
     outcome = _outcome(took, max_mib)
-    return Tried(
-        outcome,
-        round(took.cpu_s, 1),
-        took.peak_mib,
-        "" if outcome == "ends" else (took.text.splitlines() or [""])[-1],
-        bool(counting_charges(folder / "keys")),
-        "reading; what is found" in took.text,
-    )
+    says = "" if outcome == "ends" else (took.text.splitlines() or [""])[-1]
+    is_begun = bool(counting_charges(folder / "keys")) or "reading; what is found" in took.text
+    return Tried(outcome, round(took.cpu_s, 1), took.peak_mib, says), is_begun
 
 
 def _outcome(took: Took, max_mib: int) -> Outcome:
@@ -179,3 +201,37 @@ def _outcome(took: Took, max_mib: int) -> Outcome:
     if took.code in (2, 5):
         return "refused"
     return "ends" if took.code == 0 else "fails"
+
+
+def read_table() -> dict[tuple[str, str], Tried]:
+    """What table.json says, by method and log."""
+    found = json.loads(TABLE.read_text(encoding="utf-8"))
+    return {(method, log): Tried(**own) for method, of in found.items() for log, own in of.items()}
+
+
+def write_table(table: Mapping[tuple[str, str], Tried]) -> None:
+    """Writes table.json, a line for each release."""
+    blocks = []
+    for method in sorted({method for method, _ in table}):
+        of_method = {log: asdict(own) for (of, log), own in sorted(table.items()) if of == method}
+        rows = (
+            f"  {json.dumps(log)}: {json.dumps({k: v for k, v in own.items() if v != ''})}"
+            for log, own in of_method.items()
+        )
+        blocks.append(f" {json.dumps(method)}: {{\n" + ",\n".join(rows) + "\n }")
+    TABLE.write_text("{\n" + ",\n".join(blocks) + "\n}\n", encoding="utf-8")
+
+
+def as_text(table: Mapping[tuple[str, str], Tried]) -> str:
+    """The table as Markdown: a row for each method, a column for each log, bounds in the cells."""
+    lines = ["| method | " + " | ".join(ASKED) + " |", "|---" * (len(ASKED) + 1) + "|"]
+    for method in sorted({method for method, _ in table}):
+        cells = [_cell(table.get((method, log))) for log in ASKED]
+        lines.append(f"| `{method}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(own: Tried | None) -> str:
+    if own is None or own.outcome != "ends":
+        return "" if own is None else own.outcome
+    return f"{own.took_s:.1f} s, {own.took_mib} MiB"

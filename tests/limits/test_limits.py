@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.limits.running import ASKED, Asked, try_release, vocabulary_of
-from tests.limits.table import Stated, read_table
+from tests.limits.running import ASKED, Asked, Tried, read_table, try_release, vocabulary_of
 from tests.support.extremes import EXTREMES
 from tests.support.limited import LimitedCommands
 from tracecloak.anonymizers.registry import METHODS
@@ -18,19 +17,10 @@ from tracecloak.anonymizers.registry import METHODS
 TABLE = read_table()
 
 
-def wanted() -> set[tuple[str, str]]:
-    """Every method with every log that it is asked with."""
-    return {
-        (method, asked.name)
-        for asked in ASKED.values()
-        for method in METHODS
-        if asked.is_for(method)
-    }
-
-
 def test_the_table_has_every_method_and_every_log() -> None:
     """`python -m tests.limits --rest` measures a new method."""
-    assert TABLE.keys() == wanted()
+    wanted = {(m, asked.name) for asked in ASKED.values() for m in METHODS if asked.is_for(m)}
+    assert TABLE.keys() == wanted
 
 
 def test_no_rigorous_method_is_refused_but_by_public_numbers_before_anything_is_read() -> None:
@@ -57,7 +47,7 @@ def rows() -> Iterator[object]:
     for name, asked in ASKED.items():
         for method in filter(asked.is_for, METHODS):
             row = TABLE.get((method, name))
-            if row is not None and row.within_s is not None:
+            if row is not None and row.has_ended:
                 marks = [pytest.mark.logs] if asked.file else []
                 yield pytest.param(method, asked, row, marks=marks, id=f"{method}, {name}")
 
@@ -68,7 +58,7 @@ def rows() -> Iterator[object]:
 def test_it_ends_within_what_is_said_or_is_refused(
     method: str,
     asked: Asked,
-    row: Stated,
+    row: Tried,
     commands: LimitedCommands,
     files: Path,
     tmp_path: Path,
@@ -77,23 +67,16 @@ def test_it_ends_within_what_is_said_or_is_refused(
     """In words of the method's parameters, and a rigorous one before anything is read or paid."""
     logs = request.getfixturevalue("logs_folder") if asked.file else None
     log = asked.path(logs, files)
-    assert row.within_s is not None and row.within_mib is not None
-    tried = try_release(
-        commands,
-        method,
-        asked,
-        log,
-        vocabulary_of(log, files),
-        tmp_path,
-        row.within_s,
-        row.within_mib,
+    vocabulary = vocabulary_of(log, files)
+    tried, is_begun = try_release(
+        commands, method, asked, log, vocabulary, tmp_path, row.within_s, row.within_mib
     )
     assert tried.outcome == row.outcome, tried
     if row.outcome == "refused":
         names = "|".join(METHODS[method].Params.model_fields)
         assert re.search(rf"\b({names})\b", tried.says), tried.says
         if METHODS[method].guarantee_kind == "rigorous":
-            assert not tried.is_begun and not tried.is_paid
+            assert not is_begun
 
 
 @pytest.mark.slow
@@ -105,11 +88,11 @@ def test_what_takes_longer_is_ended_and_what_takes_more_is_told(
     log = asked.path(None, files)
     names = vocabulary_of(log, files)
     (tmp_path / "a").mkdir()
-    tried = try_release(commands, "private-log", asked, log, names, tmp_path / "a", 1, 4096)
+    tried, _ = try_release(commands, "private-log", asked, log, names, tmp_path / "a", 1, 4096)
     assert tried.outcome == "too slow", tried
     assert not list((tmp_path / "a" / "out").glob("run_id=*"))
     (tmp_path / "b").mkdir()
-    tried = try_release(commands, "private-log", asked, log, names, tmp_path / "b", 300, 64)
+    tried, _ = try_release(commands, "private-log", asked, log, names, tmp_path / "b", 300, 64)
     assert tried.outcome == "too large", tried
 
 

@@ -135,58 +135,38 @@ def without_key(ward: Ward, of: str) -> None:
 Drill = Callable[[Ward], object]
 DRILLS: dict[str, tuple[Drill, int, str]] = {
     "nothing": (lambda w: None, 0, "is the log that was read"),
-    "behind": (
-        lambda w: (w.send(3), w.topic.add(1, b"in a partition that was added")),
-        0, "3 in partition 0, 1 in partition 1",
-    ),
-    "transaction": (
-        lambda w: (w.send(1), w.topic.stables.update({0: 2})),
-        0, "a transaction in partition 0 of topic 'events' is open",
-    ),
+    "behind": (lambda w: (w.send(3), w.topic.add(1, b"in a partition that was added")),
+        0, "3 in partition 0, 1 in partition 1"),
+    "transaction": (lambda w: (w.send(1), w.topic.stables.update({0: 2})),
+        0, "a transaction in partition 0 of topic 'events' is open"),
     "made anew": (lambda w: vars(w.topic).update(topic_id=(2, 2)), 6, "made anew"),
-    "other cluster": (
-        lambda w: vars(w.topic).update(cluster_id="other"), 6, "another cluster",
-    ),
+    "other cluster": (lambda w: vars(w.topic).update(cluster_id="other"), 6, "another cluster"),
     "truncated": (lambda w: w.topic.cut(0, 1), 6, "was truncated"),
-    "other message": (
-        lambda w: vars(w.topic.records[0][-1]).update(content=b"other"),
-        6, "has not the message that was read last",
-    ),
+    "other message": (lambda w: vars(w.topic.records[0][-1]).update(content=b"other"),
+        6, "has not the message that was read last"),
     "retention": (
-        lambda w: (w.send(3), w.topic.firsts.update({0: 4})), 6, "deleted before they were read",
-    ),
+        lambda w: (w.send(3), w.topic.firsts.update({0: 4})), 6, "deleted before they were read"),
     "deleted": (lambda w: w.topic.ends.clear(), 6, "it was deleted"),
     "compacted": (
-        lambda w: w.topic.settings.update({"cleanup.policy": "compact"}), 2, "is compacted",
-    ),
-    "by senders": (
-        lambda w: w.topic.settings.update({"message.timestamp.type": "CreateTime"}),
-        2, "takes the times of messages from its senders",
-    ),
-    "spent": (
-        lambda w: (noted(w, w.config.horizon - 1), w.store.commit(w.config.output, EPOCH)),
-        4, "is spent",
-    ),
+        lambda w: w.topic.settings.update({"cleanup.policy": "compact"}), 2, "is compacted"),
+    "by senders": (lambda w: w.topic.settings.update({"message.timestamp.type": "CreateTime"}),
+        2, "takes the times of messages from its senders"),
+    "spent": (lambda w: (noted(w, w.config.horizon - 1), w.store.commit(w.config.output, EPOCH)),
+        4, "is spent"),
     "withdrawn": (withdrawn, 2, "was withdrawn"),
     "other configuration": (lambda w: w.change(epsilon="2"), 2, "another configuration"),
     "other key store": (
-        lambda w: w.change(key_store=str(w.folder / "others")), 75, "another key store",
-    ),
-    "key gone": (
-        lambda w: (noted(w), without_key(w, EPOCH)), 6, "the key of the epoch is gone",
-    ),
+        lambda w: w.change(key_store=str(w.folder / "others")), 75, "another key store"),
+    "key gone": (lambda w: (noted(w), without_key(w, EPOCH)), 6, "the key of the epoch is gone"),
     "identities gone": (lambda w: without_key(w, "ward@"), 6, "the key of identities"),
     "damaged": (damaged, 6, "is not what tracecloak wrote"),
-    "unreadable": (
-        lambda w: (w.state.unlink(), w.state.mkdir()), 6, "unable to open database file",
-    ),
+    "unreadable": (lambda w: (w.state.unlink(), w.state.mkdir()), 6, "unable to open database file"
+        ),
     "state gone": (lambda w: (noted(w), w.state.unlink()), 6, "is not there"),
     "older": (noted, 6, "goes on with step 0"),
     "running": (running, 75, "another process"),
-    "for workers": (
-        lambda w: w.change(worker_keys=str(w.folder / "workers")),
-        2, "worker_keys are for workers elsewhere",
-    ),
+    "for workers": (lambda w: w.change(worker_keys=str(w.folder / "workers")),
+        2, "worker_keys are for workers elsewhere"),
 }  # fmt: skip
 
 

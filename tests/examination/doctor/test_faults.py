@@ -160,50 +160,36 @@ Plant = Callable[[House], object]
 PLANTED: dict[str, tuple[Plant, str, int, str]] = {
     "a column is renamed": (
         lambda h: h.log.write_text(h.log.read_text().replace("timestamp", "when", 1)),
-        "input", 3, "timestamp",
-    ),
+        "input", 3, "timestamp"),
     "the log is gone": (lambda h: h.log.unlink(), "input", 3, "log.csv"),
     "half a log": (_log_cut_off, "input", 3, "log.parquet"),
     "a file for the output": (_output_is_a_file, "output", 2, "--output"),
-    "output in a release": (
-        lambda h: h.set(output=str(h.folder / "out" / "run_id=first" / "more")),
-        "output", 2, "outside it",
-    ),
+    "output in a release": (lambda h: h.set(output=str(h.folder / "out" / "run_id=first" / "more")),
+        "output", 2, "outside it"),
     "another disk": (_staging_on_another_disk, "staging area", 2, "on that of the output"),
     "releases in the staging area": (
         lambda h: h.set(staging_area=str(h.folder / "out"), output=str(h.folder / "other")),
-        "staging area", 2, "holds releases",
-    ),
-    "the ledger is gone": (
-        lambda h: (h.keys / "ledger.db").unlink(), "ledger", 6, "saw in it",
-    ),
+        "staging area", 2, "holds releases"),
+    "the ledger is gone": (lambda h: (h.keys / "ledger.db").unlink(), "ledger", 6, "saw in it"),
     "a ledger that was never begun": (
         lambda h: h.set(ledger=f"sqlite:///{h.folder / 'another.db'}"),
-        "ledger", 2, "does not exist",
-    ),
+        "ledger", 2, "does not exist"),
     "configured otherwise": (
         lambda h: h.set(release_id="first", params={**h.body["params"], "epsilon": 2}),
-        "release", 2, "the configuration changed",
-    ),
+        "release", 2, "the configuration changed"),
     "a ledger of last week": (_ledger_of_last_week, "ledger", 6, "older backup"),
     "a changed ledger": (_ledger_changed, "ledger", 6, "ledger verify"),
     "a cap that is reached": (
         lambda h: _has_account(h, "default: {unit: case, epsilon: 1.5, delta: 0.0001}"),
-        "budget", 4, "epsilon cap 1.5",
-    ),
+        "budget", 4, "epsilon cap 1.5"),
     "an account that is not there": (
         lambda h: _has_account(h, "other: {unit: case, epsilon: 3, delta: null}"),
-        "ledger", 2, "is not in",
-    ),
+        "ledger", 2, "is not in"),
     "withdrawn": (_withdrawn, "release", 2, "choose another release_id"),
     "of another key store": (_of_another_store, "release", 2, "another key store"),
-    "no signing key": (
-        lambda h: h.set(sign=str(h.folder / "gone.pem")), "keys", 2, "gone.pem",
-    ),
-    "no deployment key": (
-        lambda h: h.set(deployment_key="env:TRACECLOAK_TEST_NO_SUCH_KEY"),
-        "keys", 2, "TRACECLOAK_TEST_NO_SUCH_KEY",
-    ),
+    "no signing key": (lambda h: h.set(sign=str(h.folder / "gone.pem")), "keys", 2, "gone.pem"),
+    "no deployment key": (lambda h: h.set(deployment_key="env:TRACECLOAK_TEST_NO_SUCH_KEY"),
+        "keys", 2, "TRACECLOAK_TEST_NO_SUCH_KEY"),
     "no wrapping key": (_wrapping_key_unnamed, "key store", 2, "key_encryption_key"),
     "no job server": (lambda h: h.set(runner="FlinkRunner"), "engine", 2, "job_endpoint"),
     "not usable": (_nobody_could_use_it, "configuration", 9, "NOT USABLE"),

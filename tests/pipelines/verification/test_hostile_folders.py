@@ -281,10 +281,13 @@ def as_epoch(release: Path) -> None:
     edited(release, lambda body: body.update(stream={"epoch": "e", **numbers, **of_run}))
 
 
-def odd_graph(release: Path, change: Callable[[Any], object]) -> None:
-    body = json.loads((release / "dfg.json").read_text())
-    change(body)
-    graph(release, json.dumps(body).encode())
+def odd_graph(change: Callable[[Any], object]) -> Callable[[Path], None]:
+    def changed(release: Path) -> None:
+        body = json.loads((release / "dfg.json").read_text())
+        change(body)
+        graph(release, json.dumps(body).encode())
+
+    return changed
 
 
 def many_parts(release: Path) -> None:
@@ -382,18 +385,8 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "the same pages in all columns": ("graph", same_pages, 5, 0),
     "a promise twice": ("graph", lambda r: footer(r, b"", [], 1, 2), 5, 0),
     "an epoch that lists files": ("graph", as_epoch, 5, 3),
-    "a number of activities": (
-        "graph",
-        lambda r: odd_graph(r, lambda b: b.update(activities=5)),
-        8,
-        3,
-    ),
-    "half a count": (
-        "graph",
-        lambda r: odd_graph(r, lambda b: b["edges"][0].update(count=1.5)),
-        8,
-        3,
-    ),
+    "a number of activities": ("graph", odd_graph(lambda b: b.update(activities=5)), 8, 3),
+    "half a count": ("graph", odd_graph(lambda b: b["edges"][0].update(count=1.5)), 8, 3),
     "a deep picture": ("graph", lambda r: written(r, {"a.svg": b"<a>" * 20_000_000}), 5, 0),
     "many small mappings": ("graph", small_mappings, 5, 3),
     "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
@@ -445,11 +438,10 @@ for line in sys.stdin:
 Runner = Callable[..., tuple[int, int, float]]
 
 
-@pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+@pytest.fixture
+def releases(log_release: Path, graph_release: Path) -> dict[str, Path]:
     """The release of a log in three forms, and that of a graph."""
-    place = tmp_path_factory.mktemp
-    return {"log": made(place("log"), "pretsa", 2), "graph": made(place("graph"), "private-dfg", 3)}
+    return {"log": log_release, "graph": graph_release}
 
 
 @pytest.fixture(scope="module")
@@ -480,13 +472,8 @@ def test_every_command_refuses_a_hostile_folder_within_bounds(
     (tmp_path / "in").mkdir()
     release = copied(releases[kind], tmp_path / "in")
     release = change(release) or release
-    log = (
-        "--log",
-        releases[kind].parents[1] / "log.csv",
-        "--key_store",
-        tmp_path / "keys",
-        "--quiet",
-    )
+    csv = releases[kind].parents[1] / "log.csv"
+    log = ("--log", csv, "--key_store", tmp_path / "keys", "--quiet")
     argv = {
         "verify": (),
         "append": ("--table", f"delta:{tmp_path}/table", "--quiet"),

@@ -5,8 +5,6 @@ Each is what a forger makes of a release's own page, with the manifest's digest 
 
 from __future__ import annotations
 
-import codecs
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.support.received import copied, edited, failed, made, rewritten, states
+from tests.support.received import copied, edited, failed, rewritten, states
 from tests.support.releasing import as_typed, csv_log, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import few_examples
@@ -27,67 +25,13 @@ from tracecloak.transforms.publish.products import PRODUCTS
 from tracecloak.transforms.publish.report import report_html
 
 URL = "http://127.0.0.1:9"
-_POLICY = re.compile(rb'<meta http-equiv="Content-Security-Policy"[^>]*>\n')
-
-# Each asks a server in a browser: beside the policy of the page, which does not stop it, or in its
-# place. The page is compared as bytes, so the property below has all others.
-PAYLOADS = {
-    "a refresh": f'<meta http-equiv="refresh" content="0;url={URL}">',
-    "a connection beforehand": f'<link rel="preconnect" href="{URL}">',
-    "a link that pings": f'<a href="#" ping="{URL}">x</a>',
-    "a promise that nobody sees": "<p>epsilon = 0.01</p>",
-    "a blank": " ",
-    "a script without the policy": f"<script src={URL}></script>",
-}
 
 
 def with_page(release: Path, page: bytes) -> None:
     rewritten(release, "report.html", page)
 
 
-def hostile(page: bytes, name: str) -> bytes:
-    """A page with one of the above."""
-    if "without the policy" in name:
-        page = _POLICY.sub(b"", page)
-    return page.replace(b"<body>\n", b"<body>\n" + PAYLOADS[name].encode(), 1)
-
-
-@pytest.fixture(scope="module")
-def log_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("log"), "pretsa", 2)
-
-
-@pytest.fixture(scope="module")
-def graph_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("graph"), "private-dfg", 3)
-
-
 # --- What verify says -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", PAYLOADS)
-def test_a_page_that_is_not_ours_fails(graph_release: Path, tmp_path: Path, name: str) -> None:
-    release = copied(graph_release, tmp_path)
-    with_page(release, hostile((release / "report.html").read_bytes(), name))
-    found = failed(verify(str(release)))
-    assert set(found) == {"page"} and "Do not open it" in found["page"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda page: codecs.BOM_UTF8 + page,
-        lambda page: codecs.BOM_UTF16_LE + page.decode().encode("utf-16-le"),
-        lambda page: page.replace(b'charset="utf-8"', b'charset="iso-2022-jp"'),
-        lambda page: page.replace(b"\n", b"\r\n"),
-        lambda page: b"",
-        lambda page: f"<script src={URL}></script>".encode(),
-    ],
-)
-def test_a_page_in_other_bytes_fails(graph_release: Path, tmp_path: Path, change: Any) -> None:
-    release = copied(graph_release, tmp_path)
-    with_page(release, change((release / "report.html").read_bytes()))
-    assert "page" in failed(verify(str(release)))
 
 
 @given(data=st.data())
@@ -98,13 +42,16 @@ def test_a_page_in_other_bytes_fails(graph_release: Path, tmp_path: Path, change
 def test_every_change_of_bytes_of_a_page_is_found(
     graph_release: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
+    """So no page that asks a server or runs a script passes, whatever browsers take for either."""
     release = copied(graph_release, tmp_path_factory.mktemp("bytes"))
     page = (release / "report.html").read_bytes()
     start = data.draw(st.integers(0, len(page)))
     end = data.draw(st.integers(start, min(start + 9, len(page))))
     changed = page[:start] + data.draw(st.binary(max_size=9)) + page[end:]
     with_page(release, changed)
-    assert ("page" in failed(verify(str(release)))) == (changed != page)
+    found = failed(verify(str(release)))
+    assert ("page" in found) == (changed != page)
+    assert changed == page or "Do not open it" in found["page"]
 
 
 @pytest.mark.parametrize("page", ["ours", f"<script src={URL}></script>", None])
@@ -135,7 +82,7 @@ def test_a_picture_by_another_version_is_not_shown_to_be_harmless(
 ) -> None:
     release = older(copied(graph_release, tmp_path), "0.0.9")
     assert states(verify(str(release)))["pictures"] == "ok"
-    with_picture(release, b"<svg/>")
+    with_picture(release, "<svg/>")
     assert states(verify(str(release)))["pictures"] == "unsure"
 
 
@@ -143,8 +90,8 @@ def _without(body: Any, path: str) -> list[Any]:
     return [output for output in body["outputs"] if output["path"] != path]
 
 
-def with_picture(release: Path, data: bytes) -> None:
-    rewritten(release, "dfg.svg", data)
+def with_picture(release: Path, text: str) -> None:
+    rewritten(release, "dfg.svg", text.encode())
 
 
 def older(release: Path, version: str) -> Path:
@@ -155,19 +102,10 @@ def older(release: Path, version: str) -> Path:
 
 # --- Other files ----------------------------------------------------------------------------------
 
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:h="http://www.w3.org/1999/xhtml">{}</svg>'
-PICTURES = {
-    "a script": f'<script href="{URL}"/>',
-    "a handler": f'<set attributeName="x" onbegin="fetch(\'{URL}\')"/>',
-    "an imported style": f"<style>@import '{URL}';</style>",
-    "a page in it": f'<foreignObject><h:iframe src="{URL}"/></foreignObject>',
-}
 
-
-@pytest.mark.parametrize("name", PICTURES)
-def test_a_picture_that_is_not_ours_fails(graph_release: Path, tmp_path: Path, name: str) -> None:
+def test_a_picture_that_is_not_ours_fails(graph_release: Path, tmp_path: Path) -> None:
     release = copied(graph_release, tmp_path)
-    with_picture(release, PICTURE.format(PICTURES[name]).encode())
+    with_picture(release, f'<svg xmlns="http://www.w3.org/2000/svg"><script href="{URL}"/></svg>')
     found = failed(verify(str(release)))
     assert "dfg.svg" in found["pictures"] and "do not open it" in found["pictures"]
 
@@ -175,10 +113,8 @@ def test_a_picture_that_is_not_ours_fails(graph_release: Path, tmp_path: Path, n
 @pytest.mark.parametrize(
     ("name", "state"),
     [
-        ("report2.html", "failed"),
         ("REPORT.HTML", "failed"),
         ("report.html.xhtml", "failed"),
-        ("dfg.html", "failed"),
         ("DFG.svg", "failed"),
         ("log/index.html", "failed"),
         # A format, or a product, that another distribution may have added.
@@ -259,7 +195,7 @@ def test_an_activity_that_is_called_as_the_start_is_leaves_the_page_unsure(tmp_p
 
 
 @pytest.fixture(scope="module")
-def stream_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def log_stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stream")
     config = stream_config(
         folder, product="log", horizon=2, epsilon="40", n_duration_bins=4, l2_clip="4",
@@ -269,17 +205,17 @@ def stream_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out" / "run_id=ward" / "epoch=1"
 
 
-def test_a_step_has_the_files_of_a_log_and_no_page(stream_release: Path, tmp_path: Path) -> None:
-    assert verify(str(stream_release)).verdict == "ok"
-    release = copied(stream_release, tmp_path)
+def test_a_step_has_the_files_of_a_log_and_no_page(log_stream: Path, tmp_path: Path) -> None:
+    assert verify(str(log_stream)).verdict == "ok"
+    release = copied(log_stream, tmp_path)
     page = next(release.rglob("step.json")).with_name("log.html")
     page.write_text(f"<script src={URL}></script>")
     assert page.name in failed(verify(str(release)))["leftovers"]
 
 
-def test_an_epoch_that_lists_a_page_fails(stream_release: Path, tmp_path: Path) -> None:
+def test_an_epoch_that_lists_a_page_fails(log_stream: Path, tmp_path: Path) -> None:
     """Its own list would make the page one of its files, and nothing would look at it."""
-    release = copied(stream_release, tmp_path)
+    release = copied(log_stream, tmp_path)
     (release / "report.html").write_text(f"<script src={URL}></script>")
     entry = {"path": "report.html", "sha256": "0" * 64, "n_bytes": 0}
     edited(release, lambda body: body["outputs"].append(entry))
