@@ -19,7 +19,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -95,71 +95,19 @@ def total_of(release: StepRelease) -> Figure:
     return next(figure for figure in release.figures.rows() if figure.name == "cases")
 
 
-def totals_of(views: Mapping[str, Sequence[StepRelease]]) -> list[tuple[int, Figure]]:
-    """Returns the number of cases so far after each step; none where it was not published.
-
-    Totals are taken as they are. Windows are added up from step 0 to the first that is missing;
-    their noise is independent.
-
-    Args:
-        views: The releases of each view, in the order of their steps.
-    """
-    if "total" in views:
-        return [(release.step, total_of(release)) for release in views["total"]]
-    totals: list[tuple[int, Figure]] = []
-    added: StepRelease | None = None
-    for step, release in enumerate(views.get("window", ())):
-        if release.step != step:
-            break
-        ends = _ends_of(release)
-        if added is not None:
-            errors = np.hypot(added.standard_errors, ends.standard_errors)
-            ends = replace(ends, counts=added.counts + ends.counts, standard_errors=errors)
-        added = ends
-        totals.append((step, total_of(with_intervals(added))))
-    return totals
-
-
-def _ends_of(release: StepRelease) -> StepRelease:
-    """The counts of the edges from the start and of those into the end, which cases follow from."""
-    rows = [i for i, cell in enumerate(release.cells) if is_end(cell)]
-    return replace(
-        release,
-        cells=tuple(release.cells[i] for i in rows),
-        counts=release.counts[rows],
-        standard_errors=release.standard_errors[rows],
-        lows=None,
-        highs=None,
-        figures=None,
-    )
-
-
-def is_end(cell: tuple[str, ...]) -> bool:
-    """Whether an edge comes from the start or leads to the end."""
-    start, end = ActivityVocabulary.of([]).labels
-    return cell[0] == start or cell[1] == end
-
-
-def course_of(
-    totals: Sequence[tuple[int, Figure]], releases: Sequence[StepRelease]
-) -> list[dict[str, Any]]:
-    """Returns a row for each step: its end, the number of cases and its 95 % interval.
-
-    Args:
-        totals: The numbers, by step.
-        releases: Among them one of each of these steps, for when it ended.
-    """
-    ends = {release.step: release.end_us for release in releases}
+def course_of(releases: Sequence[StepRelease]) -> list[dict[str, Any]]:
+    """Returns a row for each step: its end, the number of cases and its 95 % interval."""
+    totals = [(release, total_of(release)) for release in releases]
     return [
         {
-            "step": step,
-            "end_ms": ends[step] // 1000,
+            "step": release.step,
+            "end_ms": release.end_us // 1000,
             "count": total.value,
             "low": total.low,
             "high": total.high,
             "grade": total.grade,
         }
-        for step, total in totals
+        for release, total in totals
     ]
 
 
@@ -325,14 +273,13 @@ def state(
             f"epsilon {newest.epsilon} and delta {newest.delta}."
         ),
         **_figures(newest, views[view]),
-        "totals": course_of(totals_of(views), views.get("total") or views.get("window", ())),
+        "totals": course_of(views.get("total", ())),
     }
 
 
 def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, Any]:
     assert newest.figures is not None
     drawn_map, most_hidden = map_of(newest)
-    totals = [(release.step, total_of(release)) for release in releases]
     figures = figures_data(newest.figures)
     return {
         "map": drawn_map,
@@ -342,7 +289,7 @@ def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, 
         ),
         "figures": [asdict(figure) for figure in figures["totals"] + figures["activities"]],
         # The course of totals is the chart of totals.
-        "course": [] if newest.view == "total" else course_of(totals, releases),
+        "course": [] if newest.view == "total" else course_of(releases),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 import shutil
 import signal
 import socket
@@ -27,7 +26,6 @@ from tracecloak.examination.demo.live_page import (
     page,
     shown_graph,
     state,
-    totals_of,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.step import StepRelease
@@ -114,23 +112,6 @@ def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
     assert (edges["▶", "A"]["grade"], edges["A", "A"]["grade"]) == ("good", "noise")
     # 0 with a noise of 1: more than 1.64 of it above the least that a map would show.
     assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
-
-
-def test_totals_are_those_that_were_published_or_sums_of_windows() -> None:
-    def window(step: int, n: int, view: str = "window") -> StepRelease:
-        cells = {("▶", "A"): (n, 40.0), ("A", "■"): (n, 30.0), ("A", "A"): (n, 90.0)}
-        return release(step, cells, view=view)
-
-    windows = [window(0, 100), window(1, 200), window(3, 300)]  # step 2 is not there
-    added = totals_of({"window": windows})
-    assert [(step, total.value) for step, total in added] == [(0, 100), (1, 300)]
-    halves = [(total.high - total.low) / 2 for _, total in added]
-    assert halves == pytest.approx([1.96 * 25, 1.96 * 25 * math.sqrt(2)], abs=1)
-    published = [window(3, 700, "total")]
-    both = totals_of({"window": windows, "total": published})
-    assert [(step, total.value) for step, total in both] == [(3, 700)]
-    assert totals_of({"sliding": [window(0, 10, "sliding")]}) == []
-    assert totals_of({"window": windows[1:]}) == []
 
 
 def test_a_name_stays_a_name_on_the_map() -> None:
