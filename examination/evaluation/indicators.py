@@ -503,7 +503,6 @@ def report_of(
 # --- Released indicators beside the truth, for people: a table, and the one that is furthest off. -
 
 
-_MAX_ROWS = 1_000
 _NOTHING = "-"
 _HOLDS = {True: "yes", False: "no", None: _NOTHING}
 _ACTIVE = re.compile(r"[\\`*_\[\]<>|~#&]")
@@ -526,40 +525,24 @@ def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     )
 
 
-def figure_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yields a section of Markdown with each row beside the truth.
+def figure_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Returns the cells of a table of Markdown with each row beside the truth.
 
     Args:
         rows: `JudgedRow.to_json` of each.
     """
-    yield "## Each figure"
-    yield ""
-    yield (
-        "The log's numbers are of all cases that count, with no bound: what a release cuts off at "
-        "one lies beyond its interval. The grade is what the release says of its own number."
-    )
-    yield ""
-    yield "| figure | group | log | release | 95 % interval | holds | error | grade |"
-    yield "|---|---|---:|---:|---:|---|---:|---|"
-    for row in rows[:_MAX_ROWS]:
-        yield f"| {' | '.join(_cells(row))} |"
-    yield ""
-    if len(rows) > _MAX_ROWS:
-        yield f"{len(rows) - _MAX_ROWS:,} more are in the file of numbers."
-        yield ""
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    released, truth, error = _row(row), row["truth"], row["relative_error"]
     return [
-        _quoted(row["indicator"]),
-        _quoted(row["group"] or ""),
-        _NOTHING if truth is None else in_words(truth, row["unit"]),
-        in_words(row["value"], row["unit"]),
-        interval_words(released),
-        _HOLDS[row["is_covered"]],
-        _NOTHING if error is None else f"{error:.1%}",
-        row["grade"],
+        [
+            _quoted(row["indicator"]),
+            _quoted(row["group"] or ""),
+            _NOTHING if row["truth"] is None else in_words(row["truth"], row["unit"]),
+            in_words(row["value"], row["unit"]),
+            interval_words(_row(row)),
+            _HOLDS[row["is_covered"]],
+            _NOTHING if row["relative_error"] is None else f"{row['relative_error']:.1%}",
+            row["grade"],
+        ]
+        for row in rows
     ]
 
 

@@ -1,6 +1,4 @@
-"""The operator's edition of a release's page: the release beside its log.
-
-Aand what an officer asks.
+"""The operator's edition of a release's page: the release beside its log, and what an officer asks.
 
 It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released: for
 the curve of risk and use a method is run again with other epsilons, and each release is thrown
@@ -13,8 +11,7 @@ import json
 import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from fractions import Fraction
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,20 +24,19 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.run import epsilons_of
+from tracecloak.examination.comparison.original import Side, graph_figures
 from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of
 from tracecloak.examination.evaluation.report import notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link
-from tracecloak.examination.measure.intervals import edge_figures
-from tracecloak.examination.measure.measures import EdgeWeights
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.planning.findings import finding_lines, share_text
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -124,7 +120,6 @@ def risk_curve(
                 f"curve cannot be drawn of a release with {name}, which this report does not read: "
                 "leave --curve out, and use `tracecloak compare` for the method without it"
             )
-    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
     points = []
     for epsilon in _ascending([str(released_epsilon), *epsilons]):
         try:
@@ -134,7 +129,7 @@ def risk_curve(
         errors: list[float] = []
         for number in range(REPETITIONS):
             _LOG.info("curve: epsilon %s (%d of %d)", epsilon, number + 1, REPETITIONS)
-            error = _error(method, params, original, truth)
+            error = _error(method, params, original)
             if error is None:
                 return []
             errors.append(error)
@@ -163,33 +158,23 @@ def _ascending(epsilons: Sequence[str]) -> list[str]:
     return [by_value[value] for value in sorted(by_value)]
 
 
-def _error(method: Any, params: Any, original: TraceBatch, truth: ReleasedGraph) -> float | None:
+def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
     """The relative error of the graph of one release; None where it has none."""
     output = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
     products = [product for _, product in sorted(output.products.by_name.items())]
     graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
     variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
     if graph is None and method.log != "none":
-        counted = Pieces(DirectlyFollows)
-        for batch in output.traces:
-            counted.add(DirectlyFollows.from_traces(batch))
-        graph = graph_of_log(counted.result(), output.traces[0].vocabulary)
+        traces = TraceBatch.concat(output.traces)
+        graph = graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary)
     elif graph is None and variants is not None:
         graph = graph_of_variants(variants)
     if graph is None:
         return None
-    error = edge_figures(*_in_one_vocabulary(truth, graph))["edge_relative_error"]
+    names = ActivityVocabulary.of(graph.names.to_pylist())
+    both = ActivityVocabulary.merge([original.vocabulary, names])
+    error = graph_figures(Side.of(original.recode(both)), graph, None)["edge_relative_error"]
     return float(error or 0.0)
-
-
-def _in_one_vocabulary(a: ReleasedGraph, b: ReleasedGraph) -> tuple[EdgeWeights, EdgeWeights]:
-    code = {name: i for i, name in enumerate(sorted({*a.labels, *b.labels}))}
-
-    def recoded(graph: ReleasedGraph) -> EdgeWeights:
-        of = np.array([code[name] for name in graph.labels], np.int32)
-        return EdgeWeights(of[graph.sources], of[graph.targets], graph.counts)
-
-    return recoded(a), recoded(b)
 
 
 # ---
@@ -281,7 +266,6 @@ class _Shown:
     map: dict[str, Any] | None = None
     variants: dict[str, Any] | None = None
     times: dict[str, Any] | None = None
-    own: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
@@ -355,7 +339,8 @@ def _page(
         "claims": [] if inputs.attack is None else epsilons_of(inputs.attack),
         "read": share_text(tally),
         "findings": list(finding_lines(tally, inputs.original)),
-        "ledger": _ledger(inputs.balance),
+        "balance": inputs.balance,
+        "decimal": decimal_text,
         "entries": _entries(inputs.entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),
     }
@@ -410,24 +395,6 @@ def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
             measure = MEASURES[name]
             explained = f"{measure.formula}; {measure.extent}. {measure.source}."
             yield {"explained": explained, "cells": row_of(report, name)}
-
-
-def _ledger(balance: Balance | None) -> list[tuple[str, str]]:
-    if balance is None:
-        return []
-    cap = "no cap is declared"
-    if balance.remaining_epsilon is not None:
-        cap = f"epsilon {decimal_text(balance.remaining_epsilon)} is left"
-    return [
-        ("Account", balance.account),
-        ("Spent", f"epsilon {_exact(balance.spent_epsilon)}, delta {_exact(balance.spent_delta)}"),
-        ("Releases that count", f"{balance.n_releases:,}"),
-        ("Cap", cap),
-    ]
-
-
-def _exact(value: Fraction | None) -> str:
-    return "without a finite bound" if value is None else decimal_text(value)
 
 
 def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tracecloak.examination.measure.registry import INTERNAL, MEASURES, legend_lines
@@ -87,11 +87,11 @@ def notes_of(report: dict[str, Any]) -> Iterator[str]:
 def markdown_lines(report: dict[str, Any]) -> list[str]:
     """Returns a page with all measures and what they are, line by line."""
     names = [name for name in report["legend"] if report.get(name) is not None]
-    figures: Iterable[str] = ()
+    figures: list[list[str]] = []
     if report.get("indicators"):
-        from tracecloak.examination.evaluation.indicators import figure_lines
+        from tracecloak.examination.evaluation.indicators import figure_rows
 
-        figures = figure_lines(report["indicators"])
+        figures = figure_rows(report["indicators"])
     return from_template(
         "tracecloak.examination.evaluation",
         "report.md.j2",
