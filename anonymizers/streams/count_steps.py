@@ -115,7 +115,7 @@ class StreamParams(RigorousParams, ABC):
     def participation(self) -> Participation:
         """How often one unit of privacy counts."""
         if self.guarantee == "w_event":
-            return Participation(self.max_units, self.w_event_steps, per_step=True)
+            return Participation(self.max_units, self.w_event_steps)
         return Participation(self.max_units)
 
     @property

@@ -65,30 +65,25 @@ class Participation:
     """How often one unit of privacy counts in a stream, and for how long that is promised.
 
     Attributes:
-        cases: The most cases of one unit: over the whole stream where `window` is not set, else
-            within any `window` consecutive steps, or in each step where `per_step` is set.
+        cases: The most cases of one unit: over the whole stream, or in each step where `window` is
+            set, so that no memory of earlier steps is needed.
         window: w of w-event privacy (Kellaris, Papadopoulos, Xiao, Papadias 2014), for individuals
             whose number of cases has no bound over the whole stream: what a unit does within any w
             consecutive steps is protected, and nothing longer. None: the whole stream is.
-        per_step: Whether a unit may have `cases` cases in every one of these w steps. It needs no
-            memory of earlier steps, but the noise covers w times as many cases.
     """
 
     cases: int = 1
     window: int | None = None
-    per_step: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("cases", self.cases), ("window", self.window)):
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, got {value}")
-        if self.per_step and self.window is None:
-            raise UsageError("per_step bounds the cases of a step, so window must be given as well")
 
     @property
     def n_steps(self) -> int:
         """In how many consecutive steps each of the cases may be repeated."""
-        return self.window if self.per_step and self.window is not None else 1
+        return self.window or 1
 
     @property
     def protected_cases(self) -> int:
@@ -181,7 +176,7 @@ class Strategy:
             n_times: How often it counts, at most.
             gap: Steps from one time to the next, at least. With 1 the steps are consecutive.
         """
-        n_times = min(n_times, self.n_times_within(gap))
+        n_times = min(n_times, 1 + (self.horizon - 1) // gap)  # as often as there is room for
         if n_times == 1:
             return int((self.column_factors**2 * self.squared_columns).max())
         if self.is_normalised:
@@ -197,10 +192,6 @@ class Strategy:
             return squared
         return min(squared, _squared_by_products(self, n_times, gap))
 
-    def n_times_within(self, gap: int) -> int:
-        """Returns how often a case may count within the horizon that counts with a least gap."""
-        return 1 + (self.horizon - 1) // gap
-
     def norm(self, participation: Participation) -> Fraction:
         """Returns the L2 norm by which a unit changes the measured values, rounded up, in units.
 
@@ -210,21 +201,10 @@ class Strategy:
         return _root_above(squared)
 
     def norm_over_all(self, participation: Participation) -> Fraction:
-        """Returns the same for a unit that counts as often as it may over the whole stream.
-
-        Where cases have a gap it is a bound, unless D is the identity and the sums are totals: some
-        tenths above what is attained.
-        """
+        """Returns the same for a unit that counts as often as it may over the whole stream."""
         if participation.window is None:
             return self.norm(participation)
-        if participation.per_step:
-            squared = self.squared_norm(self.horizon)
-        else:
-            # Sorted, every case and the one that comes `cases` after it are at least w steps
-            # apart. So they are `cases` sequences with these gaps.
-            gap = participation.window
-            squared = self.squared_norm(participation.n_windows(self.horizon), gap)
-        return _root_above(squared * participation.cases**2)
+        return _root_above(self.squared_norm(self.horizon) * participation.cases**2)
 
     def repeated_norm(self, n_times: int, gap: int) -> Fraction:
         """Returns a bound of the L2 norm by which a case changes what is measured, in units.

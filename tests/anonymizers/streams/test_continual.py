@@ -99,9 +99,7 @@ def laws_of_steps(law_of_step: Callable[[int], Law], shifts: tuple[int, ...]) ->
     return joined
 
 
-@pytest.mark.parametrize(
-    "participation", [Participation(), Participation(2), Participation(1, 2, True)]
-)
+@pytest.mark.parametrize("participation", [Participation(), Participation(2), Participation(1, 2)])
 def test_exact_loss_of_pure_windows(participation: Participation) -> None:
     """Two steps; a unit's cases in any of them keep epsilon 1, and nothing less than it."""
     noise = continual_noise(ONE, Fraction(0), 2, 1, n_cells=1, participation=participation)
@@ -345,10 +343,10 @@ def test_the_spend_keeps_what_is_promised_and_wastes_nothing(
 
 def test_reservation_of_pure_windows_with_w_events() -> None:
     """Ten steps make four stretches of three; what one step of them spends is a third."""
-    noise = pure_windows(10, Participation(2, 3, per_step=True))
+    noise = pure_windows(10, Participation(2, 3))
     assert noise.scale == (6, 1)
     assert noise.over_horizon() == (4, 0)
-    assert pure_windows(3, Participation(2, 3, per_step=True)).over_horizon()[0] == 1
+    assert pure_windows(3, Participation(2, 3)).over_horizon()[0] == 1
     variants = variant_noise(ONE, MILLIONTH, 10, Participation(2, 3))
     assert variants.over_horizon() == (4, 4 * MILLIONTH)
 
@@ -360,10 +358,9 @@ def delta_at(epsilon: float, ratio: float) -> float:
 
 
 @pytest.mark.parametrize("length", [None, 1, 4])
-@pytest.mark.parametrize("per_step", [False, True])
-def test_reservation_of_gaussian_noise_with_w_events(length: int | None, per_step: bool) -> None:
+def test_reservation_of_gaussian_noise_with_w_events(length: int | None) -> None:
     """The whole horizon's epsilon is that of the whole horizon's norm (Balle and Wang 2018)."""
-    participation = Participation(1, 5, per_step)
+    participation = Participation(1, 5)
     noise = continual_noise(
         ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=participation
     )

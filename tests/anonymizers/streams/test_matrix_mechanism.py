@@ -159,27 +159,22 @@ def test_sensitivity_over_all_neighbouring_streams(length: int | None, units: in
     assert Fraction(largest[0]) <= strategy.norm(Participation()) ** 2
 
 
-def patterns(horizon: int, cases: int, window: int, per_step: bool) -> np.ndarray:
+def patterns(horizon: int, cases: int) -> np.ndarray:
     """int64[n, horizon], all ways in which the cases of one unit may fall into the steps."""
-    found = np.array(list(itertools.product(range(cases + 1), repeat=horizon)))
-    if per_step:
-        return found
-    within = [found[:, t : t + window].sum(axis=1) <= cases for t in range(horizon)]
-    return found[np.all(within, axis=0)]
+    return np.array(list(itertools.product(range(cases + 1), repeat=horizon)))
 
 
 @pytest.mark.by_day(6)
-@pytest.mark.parametrize("per_step", [False, True])
 @pytest.mark.parametrize(("cases", "window"), [(1, 1), (1, 2), (2, 2), (1, 3), (2, 3), (1, 9)])
-def test_no_behaviour_of_a_unit_exceeds_its_norm(per_step: bool, cases: int, window: int) -> None:
+def test_no_behaviour_of_a_unit_exceeds_its_norm(cases: int, window: int) -> None:
     """Every pattern over five steps, and the signs of opposite vectors; totals attain it."""
     for length, units in itertools.product([None, 1, 2, 3], [1, COLUMN_UNITS]):
         strategy = Strategy(5, length, units)
-        participation = Participation(cases, window, per_step)
+        participation = Participation(cases, window)
         matrix = measured_by(strategy)
         largest = {"window": 0, "all": 0}
         for signs in itertools.product((1, -1), repeat=4):
-            ways = patterns(5, cases, window, per_step) * np.array([1, *signs])
+            ways = patterns(5, cases) * np.array([1, *signs])
             changes = ((ways @ matrix.T) ** 2).sum(axis=1)
             used = [np.flatnonzero(row) for row in ways]
             within = np.array([not len(at) or at[-1] - at[0] < window for at in used])
@@ -217,7 +212,7 @@ def test_gapped_cases_of_sliding_sums_are_covered_and_hardly_more(
     """All choices among twelve steps, by squares: what columns take from each other is not paid."""
     strategy = Strategy(12, length, units)
     attained = largest_of_gapped(strategy, gap, 12)
-    bound = strategy.norm_over_all(Participation(1, gap)) ** 2
+    bound = strategy.repeated_norm(12, gap) ** 2
     assert attained <= bound <= Fraction(4, 3) * attained
 
 
@@ -305,8 +300,6 @@ def test_other_refusals() -> None:
         Participation(0)
     with pytest.raises(UsageError, match="window must be at least 1, got 0"):
         Participation(1, 0)
-    with pytest.raises(UsageError, match="window must be given"):
-        Participation(1, None, per_step=True)
 
 
 def test_coefficients_of_totals_are_central_binomials() -> None:
