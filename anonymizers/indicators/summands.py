@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
 from tracecloak.schemas.arrays.merging import OfArrays
-from tracecloak.schemas.calendar.local_time import day_start_us, zone_of
+from tracecloak.schemas.calendar.local_time import day_start_us, period_around, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import numbers_of
 from tracecloak.schemas.events.events import OTHER
@@ -286,7 +286,6 @@ def _share(of_cases: Callable[[TraceBatch], np.ndarray]) -> Summand:
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
 @dataclass(frozen=True)
@@ -398,38 +397,13 @@ def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Grou
     """
     assert period in declared.PERIODS
     moment = _EPOCH + datetime.timedelta(microseconds=first_us)
-    date = _begin(period, moment.astimezone(zone_of(time_zone)).date())
-    borders, labels = [day_start_us(date, time_zone)], []
+    date = moment.astimezone(zone_of(time_zone)).date()
+    begin, following, label = period_around(period, date)
+    borders, labels = [day_start_us(begin, time_zone)], []
     while borders[-1] < last_us:
-        labels.append(_label(period, date))
-        date = _next(period, date)
-        borders.append(day_start_us(date, time_zone))
+        labels.append(label)
+        borders.append(day_start_us(following, time_zone))
+        _, following, label = period_around(period, following)
     if not labels:
         raise UsageError(f"by: there is no {period} between the dates")
     return Groups(tuple(labels), None, np.array(borders, np.int64))
-
-
-def _begin(period: str, date: datetime.date) -> datetime.date:
-    if period == "day":
-        return date
-    if period == "week":
-        return date - datetime.timedelta(days=date.weekday())
-    return date.replace(day=1, month=(date.month - 1) // _MONTHS[period] * _MONTHS[period] + 1)
-
-
-def _next(period: str, date: datetime.date) -> datetime.date:
-    if period in ("day", "week"):
-        return date + datetime.timedelta(days=1 if period == "day" else 7)
-    years, month = divmod(date.month - 1 + _MONTHS[period], 12)
-    return date.replace(year=date.year + years, month=month + 1)
-
-
-def _label(period: str, date: datetime.date) -> str:
-    if period == "day":
-        return date.isoformat()
-    if period == "week":
-        year, week, _ = date.isocalendar()
-        return f"{year}-W{week:02}"
-    if period == "quarter":
-        return f"{date.year}-Q{(date.month + 2) // 3}"
-    return f"{date.year}-{date.month:02}" if period == "month" else f"{date.year}"

@@ -27,6 +27,7 @@ DAY_US = 24 * HOUR_US
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY_S = 86_400
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
 # 1970-01-01 was a Thursday, and a week begins on Monday.
 _WEEKDAY_OF_1970 = 3
 
@@ -196,6 +197,30 @@ def day_start_us(date: datetime.date, time_zone: str) -> int:
     """
     midnight = datetime.datetime(date.year, date.month, date.day, tzinfo=zone_of(time_zone))
     return (midnight - _EPOCH) // _MICROSECOND
+
+
+def period_around(period: str, date: datetime.date) -> tuple[datetime.date, datetime.date, str]:
+    """Returns when a period around a date begins, the first date after it, and its name.
+
+    Args:
+        period: Of `day`, `week`, `month`, `quarter` and `year`.
+        date: Any of it.
+
+    Raises:
+        ValueError, OverflowError: Dates do not reach that far.
+    """
+    if period == "day":
+        return date, date + datetime.timedelta(days=1), date.isoformat()
+    if period == "week":
+        begin = date - datetime.timedelta(days=date.weekday())
+        year, week, _ = date.isocalendar()
+        return begin, begin + datetime.timedelta(days=7), f"{year}-W{week:02}"
+    n_months = _MONTHS[period]
+    number = (date.month - 1) // n_months
+    begin = date.replace(day=1, month=number * n_months + 1)
+    years, month = divmod(begin.month - 1 + n_months, 12)
+    name = {1: f"-{date.month:02}", 3: f"-Q{number + 1}", 12: ""}[n_months]
+    return begin, begin.replace(year=begin.year + years, month=month + 1), f"{date.year}{name}"
 
 
 def day_number(date: datetime.date) -> int:

@@ -44,6 +44,7 @@ _PADDING = 9.0
 _EVENT, _GATEWAY = 26.0, 30.0  # widths
 _GAP, _BETWEEN = 26.0, 14.0  # along the flow, and between what is below one another
 _SILENT = 12.0  # width and half-height of a silent step
+_OPENS = {"exclusive": "one of these", "parallel": "all of these, in any order"}
 _SAME = 0.01  # heights that differ by less are the same, but for rounding
 
 
@@ -94,14 +95,30 @@ class Diagram:
     width: float
     height: float
 
+    def ways(self, number: int) -> tuple[list[int], list[int]]:
+        """Returns the numbers of the flows into a node and of those out of it."""
+        into = [i for i, flow in enumerate(self.flows) if flow.target == number]
+        out_of = [i for i, flow in enumerate(self.flows) if flow.source == number]
+        return into, out_of
+
 
 @dataclass(frozen=True)
-class _Extent:
-    """How far a block reaches: along the flow, and above and below its middle line."""
+class _Block:
+    """A measured tree.
 
+    Attributes:
+        tree: What it is.
+        width: Along the flow.
+        above: How far it reaches above its middle line.
+        below: Likewise, below it.
+        parts: Its children with how far their middle lines are below its own.
+    """
+
+    tree: ProcessTree
     width: float
     above: float
     below: float
+    parts: tuple[tuple[_Block, float], ...] = ()
 
 
 # A flow that has left its node and not arrived: the node's number and the points so far.
@@ -110,111 +127,80 @@ _Open = tuple[int, list[Point]]
 
 def lay_out_tree(tree: ProcessTree) -> Diagram:
     """Returns the diagram of a tree between a start and an end event."""
-    return _Layout().diagram(tree)
+    return _Layout().diagram(_measured(tree))
+
+
+def _measured(tree: ProcessTree) -> _Block:
+    if tree.label is not None:
+        lines = _lines(tree.label)
+        width = max(44.0, *(text_width(line, NAME_SIZE) for line in lines)) + 2 * _PADDING
+        half = (len(lines) * LINE * NAME_SIZE + 12) / 2
+        return _Block(tree, width, half, half)
+    if tree.operator is None:
+        return _Block(tree, _SILENT, _SILENT, _SILENT)
+    parts = [_measured(child) for child in tree.children]
+    middles, least = [0.0] * len(parts), _GATEWAY / 2
+    if tree.operator == "sequence":
+        width, least = sum(part.width for part in parts) + _GAP * (len(parts) - 1), 0.0
+    else:
+        width = max(part.width for part in parts) + 2 * (_GATEWAY + _GAP)
+        for i, (part, following) in enumerate(itertools.pairwise(parts)):
+            reach = max(part.below, least) if tree.operator == "loop" else part.below
+            middles[i + 1] = middles[i] + reach + _BETWEEN + following.above
+    if tree.operator in ("exclusive", "parallel"):  # in the middle between the gateways
+        centre = (middles[-1] + parts[-1].below - parts[0].above) / 2
+        middles = [middle - centre for middle in middles]
+    placed = tuple(zip(parts, middles, strict=True))
+    above = max(least, *(part.above - middle for part, middle in placed))
+    below = max(least, *(part.below + middle for part, middle in placed))
+    return _Block(tree, width, above, below, placed)
 
 
 class _Layout:
     def __init__(self) -> None:
         self.nodes: list[DiagramNode] = []
         self.flows: list[Flow] = []
-        self.extents: dict[int, _Extent] = {}  # by identity: a tree is walked through many times
 
-    def diagram(self, tree: ProcessTree) -> Diagram:
-        extent = self.extent(tree)
-        middle = max(extent.above, _EVENT / 2)
+    def diagram(self, block: _Block) -> Diagram:
+        middle = max(block.above, _EVENT / 2)
         flow = self.leave(self.node("start", None, 0, middle, _EVENT, 1), 1, middle)
-        flow = self.draw(tree, _EVENT + _GAP, middle, 1, flow)
-        x = _EVENT + 2 * _GAP + extent.width
+        flow = self.draw(block, _EVENT + _GAP, middle, 1, flow)
+        x = _EVENT + 2 * _GAP + block.width
         self.arrive(flow, self.node("end", None, x, middle, _EVENT, 1), 1, middle)
-        height = middle + max(extent.below, _EVENT / 2)
+        height = middle + max(block.below, _EVENT / 2)
         return Diagram(tuple(self.nodes), tuple(self.flows), x + _EVENT, height)
-
-    def extent(self, tree: ProcessTree) -> _Extent:
-        if id(tree) not in self.extents:
-            self.extents[id(tree)] = self._extent(tree)
-        return self.extents[id(tree)]
-
-    def _extent(self, tree: ProcessTree) -> _Extent:
-        if tree.label is not None:
-            lines = _lines(tree.label)
-            width = max(44.0, *(text_width(line, NAME_SIZE) for line in lines)) + 2 * _PADDING
-            half = (len(lines) * LINE * NAME_SIZE + 12) / 2
-            return _Extent(width, half, half)
-        if tree.operator is None:
-            return _Extent(_SILENT, _SILENT, _SILENT)
-        parts = [self.extent(child) for child in tree.children]
-        if tree.operator == "sequence":
-            width = sum(part.width for part in parts) + _GAP * (len(parts) - 1)
-            above, below = (max(getattr(p, side) for p in parts) for side in ("above", "below"))
-            return _Extent(width, above, below)
-        width = max(part.width for part in parts) + 2 * (_GATEWAY + _GAP)
-        if tree.operator == "loop":
-            body, back = parts
-            above = max(body.above, _GATEWAY / 2)
-            below = max(body.below, _GATEWAY / 2) + _BETWEEN + back.above + back.below
-            return _Extent(width, above, below)
-        height = sum(part.above + part.below for part in parts) + _BETWEEN * (len(parts) - 1)
-        half = max(height, _GATEWAY) / 2
-        return _Extent(width, half, half)
 
     # A block is drawn from x on in a direction, 1 or -1, along the line at height `middle`.
 
-    def draw(
-        self, tree: ProcessTree, x: float, middle: float, direction: int, flow: _Open
-    ) -> _Open:
-        extent = self.extent(tree)
+    def draw(self, block: _Block, x: float, middle: float, direction: int, flow: _Open) -> _Open:
+        tree = block.tree
         if tree.label is not None:
-            task = self.node("task", tree.label, x, middle, extent.width, direction)
+            task = self.node("task", tree.label, x, middle, block.width, direction)
             self.arrive(flow, task, direction, middle)
             return self.leave(task, direction, middle)
         if tree.operator is None:
-            flow[1].append((x + direction * extent.width, middle))
+            flow[1].append((x + direction * block.width, middle))
             return flow
         if tree.operator == "sequence":
-            for child in tree.children:
-                flow = self.draw(child, x, middle, direction, flow)
-                x += direction * (self.extent(child).width + _GAP)
+            for part, _ in block.parts:
+                flow = self.draw(part, x, middle, direction, flow)
+                x += direction * (part.width + _GAP)
             return flow
-        far = x + direction * (extent.width - _GATEWAY)
-        if tree.operator == "loop":
-            return self.draw_loop(tree, x, far, middle, direction, flow)
         kind: Kind = "parallel" if tree.operator == "parallel" else "exclusive"
         opens = self.node(kind, None, x, middle, _GATEWAY, direction)
         self.arrive(flow, opens, direction, middle)
+        far = x + direction * (block.width - _GATEWAY)
         closes = self.node(kind, None, far, middle, _GATEWAY, direction)
-        y = middle - self.height_of(tree) / 2
-        for child in tree.children:
-            part = self.extent(child)
-            height = y + part.above
+        for i, (part, below) in enumerate(block.parts):
             # A shorter child stands in the middle between the gateways.
-            room = extent.width - 2 * (_GATEWAY + _GAP) - part.width
-            begin = x + direction * (_GATEWAY + _GAP + room / 2)
-            inner = self.draw(child, begin, height, direction, self.leave(opens, direction, height))
-            self.arrive(inner, closes, direction, height)
-            y += part.above + part.below + _BETWEEN
+            inset = _GAP + (block.width - 2 * (_GATEWAY + _GAP) - part.width) / 2
+            is_back = tree.operator == "loop" and i == 1
+            begin = far - direction * inset if is_back else x + direction * (_GATEWAY + inset)
+            ends, way = ((closes, opens), -direction) if is_back else ((opens, closes), direction)
+            height = middle + below
+            inner = self.draw(part, begin, height, way, self.leave(ends[0], way, height))
+            self.arrive(inner, ends[1], way, height)
         return self.leave(closes, direction, middle)
-
-    def draw_loop(
-        self, tree: ProcessTree, x: float, far: float, middle: float, direction: int, flow: _Open
-    ) -> _Open:
-        body, back = tree.children
-        opens = self.node("exclusive", None, x, middle, _GATEWAY, direction)
-        self.arrive(flow, opens, direction, middle)
-        closes = self.node("exclusive", None, far, middle, _GATEWAY, direction)
-        room = self.extent(tree).width - 2 * (_GATEWAY + _GAP)
-        begin = x + direction * (_GATEWAY + _GAP + (room - self.extent(body).width) / 2)
-        inner = self.draw(body, begin, middle, direction, self.leave(opens, direction, middle))
-        self.arrive(inner, closes, direction, middle)
-        below = max(self.extent(body).below, _GATEWAY / 2) + _BETWEEN + self.extent(back).above
-        begin = far - direction * (_GAP + (room - self.extent(back).width) / 2)
-        height = middle + below
-        inner = self.draw(back, begin, height, -direction, self.leave(closes, -direction, height))
-        self.arrive(inner, opens, -direction, height)
-        return self.leave(closes, direction, middle)
-
-    def height_of(self, tree: ProcessTree) -> float:
-        parts = [self.extent(child) for child in tree.children]
-        return sum(p.above + p.below for p in parts) + _BETWEEN * (len(parts) - 1)
 
     def node(
         self, kind: Kind, label: str | None, x: float, middle: float, width: float, direction: int
@@ -280,80 +266,65 @@ def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
     """
     diagram = lay_out_tree(tree)
     drawn = [_flow(flow) for flow in diagram.flows]
-    drawn += [_node(node, _is_open(diagram, i)) for i, node in enumerate(diagram.nodes)]
+    drawn += [_node(node, len(diagram.ways(i)[1]) > 1) for i, node in enumerate(diagram.nodes)]
     return framed(title, (caption,), diagram.width, diagram.height + 20, drawn)
-
-
-def _is_open(diagram: Diagram, number: int) -> bool:
-    return sum(flow.source == number for flow in diagram.flows) > 1
 
 
 def _flow(flow: Flow) -> str:
     (x, y), (before_x, before_y) = flow.points[-1], flow.points[-2]
-    is_back = any(b[0] < a[0] for a, b in zip(flow.points, flow.points[1:], strict=False))
+    is_back = any(b[0] < a[0] for a, b in itertools.pairwise(flow.points))
     ink = BACKWARD if is_back else FORWARD
     # Along the last piece: one of the two is 0.
     across = (x > before_x) - (x < before_x)
     down = (y > before_y) - (y < before_y)
-    foot = (x - ARROW * across, y - ARROW * down)
-    half = ARROW / 2
-    path = "L".join(f"{px(a)} {px(b)}" for a, b in (*flow.points[:-1], foot))
-    head = "L".join(
-        f"{px(a)} {px(b)}"
-        for a, b in (
-            (x, y),
-            (foot[0] - half * down, foot[1] - half * across),
-            (foot[0] + half * down, foot[1] + half * across),
-        )
-    )
+    foot_x, foot_y = foot = (x - ARROW * across, y - ARROW * down)
+    aside_x, aside_y = ARROW / 2 * down, ARROW / 2 * across
+    head = (x, y), (foot_x - aside_x, foot_y - aside_y), (foot_x + aside_x, foot_y + aside_y)
     return (
-        f'<g class="flow"><path d="M{path}" fill="none" stroke="{ink}" stroke-width="1.4"'
-        f' stroke-linejoin="round"/><path d="M{head}Z" fill="{ink}"/></g>'
+        f'<g class="flow"><path d="{_path(*flow.points[:-1], foot)}" fill="none" stroke="{ink}"'
+        f' stroke-width="1.4" stroke-linejoin="round"/><path d="{_path(*head)}Z" fill="{ink}"/></g>'
     )
+
+
+def _path(*points: Point) -> str:
+    return "M" + "L".join(f"{px(x)} {px(y)}" for x, y in points)
 
 
 def _node(node: DiagramNode, is_open: bool) -> str:
     x, y = node.x + node.width / 2, node.y + node.height / 2
-    if node.label is not None:
-        return _task(node, x, y)
     half = node.width / 2
-    if node.kind in ("start", "end"):
-        stroke = 1.5 if node.kind == "start" else 4
-        return (
-            f'<g class="{node.kind}"><title>{node.kind}</title><circle cx="{px(x)}" cy="{px(y)}"'
-            f' r="{px(half - stroke / 2)}" fill="#ffffff" stroke="{FORWARD}"'
-            f' stroke-width="{px(stroke)}"/></g>'
+    if node.label is not None:
+        meaning = escape(isolated(plain_name(node.label)))
+        line = y - LINE * NAME_SIZE * (len(node.lines) - 1) / 2 + 0.35 * NAME_SIZE
+        shape = (
+            f'<rect x="{px(node.x)}" y="{px(node.y)}" width="{px(node.width)}"'
+            f' height="{px(node.height)}" rx="7" fill="#e9f0f7" stroke="{FORWARD}"/>'
+        ) + "".join(
+            words(text, x, line + i * LINE * NAME_SIZE, NAME_SIZE, INK, MIDDLE)
+            for i, text in enumerate(node.lines)
         )
-    arm = half / 2.4
-    sign = (
-        f"M{px(x - arm)} {px(y)}h{px(2 * arm)}M{px(x)} {px(y - arm)}v{px(2 * arm)}"
-        if node.kind == "parallel"
-        else f"M{px(x - arm)} {px(y - arm)}l{px(2 * arm)} {px(2 * arm)}"
-        f"M{px(x - arm)} {px(y + arm)}l{px(2 * arm)} {px(-2 * arm)}"
-    )
-    meaning = {
-        ("exclusive", True): "one of these",
-        ("parallel", True): "all of these, in any order",
-    }.get((node.kind, is_open), "together again")
-    return (
-        f'<g class="{node.kind}"><title>{meaning}</title>'
-        f'<path d="M{px(x - half)} {px(y)}L{px(x)} {px(y - half)}L{px(x + half)} {px(y)}'
-        f'L{px(x)} {px(y + half)}Z" fill="#fdf6e3" stroke="{FORWARD}"/>'
-        f'<path d="{sign}" fill="none" stroke="{INK}" stroke-width="2"/></g>'
-    )
-
-
-def _task(node: DiagramNode, x: float, y: float) -> str:
-    parts = [
-        f'<g class="task"><title>{escape(isolated(plain_name(node.label or "")))}</title>'
-        f'<rect x="{px(node.x)}" y="{px(node.y)}" width="{px(node.width)}"'
-        f' height="{px(node.height)}" rx="7" fill="#e9f0f7" stroke="{FORWARD}"/>'
-    ]
-    line = y - LINE * NAME_SIZE * (len(node.lines) - 1) / 2 + 0.35 * NAME_SIZE
-    for text in node.lines:
-        parts.append(words(text, x, line, NAME_SIZE, INK, MIDDLE))
-        line += LINE * NAME_SIZE
-    return "".join([*parts, "</g>"])
+    elif node.kind in ("start", "end"):
+        meaning, stroke = node.kind, 1.5 if node.kind == "start" else 4
+        shape = (
+            f'<circle cx="{px(x)}" cy="{px(y)}" r="{px(half - stroke / 2)}" fill="#ffffff"'
+            f' stroke="{FORWARD}" stroke-width="{px(stroke)}"/>'
+        )
+    else:
+        meaning = _OPENS[node.kind] if is_open else "together again"
+        arm = half / 2.4
+        long = px(2 * arm)
+        sign = (
+            f"M{px(x - arm)} {px(y)}h{long}M{px(x)} {px(y - arm)}v{long}"
+            if node.kind == "parallel"
+            else f"M{px(x - arm)} {px(y - arm)}l{long} {long}M{px(x - arm)} {px(y + arm)}"
+            f"l{long} -{long}"
+        )
+        corners = (x - half, y), (x, y - half), (x + half, y), (x, y + half)
+        shape = (
+            f'<path d="{_path(*corners)}Z" fill="#fdf6e3" stroke="{FORWARD}"/>'
+            f'<path d="{sign}" fill="none" stroke="{INK}" stroke-width="2"/>'
+        )
+    return f'<g class="{node.kind}"><title>{meaning}</title>{shape}</g>'
 
 
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -503,8 +474,7 @@ def write_bpmn(tree: ProcessTree, title: str) -> str:
 def _bpmn_nodes(diagram: Diagram) -> Iterator[str]:
     for i, node in enumerate(diagram.nodes):
         tag = _BPMN_TAGS[node.kind]
-        incoming = [j for j, flow in enumerate(diagram.flows) if flow.target == i]
-        outgoing = [j for j, flow in enumerate(diagram.flows) if flow.source == i]
+        incoming, outgoing = diagram.ways(i)
         direction = ""
         if node.kind in ("exclusive", "parallel"):
             which = "Diverging" if len(outgoing) > 1 else "Converging"

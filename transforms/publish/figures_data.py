@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import sum_by_key
+from tracecloak.schemas.calendar.local_time import day_number, period_around
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
     GRADES,
@@ -416,22 +417,8 @@ def _period(day: int, period: str) -> tuple[int, int, str]:
     """The first day of a day's period, the first one after it, and its name."""
     try:
         date = _EPOCH + datetime.timedelta(days=day)
-        if period == "day":
-            return day, day + 1, date.isoformat()
-        if period == "week":
-            monday = day - date.weekday()
-            year, week, _ = date.isocalendar()
-            return monday, monday + 7, f"{year}-W{week:02d}"
-        if period == "month":
-            first = date.replace(day=1)
-            following = (first + datetime.timedelta(days=32)).replace(day=1)
-            return (first - _EPOCH).days, (following - _EPOCH).days, f"{first:%Y-%m}"
-        first = date.replace(month=1, day=1)
-        return (
-            (first - _EPOCH).days,
-            (date.replace(month=12, day=31) - _EPOCH).days + 1,
-            str(date.year),
-        )
+        first, following, name = period_around(period, date)
+        return day_number(first), day_number(following), name
     except (OverflowError, ValueError):  # beyond the calendar of dates
         return day, day + 1, f"day {day} of 1970"
 

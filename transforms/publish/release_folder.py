@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import stat
@@ -327,12 +328,9 @@ class ReleaseFolder:
             name: Path relative to the release's folder.
             content: Called with a binary stream to write to.
         """
-        hashing = _HashingStream(files.create(files.join(self.staging, name)))
-        try:
+        with _HashingStream(files.create(files.join(self.staging, name))) as hashing:
             content(cast(BinaryIO, hashing))
-        finally:
-            hashing.close()
-        return OutputFile(name, hashing.sha256, hashing.n_bytes)
+        return OutputFile(name, hashing.digest.hexdigest(), hashing.n_bytes)
 
     def write_bytes(self, name: str, data: bytes) -> OutputFile:
         """Writes a file of this content, see `write`."""
@@ -486,19 +484,17 @@ def write_bytes(path: str, data: bytes) -> None:
         stream.write(data)
 
 
-class _HashingStream:
+class _HashingStream(io.RawIOBase):
     """A write-only stream that keeps the digest and the size of what passes."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.n_bytes = 0
-
-    closed = False
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        self._digest.update(view)
+        self.digest.update(view)
         self._stream.write(view)
         self.n_bytes += view.nbytes
         return view.nbytes
@@ -506,25 +502,12 @@ class _HashingStream:
     def writable(self) -> bool:
         return True
 
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        self._stream.flush()
-
     def tell(self) -> int:
         return self.n_bytes
 
     def close(self) -> None:
-        self.closed = True
+        super().close()
         self._stream.close()
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -251,7 +251,6 @@ def test_bounds_of_adding_and_removing(epsilon, delta):
             assert_rounded_up(*numbers_in(cell), 100 * naive_posterior(prior, loss), 0.1)
 
 
-@pytest.mark.by_day(3)
 def test_bounds_of_replacing_say_nothing_of_presence():
     for epsilon in EPSILONS:
         text = publishable_statement(with_numbers(epsilon, 1e-6, "replace_one"))
