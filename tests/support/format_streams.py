@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.base import Reader
 
@@ -58,6 +59,42 @@ def read_all(
         malformed += batch.malformed.tolist()
     assert records == sorted(set(records)) and malformed == sorted(set(malformed))
     return columns, records, malformed
+
+
+Records = dict[int, tuple[Any, ...] | None]
+
+
+def records_of(reader: Reader, data: bytes, wanted: Sequence[str]) -> Records | str:
+    """Each record by its number, None if it is malformed; or the error."""
+    records: Records = {}
+    try:
+        for batch in reader.read(io.BytesIO(data), wanted, (), 3):
+            rows = batch.columns.to_pylist() or [{}] * len(batch.records)
+            values = (tuple(map(row.get, wanted)) for row in rows)
+            records.update(zip(batch.records.tolist(), values, strict=True))
+            records.update(dict.fromkeys(batch.malformed.tolist()))
+    except InputSchemaError as error:
+        return str(error)
+    return records
+
+
+def records_of_pieces(
+    reader: Any, data: bytes, wanted: Sequence[str], n_bytes: int
+) -> Records | str | None:
+    """Likewise, of the pieces that a file is divided into; None: it is not."""
+    divider = reader.divider()
+    if divider is None:
+        return None
+    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
+    pieces = divider.pieces(looks)
+    assert [p.n_pieces for p in pieces] == [len(pieces)] * len(pieces)
+    records: Records = {}
+    for piece in pieces:
+        read = records_of(divider.of_piece(piece, lambda _: None), data, wanted)
+        if isinstance(read, str):
+            return read
+        records |= read
+    return records
 
 
 def rows_of(*rows: tuple[Any, ...]) -> pa.RecordBatch:

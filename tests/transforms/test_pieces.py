@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,13 +17,13 @@ from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.format_streams import records_of, records_of_pieces
 from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.read import ReadFiles, check_pieces
 from tracecloak.transforms.batch.read import pieces as pieces_of
 from tracecloak.transforms.formats import csv
-from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
 from tracecloak.transforms.formats.pieces import MissingColumns
@@ -57,41 +56,6 @@ _JSON_LINES = st.lists(
 )
 
 
-def _read(reader: Reader, data: bytes, wanted: Sequence[str]) -> Any:
-    """Returns (values of each record by its number, numbers of the malformed ones), or an error."""
-    values: dict[int, Any] = {}
-    malformed: list[int] = []
-    try:
-        for batch in reader.read(BytesIO(data), wanted, (), 3):
-            rows = batch.columns.to_pylist() or [{}] * len(batch.records)
-            values.update(
-                (number, {name: row.get(name) for name in wanted})
-                for number, row in zip(batch.records.tolist(), rows, strict=True)
-            )
-            malformed += batch.malformed.tolist()
-    except InputSchemaError as error:
-        return str(error)
-    return values, malformed
-
-
-def _read_in_pieces(
-    reader: CsvReader | JsonLinesReader, data: bytes, wanted: Sequence[str], n: int
-) -> Any:
-    divider: Any = reader.divider()
-    looks = [divider.look(BytesIO(data), place) for place in divider.places(len(data), n)]
-    values: dict[int, Any] = {}
-    malformed: list[int] = []
-    pieces = divider.pieces(looks)
-    assert [p.n_pieces for p in pieces] == [len(pieces)] * len(pieces)
-    for piece in pieces:
-        read = _read(divider.of_piece(piece, lambda lacks: None), data, wanted)
-        if isinstance(read, str):
-            return read
-        values.update(read[0])
-        malformed += read[1]
-    return values, malformed
-
-
 @given(
     st.lists(st.sampled_from(_QUOTING) | st.just('5" pipe,x'), max_size=80),
     st.sampled_from(["\n", "\r\n", "\r"]),
@@ -106,11 +70,10 @@ def test_csv_of_any_quotes_is_the_same_in_pieces_and_in_blocks(
     data = line_break.join(["a,b", *lines, ""]).encode()
     reader = CsvReader(goes_on=goes_on)
     with mock.patch.multiple(csv, RECORD_BYTES=64, BLOCK_BYTES=block, _CHUNK_BYTES=block // 2):
-        whole = _read(reader, data, "ab")
-        assert _read_in_pieces(reader, data, "ab", n) == whole
+        whole = records_of(reader, data, "ab")
+        assert records_of_pieces(reader, data, "ab", n) == whole
     if not {_OPEN, *_LONG} & set(lines):
-        values, malformed = whole
-        assert len(values) + len(malformed) == len(lines)
+        assert len(whole) == len(lines)
 
 
 @given(_JSON_LINES, st.integers(1, 30), st.booleans())
@@ -118,7 +81,7 @@ def test_json_lines_are_the_same_in_pieces(lines: list[bytes], n: int, ends: boo
     data = b"\n".join(lines) + (b"\n" if ends else b"")
     if data:
         reader = JsonLinesReader(goes_on=True)
-        assert _read_in_pieces(reader, data, "ab", n) == _read(reader, data, "ab")
+        assert records_of_pieces(reader, data, "ab", n) == records_of(reader, data, "ab")
 
 
 def _write_logs(folder: Path) -> None:

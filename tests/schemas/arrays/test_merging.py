@@ -227,17 +227,6 @@ def _moved(pieces: Pieces[Any], move: str) -> Pieces[Any]:
     return pieces
 
 
-@settings(deadline=None)
-@given(drawn=partitions())
-def test_lengths_know_the_number_of_cases(drawn):
-    log, parts = drawn
-    n_cases = len({case for case, _, _ in log})
-    whole = count(TraceLengths, log)
-    assert whole.n_cases == n_cases and type(whole.n_cases) is int
-    assert sum(count(TraceLengths, part).n_cases for part in parts) == n_cases
-    assert TraceLengths.merge(()).n_cases == 0
-
-
 # --- when pieces are merged -----------------------------------------------------------------------
 
 

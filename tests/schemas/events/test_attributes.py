@@ -94,72 +94,50 @@ def test_a_method_that_can_keep_handovers_takes_them_for_events_with_values() ->
     assert Handing(attributes=EXAMPLE).resolved() == Method(attributes=EXAMPLE).resolved()
 
 
-@pytest.mark.parametrize(
-    ("declarations", "message"),
-    [
-        ({"x": {"bounds": [0, 1], "handovers": True}}, "handovers goes with values"),
-        ({"case:x": {"values": ["a"], "handovers": True}}, "'case:x' belongs to the case"),
-        ({"x": {"values": ["a"], "handovers": "often"}}, "valid boolean"),
-        ({"activity": {"values": ["a"]}}, "released in any case"),
-        ('{"x": {"values": ["a"]}, "x": {"values": ["b"]}}', "given twice"),
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "either values or bounds": [{}, {"values": ["a"], "bounds": [0, 1]}],
+    "at least 1 item": [{"values": []}],
+    "at most 1000 items": [{"values": [str(i) for i in range(1001)]}],
+    "distinct": [{"values": ["a", "b", "a"]}, {"values": [1, "1"]}],
+    "1 to 1000 characters": [{"values": ["a", ""]}],
+    "none for control|surrogates|valid unicode": [{"values": ["a\nb"]}, {"values": ["\ud800"]}],
+    "valid string": [{"values": [True]}],
+    "go with bounds": [{"values": ["a"], "n_bins": 3}, {"values": ["a"], "whole": True}],
+    "at least 1 character": [{"values": ["a"], "column": ""}],
+    "finite|number": [{"bounds": pair} for pair in ([0, math.inf], [math.nan, 1], [0, 10**400])],
+    "two different numbers": [{"bounds": [1, 1]}, {"bounds": [2, 1]}],
+    "two numbers|required": [{"bounds": [False, True]}, {"bounds": [0]}],
+    "than or equal to": [{"bounds": [0, 1], "n_bins": n} for n in (0, 1001)],
+    "must be whole": [{"bounds": [0, most], "whole": True} for most in (1.5, 2**53 + 2)],
+    "Extra inputs": [{"bounds": [0, 1], "colour": "red"}, {"values": ["a"], "handovers": True}],
+}
+NAMES_REFUSED = {
+    "released in any case": [
+        *("case:concept:name", "concept:name", "time:timestamp", "case_id", "activity"),
+        "timestamp",
     ],
-)
-def test_handovers_where_there_are_none_are_refused(declarations: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Handing(attributes=declarations)
+    "cannot name": ["", "case:", " x", "a\tb"],
+    "prefix of an extension": ["my:x", "case:my:x", "org:"],
+}
 
 
-@pytest.mark.parametrize(
-    ("declarations", "message"),
-    [
-        ({"x": {}}, "either values or bounds"),
-        ({"x": {"values": ["a"], "bounds": [0, 1]}}, "either values or bounds"),
-        ({"x": {"values": []}}, "at least 1 item"),
-        ({"x": {"values": [str(i) for i in range(1001)]}}, "at most 1000 items"),
-        ({"x": {"values": ["a", "b", "a"]}}, "distinct"),
-        ({"x": {"values": [1, "1"]}}, "distinct"),
-        ({"x": {"values": ["a", ""]}}, "1 to 1000 characters"),
-        ({"x": {"values": ["a\nb"]}}, "none for control"),
-        ({"x": {"values": ["\ud800"]}}, "none for control|surrogates|valid unicode"),
-        ({"x": {"values": [True]}}, "valid string"),
-        ({"x": {"values": ["a"], "n_bins": 3}}, "go with bounds"),
-        ({"x": {"values": ["a"], "whole": True}}, "go with bounds"),
-        ({"x": {"values": ["a"], "column": ""}}, "at least 1 character"),
-        ({"x": {"bounds": [0, math.inf]}}, "finite"),
-        ({"x": {"bounds": [math.nan, 1]}}, "finite"),
-        ({"x": {"bounds": [0, 10**400]}}, "finite|number"),
-        ({"x": {"bounds": [1, 1]}}, "two different numbers"),
-        ({"x": {"bounds": [2, 1]}}, "two different numbers"),
-        ({"x": {"bounds": [False, True]}}, "two numbers"),
-        ({"x": {"bounds": [0]}}, "required"),
-        ({"x": {"bounds": [0, 1], "n_bins": 0}}, "greater than or equal to 1"),
-        ({"x": {"bounds": [0, 1], "n_bins": 1001}}, "less than or equal to 1000"),
-        ({"x": {"bounds": [0, 1.5], "whole": True}}, "must be whole"),
-        ({"x": {"bounds": [0, 2**53 + 2], "whole": True}}, "must be whole"),
-        ({"x": {"bounds": [0, 1], "colour": "red"}}, "Extra inputs"),
-        ({"x": {"values": ["a"], "handovers": True}}, "Extra inputs"),
-        ({"case:concept:name": {"values": ["a"]}}, "released in any case"),
-        ({"concept:name": {"values": ["a"]}}, "released in any case"),
-        ({"time:timestamp": {"values": ["a"]}}, "released in any case"),
-        ({"case_id": {"values": ["a"]}}, "released in any case"),
-        ({"activity": {"values": ["a"]}}, "released in any case"),
-        ({"timestamp": {"values": ["a"]}}, "released in any case"),
-        ({"": {"values": ["a"]}}, "cannot name"),
-        ({"case:": {"values": ["a"]}}, "cannot name"),
-        ({" x": {"values": ["a"]}}, "cannot name"),
-        ({"a\tb": {"values": ["a"]}}, "cannot name"),
-        ({"my:x": {"values": ["a"]}}, "prefix of an extension"),
-        ({"case:my:x": {"values": ["a"]}}, "prefix of an extension"),
-        ({"org:": {"values": ["a"]}}, "prefix of an extension"),
-        ({f"x{i}": {"values": ["a"]} for i in range(101)}, "at most 100 items"),
-        ("{", "must be JSON"),
-        ('{"x": {"values": ["a"]}, "x": {"values": ["b"]}}', "given twice"),
-        ([], "valid dictionary"),
-    ],
-)
-def test_a_declaration_that_is_none_is_refused(declarations: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Method(attributes=declarations)
+def test_a_declaration_that_is_none_is_refused() -> None:
+    a = {"values": ["a"]}
+    refused: list[tuple[type[Params], Any, str]] = [
+        *((Method, {"x": one}, said) for said, many in REFUSED.items() for one in many),
+        *((Method, {name: a}, said) for said, many in NAMES_REFUSED.items() for name in many),
+        (Method, {f"x{i}": a for i in range(101)}, "at most 100 items"),
+        (Method, "{", "must be JSON"),
+        (Method, [], "valid dictionary"),
+        (Handing, {"x": {"bounds": [0, 1], "handovers": True}}, "handovers goes with values"),
+        (Handing, {"case:x": {**a, "handovers": True}}, "'case:x' belongs to the case"),
+        (Handing, {"x": {**a, "handovers": "often"}}, "valid boolean"),
+        (Handing, {"activity": a}, "released in any case"),
+        *((kind, '{"x": {"values": ["a"]}, "x": {}}', "given twice") for kind in (Method, Handing)),
+    ]
+    for kind, declarations, said in refused:
+        with pytest.raises(ValueError, match=said):
+            kind(attributes=declarations)
 
 
 # --- cells ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.format_streams import Records, records_of, records_of_pieces
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import csv as csv_format
 from tracecloak.transforms.formats.csv import CsvReader
@@ -19,40 +20,19 @@ HEADER = ",".join(NAMES) + "\n"
 BACKSLASH = {"escape_char": "\\"}
 MYSQL = {"delimiter": "\t", "quote_char": "none", "header": NAMES, **BACKSLASH}
 
-Records = dict[int, tuple[str, ...] | None]
 
-
-def read(data: bytes, wanted: tuple[str, ...] | None = None, **options: Any) -> Records | str:
-    """Each record by its number, None if it is malformed; or the error."""
+def read(data: bytes, **options: Any) -> Records | str:
     reader = CsvReader(**options)
     try:
-        names = wanted or tuple(reader.column_names(io.BytesIO(data)) or ())
-        records: Records = {}
-        for batch in reader.read(io.BytesIO(data), names, (), 3):
-            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            records.update(zip(batch.records.tolist(), rows, strict=True))
-            records.update(dict.fromkeys(batch.malformed.tolist()))
+        names = reader.column_names(io.BytesIO(data)) or ()
     except InputSchemaError as error:
         return str(error)
-    return records
+    return records_of(reader, data, names)
 
 
 def read_in_pieces(data: bytes, n_bytes: int, **options: Any) -> Records | str | None:
-    """Likewise, of the pieces that a file is divided into; None: it is not."""
     reader = CsvReader(**options)
-    divider = reader.divider()
-    if divider is None:
-        return None
-    names = reader.column_names(io.BytesIO(data)) or ()
-    looks = [divider.look(io.BytesIO(data), place) for place in divider.places(len(data), n_bytes)]
-    records: Records = {}
-    for piece in divider.pieces(looks):
-        of_piece = divider.of_piece(piece, lambda _: None)
-        for batch in of_piece.read(io.BytesIO(data), names, (), 3):
-            rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-            records.update(zip(batch.records.tolist(), rows, strict=True))
-            records.update(dict.fromkeys(batch.malformed.tolist()))
-    return records
+    return records_of_pieces(reader, data, reader.column_names(io.BytesIO(data)) or (), n_bytes)
 
 
 def by_characters(
