@@ -126,15 +126,10 @@ class ClippedCells(OfArrays):
         if not 1 <= units <= MAX_UNITS:
             raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
         values = cells.clipped(int(l2_clip_units), int(units))
-        return cls._collapsed(cells.keys, values, cells.n_keys)
+        return cls._collapsed(cells.keys, values)
 
     @classmethod
-    def _collapsed(cls, keys: np.ndarray, values: np.ndarray, n_keys: int | None = None) -> Self:
-        n_keys = int(keys.max(initial=0)) + 1 if n_keys is None else n_keys
-        if n_keys <= len(keys):
-            totals = sum_groups(keys, values, n_keys)
-            distinct = np.flatnonzero(totals)
-            return cls(distinct, totals[distinct])
+    def _collapsed(cls, keys: np.ndarray, values: np.ndarray) -> Self:
         distinct, totals = sum_by_key(keys, values)
         # A cell that every case was floored to 0 in is no different from one that no case reached.
         reached = totals > 0

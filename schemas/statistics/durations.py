@@ -10,7 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import OfArrays, distinct_counts, sum_by_key
+from tracecloak.schemas.arrays.merging import (
+    OfArrays,
+    distinct_counts,
+    distinct_places,
+    sum_by_key,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +102,7 @@ class DurationIndex:
 
     def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Returns int64[n], the positions of pairs, all of which the table has."""
-        packed = self._packed_for(len(values))
-        return self.search(groups, values) - 1 if packed is None else packed.find(groups, values)
+        return self.search(groups, values) - 1
 
     def search(self, segments: np.ndarray, queries: np.ndarray) -> np.ndarray:
         """Finds, in each query's own group, how many values are at most the query.
@@ -110,76 +114,17 @@ class DurationIndex:
         Returns:
             int64[m], `offsets[segment]` plus the number of values in the group that are <= query.
         """
-        packed = self._packed_for(len(queries))
-        if packed is not None:
-            return packed.search(segments, queries)
-        low = self.offsets[segments]
-        high = self.offsets[segments + 1]
-        active = np.flatnonzero(low < high)
-        while len(active):
-            middle = (low[active] + high[active]) >> 1
-            right = self.values[middle] <= queries[active]
-            low[active[right]] = middle[right] + 1
-            high[active[~right]] = middle[~right]
-            active = active[low[active] < high[active]]
-        return low
-
-    def _packed_for(self, n_queries: int) -> _PackedPairs | None:
-        # Making the keys takes as long as some searches without them.
-        return self._packed if 64 * n_queries >= len(self.values) > 0 else None
+        distinct, keys = self._keys
+        n_below = np.searchsorted(distinct, queries, side="right")
+        sought = segments.astype(np.int64) * (len(distinct) + 1) + n_below
+        return np.searchsorted(keys, sought, side="right")
 
     @cached_property
-    def _packed(self) -> _PackedPairs | None:
-        return _PackedPairs.of(self.values, self.offsets)
-
-
-@dataclass(frozen=True, eq=False)
-class _PackedPairs:
-    """The pairs of an index as one sorted array of keys, in 62 bits.
-
-    Attributes:
-        keys: int64[n_pairs].
-        smallest: int64[n_groups], of each group's values.
-        largest: int64[n_groups], likewise.
-        base: int64[n_groups], what to add to a value of a group.
-    """
-
-    keys: np.ndarray
-    smallest: np.ndarray
-    largest: np.ndarray
-    base: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray, offsets: np.ndarray) -> _PackedPairs | None:
-        """Returns the keys; None if they do not fit."""
-        filled = np.flatnonzero(np.diff(offsets))
-        smallest = np.zeros(len(offsets) - 1, np.int64)
-        largest = np.full(len(offsets) - 1, -1, np.int64)
-        smallest[filled] = values[offsets[filled]]
-        largest[filled] = values[offsets[filled + 1] - 1]
-        # A place below the smallest value, for queries below all values.
-        spans = largest.astype(np.float64) - smallest + 2
-        if spans.sum() >= 2.0**62:
-            return None
-        widths = largest - smallest + 2
-        base = np.cumsum(widths) - widths - smallest + 1
-        return cls(values + np.repeat(base, np.diff(offsets)), smallest, largest, base)
-
-    def search(self, segments: np.ndarray, queries: np.ndarray) -> np.ndarray:
-        """Returns what `DurationIndex.search` does."""
-        sought = np.clip(queries, self.smallest[segments] - 1, self.largest[segments])
-        sought += self.base[segments]
-        return np.searchsorted(self.keys, sought, side="right")
-
-    def find(self, groups: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Returns what `DurationIndex.find` does."""
-        sought = values + self.base[groups]
-        # About in order, by their first digits, they are found near to each other, in less time.
-        digits = sought >> max(int(self.keys[-1]).bit_length() - 16, 0)
-        order = np.argsort(digits.astype(np.uint16), kind="stable")
-        places = np.empty(len(sought), np.int64)
-        places[order] = np.searchsorted(self.keys, sought[order])
-        return places
+    def _keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """The distinct values, ascending; and int64[n_pairs], ascending, the pairs as numbers."""
+        distinct, places = distinct_places(self.values)
+        group = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+        return distinct, group * (len(distinct) + 1) + places + 1
 
 
 _SECOND_US = 1_000_000

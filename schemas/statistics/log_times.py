@@ -159,9 +159,9 @@ class LogTimes(CountsByKey):
         ends = traces.times[traces.offsets[1:] - 1]
         return cls(
             *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
-            *_counted_small(np.searchsorted(BIN_EDGES_US, ends - traces.starts, side="right")),
+            *distinct_counts(np.searchsorted(BIN_EDGES_US, ends - traces.starts, side="right")),
             *distinct_counts(traces.starts // _DAY_US),
-            *_counted_small((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
+            *distinct_counts((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
         )
 
     @property
@@ -215,13 +215,6 @@ def middles_us(bins: np.ndarray) -> np.ndarray:
         for edges in (bins - 1, bins)
     )
     return np.where(bins == 0, 0.0, np.sqrt(low * high))
-
-
-def _counted_small(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same of numbers from 0 to a few hundred, without sorting them."""
-    counts = np.bincount(keys).astype(np.int64)
-    values = np.flatnonzero(counts)
-    return values, counts[values]
 
 
 def _counted_steps(

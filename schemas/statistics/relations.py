@@ -26,6 +26,7 @@ import numpy as np
 
 from tracecloak.schemas.arrays.merging import (
     OfArrays,
+    distinct_counts,
     distinct_places,
     offsets_of,
     order_of_small,
@@ -36,9 +37,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-# A table of all pairs is a list of those that occur, read off: up to here it is small.
-_SMALL_TABLE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +86,7 @@ class KFollows(OfArrays):
         parts = []
         for distance in range(1, farthest + 1):
             at = at[left[at] >= distance]
-            keys = _distinct(codes[at] * n_codes + codes[at + distance], n_codes**2)
+            keys, _ = distinct_counts(codes[at] * n_codes + codes[at + distance])
             parts.append((keys, np.full(len(keys), distance, np.int32)))
         keys, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return cls._collapsed(keys // n_codes, keys % n_codes, distances)
@@ -128,15 +126,6 @@ def _with_ends(traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
     codes[ends - lengths] = traces.vocabulary.start
     codes[ends - 1] = traces.vocabulary.end
     return codes, np.repeat(ends, lengths) - 1 - np.arange(len(codes))
-
-
-def _distinct(keys: np.ndarray, n_keys: int) -> np.ndarray:
-    """Returns the distinct ones of numbers below `n_keys`, ascending."""
-    if n_keys > max(len(keys), _SMALL_TABLE):
-        return np.unique(keys)
-    is_there = np.zeros(n_keys, bool)
-    is_there[keys] = True
-    return np.flatnonzero(is_there)
 
 
 # Pairs of a case's distinct activities that are looked at in one go: it bounds memory.
@@ -191,9 +180,9 @@ class ActivityRelations(OfArrays):
                 cls(
                     *_split(
                         n_codes,
-                        *_summed(keys, n_codes**2, weights[row], weights[row] * is_first),
+                        *_summed(keys, weights[row], weights[row] * is_first),
                     ),
-                    *_narrow(*_summed(begins, n_codes, weights[lengths > 0])),
+                    *_narrow(*_summed(begins, weights[lengths > 0])),
                 )
             )
         return cls.merge(pieces)
@@ -202,8 +191,8 @@ class ActivityRelations(OfArrays):
     def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
         sources, targets, counts, before, firsts, first_counts = columns
         return cls(
-            *_split(1 << 32, *_summed(sources << 32 | targets, None, counts, before)),
-            *_narrow(*_summed(firsts, None, first_counts)),
+            *_split(1 << 32, *_summed(sources << 32 | targets, counts, before)),
+            *_narrow(*_summed(firsts, first_counts)),
         )
 
     def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
@@ -276,20 +265,10 @@ def _pairs(
     return rows, keys, is_first
 
 
-def _summed(keys: np.ndarray, n_keys: int | None, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Adds up the counts of equal keys; returns these sorted, and theirs.
-
-    Args:
-        keys: int64[n].
-        n_keys: Above all keys, or None: not known.
-        columns: int64[n] each; the first is positive.
-    """
-    if n_keys is not None and n_keys <= 4 * len(keys):  # few names: a cell for every key
-        totals = [sum_groups(keys, counts, n_keys) for counts in columns]
-        present = np.flatnonzero(totals[0])
-        return present, *(total[present] for total in totals)
-    distinct, inverse = distinct_places(keys)
-    return distinct, *(sum_groups(inverse, counts, len(distinct)) for counts in columns)
+def _summed(keys: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Adds up the counts of equal keys; returns these sorted, and theirs."""
+    distinct, places = distinct_places(keys)
+    return distinct, *(sum_groups(places, counts, len(distinct)) for counts in columns)
 
 
 def _split(

@@ -219,13 +219,7 @@ class DirectlyFollows(OfArrays):
         n_codes = words.end + 1
         sources, targets = arcs_of(offsets, codes, words.start, words.end)
         pairs = sources * n_codes + targets
-        weight = np.repeat(weights, np.diff(offsets) + 1)
-        if n_codes**2 <= len(pairs):  # few names: a cell for every possible pair
-            cells = sum_groups(pairs, weight, n_codes**2)
-            keys = np.flatnonzero(cells)
-            counts = cells[keys]
-        else:
-            keys, counts = sum_by_key(pairs, weight)
+        keys, counts = sum_by_key(pairs, np.repeat(weights, np.diff(offsets) + 1))
         return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
 
     @classmethod
