@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.caps import NO_COLUMNS, awaited_stores, awaited_text
-from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError, is_there
+from tracecloak.pipelines.ledger.caps import NO_COLUMNS, awaited_stores
+from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
 from tracecloak.pipelines.ledger.entries import Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.noted_cases import NotedCases
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import UsageError
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 # --- Opening key store and ledger: by a configuration that pays, or by what a command names. ------
 
 
-_L = TypeVar("_L", bound=Ledger)
 # Of the key store, in the user's home.
 _USUAL_FOLDER = Path(".local", "state", "tracecloak")
 
@@ -126,9 +124,9 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
     """
     accounts = accounts_of(config)
     if config.ledger is None and config.new_ledger:
-        store.make_ledger_file()
+        store.touch("ledger.db")
     url = ledger_url(config.ledger, store)
-    ledger = _with_cases(Ledger(url, accounts, new=config.new_ledger, store=store))
+    ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
     if not ledger.is_shared and not is_local(config.runner):
         raise out_of_reach(config.runner)
     ledger.check_remembered()
@@ -177,22 +175,12 @@ def officers_ledger(
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
     if url is None and (new or after_loss):
-        store.make_ledger_file()
+        store.touch("ledger.db")
     ledger = OfficersLedger(
         ledger_url(url, store), accounts, new=new, store=store, after_loss=after_loss
     )
-    return _with_cases(ledger, new)
-
-
-def _with_cases(ledger: _L, may_lack_it: bool = False) -> _L:
-    """Makes the table of noted cases beside a ledger that is new, as its owner alone may.
-
-    Args:
-        ledger: The ledger.
-        may_lack_it: Whether one that is not new gets it as well where it lacks it.
-    """
-    if ledger.is_new or may_lack_it:
-        NotedCases(ledger.url).make()
+    if new:
+        ledger.make_tables()
     return ledger
 
 
@@ -210,23 +198,6 @@ def _with_cases(ledger: _L, may_lack_it: bool = False) -> _L:
 _WHAT = "ledger of tracecloak"
 # A database has few hundred parameters to a statement at least; one row has eighteen.
 _ROWS_AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class Restored:
-    """A ledger that was made of a backup.
-
-    Attributes:
-        place: How messages name it.
-        n_entries: How many entries the backup has.
-        awaited: The key stores that have to say what they paid since.
-        text: What is to be done now, as a sentence without its full stop.
-    """
-
-    place: str
-    n_entries: int
-    awaited: tuple[str, ...]
-    text: str
 
 
 def back_up(ledger: Ledger, path: str) -> Entry:
@@ -263,7 +234,9 @@ def back_up(ledger: Ledger, path: str) -> Entry:
     return head
 
 
-def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -> Restored:
+def restore(
+    store: KeyStore, url: str | None, path: str, by: str, reason: str
+) -> tuple[str, int, list[str]]:
     """Makes a ledger of a backup, at once or not at all.
 
     Args:
@@ -273,6 +246,10 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
         by: Who restores it.
         reason: Why.
 
+    Returns:
+        How messages name the ledger, how many entries the backup has, and the key stores that have
+        to say what they paid since.
+
     Raises:
         UsageError: There is a ledger with entries already, or the file is no whole backup, or
             nobody and no reason is named.
@@ -281,7 +258,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     details = signed(by, reason)
     entries = _entries_of(path)
     if url is None:
-        store.make_ledger_file()
+        store.touch("ledger.db")
     url = ledger_url(url, store)
     database = Database(url, patience_seconds=30.0)
     known = dict.fromkeys(
@@ -305,9 +282,8 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
 
     database.make_file()
     database.transact(make, writes=True)
-    NotedCases(url).make()
-    awaited = tuple(awaited_stores([*entries, mark]))
-    return Restored(database.place, len(entries), awaited, awaited_text(database.place, awaited))
+    database.make(CASES)
+    return database.place, len(entries), awaited_stores([*entries, mark])
 
 
 def _entries_of(path: str) -> list[Entry]:

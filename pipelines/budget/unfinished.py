@@ -40,7 +40,7 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
     entries = ledger.entries()
     keys = {
         receipt.key_fingerprint
-        for receipt in store.with_key_files()
+        for receipt in store.receipts(".key")
         if store.key_state(receipt) == "there"
     }
     waiting = [_unfinished_text(e, e.key_fingerprint in keys) for e in _unfinished(entries)]

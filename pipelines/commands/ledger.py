@@ -170,14 +170,12 @@ def _backup(flags: Flags) -> Result:
 
 def _restore(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import restore
+    from tracecloak.pipelines.ledger.caps import awaited_text
 
-    restored = restore(
-        _store(flags), flags.get("ledger"), *(flags[k] for k in ("backup", *_SIGNED))
-    )
-    data = {
-        "ledger": restored.place, "entries": restored.n_entries, "awaits": list(restored.awaited),
-    }  # fmt: skip
-    return Result([("restored", restored.place)], data, below=[f"{restored.text}."])
+    named = (flags[k] for k in ("backup", *_SIGNED))
+    place, n_entries, awaited = restore(_store(flags), flags.get("ledger"), *named)
+    data = {"ledger": place, "entries": n_entries, "awaits": awaited}
+    return Result([("restored", place)], data, below=[f"{awaited_text(place, awaited)}."])
 
 
 def _begin(flags: Flags) -> Result:

@@ -428,9 +428,9 @@ def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger:
     """
     output = absolute(config.output)
     fingerprint = fingerprint_of(config, store, snapshot_of(source.files))
-    for receipt in store.receipts_in(output):
+    for receipt in store.receipts():
         is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
-        if is_same and receipt.config_digest == config.digest:
+        if receipt.output == output and is_same and receipt.config_digest == config.digest:
             folder = ReleaseFolder(
                 output, receipt.release_id, config.staging_area, store=store.identity()
             )

@@ -147,6 +147,12 @@ class StoreFolder:
                 "permissions and run again, or give another key_store for another release"
             ) from error
 
+    def touch(self, name: str) -> Path:
+        """Makes a file of this store, which only its owner reads, if it is not there."""
+        with self.in_use():
+            os.close(self.descriptor(name))
+        return self.path / name
+
     def descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
         path = self.path / name
@@ -260,11 +266,6 @@ class KeyStore(StoreFolder):
     def has_ledger_file(self) -> bool:
         """Whether the file of that ledger was made."""
         return (self.path / "ledger.db").exists()
-
-    def make_ledger_file(self) -> None:
-        """Makes the file of that ledger, which only its owner reads, where there is none."""
-        with self.in_use():
-            os.close(self.descriptor("ledger.db"))
 
     def identity(self, makes: bool = True) -> str:
         """Returns what tells this key store from others, and nothing of its secret.
@@ -384,16 +385,13 @@ class KeyStore(StoreFolder):
         path = self._path(receipt.output, receipt.release_id, ".key")
         return KeyReference(f"file:{path}", receipt.key_fingerprint, self.secrets.reference)
 
-    def with_key_files(self) -> list[Receipt]:
-        """Returns the receipts beside which a key lies, which is not read and may be wrapped."""
-        texts = (self.read(f"{name[:-4]}.json") for name in self.names("releases/*.key"))
-        return [Receipt.read(text) for text in texts if text is not None]
+    def receipts(self, ending: str = ".json") -> list[Receipt]:
+        """Returns the receipts of all releases, or of those with a file of another ending.
 
-    def receipts_in(self, output: str) -> list[Receipt]:
-        """Returns the receipts of all releases to an output, finished ones too."""
-        texts = map(self.read, self.names("releases/*.json"))
-        receipts = [Receipt.read(text) for text in texts if text is not None]
-        return [receipt for receipt in receipts if receipt.output == output]
+        Those with a `.key`, which is not read and may be wrapped, are not finished.
+        """
+        names = (f"{name.removesuffix(ending)}.json" for name in self.names(f"releases/*{ending}"))
+        return [Receipt.read(text) for text in map(self.read, names) if text is not None]
 
     def reserve(
         self,

@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,9 +76,7 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        with self.store.in_use():
-            os.close(self.store.descriptor(self.file))
-        return self.opened(self.file)
+        return LedgerSnapshot(self.store.touch(self.file))
 
     def head(self) -> Entry | None:
         """Returns the last entry that this key store saw; None: it saw none.
@@ -237,9 +234,8 @@ class LedgerCache:
         for name in self.store.names(_OF_EARLIER_VERSIONS):
             # Who was cut off left a part of a line.
             lines = (self.store.read(name) or "").split("\n")[:-1]
-            with self.store.in_use():
-                os.close(self.store.descriptor(new := name.removesuffix("jsonl") + "db"))
-            with contextlib.closing(LedgerSnapshot(self.store.path / new)) as past:
+            path = self.store.touch(name.removesuffix("jsonl") + "db")
+            with contextlib.closing(LedgerSnapshot(path)) as past:
                 past.add([Entry(**json.loads(line)) for line in lines])
             self.store.remove(name)
 

@@ -50,6 +50,16 @@ TABLE = sa.Table(
     sa.Column("details", sa.Text, nullable=True),
 )
 
+# What a ledger notes of the cases that releases read, see `pipelines.ledger.noted_cases`.
+CASES = sa.Table(
+    "tracecloak_cases",
+    sa.MetaData(),
+    sa.Column("charge", sa.String(64), primary_key=True),
+    *required_columns(account=None, output=None, release_id=None, deployment_key=16),
+    *required_columns(noted_on=10, kept_until=10),
+    sa.Column("sketch", sa.LargeBinary, nullable=False),
+)
+
 _NAMES = tuple(field.name for field in fields(Entry))
 
 
@@ -199,6 +209,27 @@ class Database:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
+
+    def holds(self, table: sa.Table) -> bool:
+        """Returns whether a table is there.
+
+        Raises:
+            LedgerError: That cannot be read.
+        """
+        return self.transact(lambda one: bool(sa.inspect(one).has_table(table.name)), writes=False)
+
+    def make(self, table: sa.Table) -> None:
+        """Makes a table where there is none.
+
+        Raises:
+            LedgerError: This user may not.
+        """
+        try:
+            self.transact(lambda one: table.create(one, checkfirst=True), writes=True)
+        except LedgerError:
+            # Databases raise several errors if two processes make one table at the same time.
+            if not self.holds(table):
+                raise
 
     def transact(self, work: Callable[[sa.Connection], _T], writes: bool) -> _T:
         """Does work in a transaction, and again in a new one while others are in the way.

@@ -33,6 +33,7 @@ from tracecloak.pipelines.ledger.balance import (
 )
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import (
+    CASES,
     TABLE,
     Database,
     LedgerError,
@@ -73,7 +74,6 @@ class Ledger:
         url: Where it is, with what else the URL has.
         accounts: Caps by account of the accounts file.
         memory: What the key store keeps of it; None: nothing.
-        is_new: Whether this is who made it.
     """
 
     # Whether one may be made though accounts are declared in another one that the key store pays
@@ -114,11 +114,10 @@ class Ledger:
         self._database = Database(url, patience_seconds)
         self.memory = None if store is None else LedgerCache(store, self.place)
         with _told_as_usage():
-            self.is_new = self._database.is_missing or not self._database.transact(
-                self._is_there, writes=False
-            )
-        if not self.is_new:
-            return
+            if not self._database.is_missing and self._database.transact(
+                lambda connection: is_there(self._database, connection), writes=False
+            ):
+                return
         seen = None if self.memory is None else self.memory.head()
         if seen is not None and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
@@ -139,7 +138,24 @@ class Ledger:
                 "Correct ledger, or have the privacy officer begin it: `tracecloak ledger begin`"
             )
         with _told_as_usage():
-            self._make()
+            self._database.make_file()
+            self.make_tables()
+        _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
+        if self.memory and any(copy.name != self.memory.file for copy in self.memory.copies()):
+            _LOG.warning(
+                "this key store paid with another ledger before, and %s knows nothing of what was "
+                "spent there",
+                self.place,
+            )
+
+    def make_tables(self) -> None:
+        """Makes the tables that are not there.
+
+        Raises:
+            LedgerError: This user may not.
+        """
+        for table in (TABLE, CASES):
+            self._database.make(table)
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"
@@ -495,29 +511,6 @@ class Ledger:
             if past is kept:
                 kept.add(appended)
         return appended
-
-    def _is_there(self, connection: sa.Connection) -> bool:
-        return is_there(self._database, connection)
-
-    def _make(self) -> None:
-        def make(connection: sa.Connection) -> None:
-            if not self._is_there(connection):  # another process may have been first
-                TABLE.create(connection)
-
-        self._database.make_file()
-        try:
-            self._database.transact(make, writes=True)
-        except LedgerError:
-            # Databases raise several errors if two processes make one table at the same time.
-            if not self._database.transact(self._is_there, writes=False):
-                raise
-        _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
-        if self.memory and any(copy.name != self.memory.file for copy in self.memory.copies()):
-            _LOG.warning(
-                "this key store paid with another ledger before, and %s knows nothing of what was "
-                "spent there",
-                self.place,
-            )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.keys.receipts import today
 from tracecloak.pipelines.ledger.balance import charges
-from tracecloak.pipelines.ledger.database import Database, LedgerError, required_columns
+from tracecloak.pipelines.ledger.database import CASES, Database, LedgerError
 from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -124,15 +124,6 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # cases are numbered as they arrive share less, also where times are dates.
 SHARED = 0.2
 
-_TABLE = sa.Table(
-    "tracecloak_cases",
-    sa.MetaData(),
-    sa.Column("charge", sa.String(64), primary_key=True),
-    *required_columns(account=None, output=None, release_id=None, deployment_key=16),
-    *required_columns(noted_on=10, kept_until=10),
-    sa.Column("sketch", sa.LargeBinary, nullable=False),
-)
-
 
 @dataclass(frozen=True, eq=False)
 class Noted:
@@ -174,20 +165,6 @@ class NotedCases:
         """
         self._database = Database(url, patience_seconds)
 
-    def make(self) -> None:
-        """Makes the table where there is none.
-
-        Raises:
-            LedgerError: This user may not.
-        """
-        if self._is_there():
-            return
-        try:
-            self._database.transact(_TABLE.create, writes=True)
-        except LedgerError:
-            if not self._is_there():  # another process may have been first
-                raise
-
     def note(self, entry: Entry, written: WrittenSketch) -> list[tuple[Noted, float]]:
         """Notes the cases that a release read; a second call for the release changes nothing.
 
@@ -202,7 +179,7 @@ class NotedCases:
         Raises:
             LedgerError: The table cannot be used.
         """
-        self.make()
+        self._database.make(CASES)
         self._expire()
         noted = Noted(
             entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
@@ -211,12 +188,12 @@ class NotedCases:
         row = noted.columns(entry)
 
         def insert(connection: sa.Connection) -> None:
-            same = sa.select(_TABLE.c.charge).where(_TABLE.c.charge == row["charge"])
+            same = sa.select(CASES.c.charge).where(CASES.c.charge == row["charge"])
             if connection.execute(same).first() is None:
-                connection.execute(sa.insert(_TABLE).values(row))
+                connection.execute(sa.insert(CASES).values(row))
 
         self._database.transact(insert, writes=True)
-        others = self._read(_TABLE.c.account != noted.account)
+        others = self._read(CASES.c.account != noted.account)
         elsewhere = sum(other.deployment_key != noted.deployment_key for other in others)
         if elsewhere:
             _LOG.warning(
@@ -232,7 +209,7 @@ class NotedCases:
         Raises:
             LedgerError: The table cannot be read.
         """
-        if not self._is_there():
+        if not self._database.holds(CASES):
             return []
         self._expire()
         return self._read(sa.true())
@@ -251,31 +228,29 @@ class NotedCases:
         Raises:
             LedgerError: The table cannot be written.
         """
-        if not self._is_there():
+        if not self._database.holds(CASES):
             return 0
         conditions = [
             column == value
-            for column, value in ((_TABLE.c.output, output), (_TABLE.c.release_id, release_id))
+            for column, value in ((CASES.c.output, output), (CASES.c.release_id, release_id))
             if value is not None
         ]
         if before is not None:
-            conditions.append(_TABLE.c.noted_on < before)
+            conditions.append(CASES.c.noted_on < before)
         return self._delete(sa.and_(sa.true(), *conditions))
 
     def _expire(self) -> None:
-        self._delete(_TABLE.c.kept_until < today())
+        self._delete(CASES.c.kept_until < today())
 
     def _delete(self, condition: sa.ColumnElement[bool]) -> int:
-        def delete(connection: sa.Connection) -> int:
-            return connection.execute(sa.delete(_TABLE).where(condition)).rowcount
-
-        return self._database.transact(delete, writes=True)
+        gone = sa.delete(CASES).where(condition)
+        return self._database.transact(lambda one: one.execute(gone).rowcount, writes=True)
 
     def _read(self, condition: sa.ColumnElement[bool]) -> list[Noted]:
-        wanted = [column for column in _TABLE.columns if column.name != "charge"]
+        wanted = [column for column in CASES.columns if column.name != "charge"]
 
         def read(connection: sa.Connection) -> list[Noted]:
-            order = _TABLE.c.noted_on, _TABLE.c.output, _TABLE.c.release_id, _TABLE.c.charge
+            order = CASES.c.noted_on, CASES.c.output, CASES.c.release_id, CASES.c.charge
             rows = connection.execute(sa.select(*wanted).where(condition).order_by(*order))
             return [
                 Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])})
@@ -283,12 +258,6 @@ class NotedCases:
             ]
 
         return self._database.transact(read, writes=False)
-
-    def _is_there(self) -> bool:
-        def look(connection: sa.Connection) -> bool:
-            return bool(sa.inspect(connection).has_table(_TABLE.name))
-
-        return self._database.transact(look, writes=False)
 
 
 def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -181,33 +180,28 @@ class KeptIndex:
         if self._store is None:
             assert self._in_memory is not None
             return ask(self._in_memory)
+        name, may_mend = f"{self._name}.db", True
         with self._store.locked(f"{self._name}.lock"):
-            try:
+            while True:
                 try:
-                    return self._answer(self._store, ask)
-                except sqlite3.DatabaseError as error:
-                    if not _is_damage(error):
-                        raise
-                self._store.remove(f"{self._name}.db", f"{self._name}.db-journal")
-                return self._answer(self._store, ask)
-            except sqlite3.Error as error:
-                raise KeyStoreError(
-                    f"the key store's index of the book of counted units, {self.place}, cannot be "
-                    f"used: {error}; mend its disk or its permissions and run again"
-                ) from error
-
-    def _answer(self, store: KeyStore, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
-        with store.in_use():
-            os.close(store.descriptor(f"{self._name}.db"))
-        with contextlib.closing(UnitIndex(store.path / f"{self._name}.db")) as index:
-            return ask(index)
+                    with contextlib.closing(UnitIndex(self._store.touch(name))) as index:
+                        return ask(index)
+                except sqlite3.Error as error:
+                    if not (may_mend and _is_damage(error)):
+                        raise KeyStoreError(
+                            f"the key store's index of the book of counted units, {self.place}, "
+                            f"cannot be used: {error}; mend its disk or its permissions and run "
+                            "again"
+                        ) from error
+                may_mend = False
+                self._store.remove(name, f"{name}-journal")
 
 
 class _OtherVersion(sqlite3.DatabaseError):
     """The index was made by another version of tracecloak."""
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def _is_damage(error: sqlite3.Error) -> bool:
     """Returns whether an index has to be made anew; a disk that is full or slow is no reason."""
     code = getattr(error, "sqlite_errorcode", None)  # none of what Python's module raises itself
     return isinstance(error, _OtherVersion) or (code is not None and code & 0xFF in _DAMAGED)

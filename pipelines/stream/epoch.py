@@ -234,7 +234,7 @@ class NotedSteps:
         """Whether the end is noted."""
         store = self.gate.store()
         receipt = store.receipt(self.gate.output, self.gate.release_id)
-        return receipt is not None and receipt not in store.with_key_files()
+        return receipt is not None and receipt not in store.receipts(".key")
 
 
 def end_epoch(store: KeyStore, output: str, name: str) -> None:
@@ -250,7 +250,7 @@ def end_epoch(store: KeyStore, output: str, name: str) -> None:
     """
     store.commit(output, name)
     identities = f"{name.partition('@')[0]}@"
-    epochs = [one.release_id for one in store.with_key_files() if one.output == output]
+    epochs = [one.release_id for one in store.receipts(".key") if one.output == output]
     if not any(one.startswith(identities) and one != identities for one in epochs):
         store.forget_for_workers(output, identities)
 

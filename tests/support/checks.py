@@ -273,7 +273,7 @@ class Place:
     @property
     def n_keys(self) -> int:
         """How many releases have a key with which they can be finished."""
-        return sum(self.store.key_state(one) == "there" for one in self.store.with_key_files())
+        return sum(self.store.key_state(one) == "there" for one in self.store.receipts(".key"))
 
 
 # --- runs that are cut off: what was drawn is paid for, and drawn once ----------------------------

@@ -86,7 +86,6 @@ def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_pa
 def roles(url: str) -> dict[str, str]:
     """URLs of the roles of `deploy/ledger_roles.sql`, which ran as it is, by what they are."""
     Ledger(url, new=True)
-    NotedCases(url).make()
     names = {kind: f"{kind}_{secrets.token_hex(4)}" for kind in ("pipeline", "officer")}
     script = (ROOT / "deploy" / "ledger_roles.sql").read_text()
     for kind, name in names.items():
@@ -211,19 +210,15 @@ def test_a_connection_that_breaks_is_made_again(url: str, monkeypatch: pytest.Mo
 def test_two_who_make_the_table_at_once_both_have_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_there = Ledger._is_there
-    looks = []
+    create = sa.Table.create
 
-    def late(self: Ledger, connection: sa.Connection) -> bool:
-        looks.append(is_there(self, connection))
-        if len(looks) == 2:  # the last look before it makes the table
-            monkeypatch.setattr(Ledger, "_is_there", is_there)
-            Ledger(url, {"a": account()}, new=True).reserve(reservation())
-        return looks[-1]
+    def late(table: sa.Table, connection: sa.Connection, checkfirst: bool) -> None:
+        monkeypatch.setattr(sa.Table, "create", create)  # it has looked, and there was none
+        Ledger(url, {"a": account()}, new=True).reserve(reservation())
+        create(table, connection, checkfirst=False)
 
-    monkeypatch.setattr(Ledger, "_is_there", late)
+    monkeypatch.setattr(sa.Table, "create", late)
     ledger = Ledger(url, {"a": account()}, new=True)
-    assert looks == [False, False]
     assert ledger.balance("a").n_releases == 1
     assert faults(ledger) == []
 
