@@ -126,18 +126,12 @@ def _times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> di
             if not pa.types.is_dictionary(values.type):
                 values = values.cast(pa.string())
             numbers["value", attribute.name] = attribute.cells(values)
-    return {
-        (*key, str(cell)): float(count)
-        for key, cells in numbers.items()
-        for cell, count in zip(
-            *map(np.ndarray.tolist, np.unique(cells, return_counts=True)), strict=True
-        )
-    }
-
-
-def _tally(cells: np.ndarray) -> Iterator[tuple[Any, int]]:
-    distinct, counts = np.unique(cells, return_counts=True)
-    return zip(distinct.tolist(), counts.tolist(), strict=True)
+    seen: dict[Key, float] = {}
+    for key, cells in numbers.items():
+        distinct, counts = np.unique(cells, return_counts=True)
+        for cell, count in zip(distinct.tolist(), counts.tolist(), strict=True):
+            seen[*key, str(cell)] = float(count)
+    return seen
 
 
 def _decades(times_us: np.ndarray) -> np.ndarray:
