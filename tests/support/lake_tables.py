@@ -279,3 +279,27 @@ def rows_without(rows: pa.Table, places: Sequence[int]) -> list[dict[str, Any]]:
 def files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder, at any depth."""
     return (path for path in folder.rglob("*") if path.is_file())
+
+
+def opened(table: str) -> Any:
+    """A table that is addressed as in a configuration, as its library has it."""
+    kind, _, place = table.partition(":")
+    if kind == "delta":
+        import deltalake
+
+        return deltalake.DeltaTable(place)
+    from pyiceberg.catalog import load_catalog
+
+    catalogue, _, name = place.partition(".")
+    return load_catalog(catalogue).load_table(name)
+
+
+def all_rows(table: str) -> pa.Table:
+    """All rows of such a table."""
+    found = opened(table)
+    return pa.table(found.scan()) if table.startswith("delta") else found.scan().to_arrow()
+
+
+def in_order(rows: pa.Table) -> list[tuple[str, ...]]:
+    """Rows as texts, in an order of their own."""
+    return sorted(tuple(map(str, row.values())) for row in rows.to_pylist())

@@ -36,6 +36,34 @@ PERIOD = 10  # seconds of a step
 STRIDE = 10  # seconds, as often as the watermark moves on
 
 
+LOG = {
+    "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
+    "n_duration_bins": 4, "l2_clip": "4",
+}  # fmt: skip
+INDICATORS = {
+    "product": "indicators",
+    "indicators": ["cases", "throughput of=0.5 at_most=30s", "rework", "frequency activity=A"],
+}
+INDIVIDUALS = {"individual_id": "person", "max_cases_per_individual": 2}
+STREAMS: dict[str, dict[str, Any]] = {
+    "dfg": {},
+    "dfg totals": {"view": "total"},
+    "dfg sliding": {"view": "sliding", "sliding_steps": 3},
+    "dfg of individuals": {"view": "total", **INDIVIDUALS},
+    "dfg w_event": {**INDIVIDUALS, "guarantee": "w_event", "w_event_steps": 2},
+    "variants": {"product": "variants", "epsilon": "40"},
+    "variants totals": {"product": "variants", "view": "total", "epsilon": "40"},
+    "variants of individuals": {
+        "product": "variants", "view": "total", "epsilon": "40", "individual_id": "person",
+    },
+    "indicators": INDICATORS,
+    "indicators totals": {**INDICATORS, "view": "total", **INDIVIDUALS},
+    "log": LOG,
+    "log of individuals": {**LOG, "individual_id": "person"},
+}  # fmt: skip
+"""The products of streams, by name, as changes of the keys of `stream_keys`."""
+
+
 class Sent(NamedTuple):
     """One message, published at a second; its event is as old as it says."""
 
@@ -149,6 +177,11 @@ def files_of(config: StreamConfig) -> dict[str, bytes]:
     }
 
 
+def steps_of(config: StreamConfig) -> dict[str, bytes]:
+    """The files of the steps of an epoch, by their paths in it."""
+    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
+
+
 def counts_of(release: StepRelease) -> dict[tuple[str, ...], int]:
     """The cells of a release that are not 0."""
     pairs = zip(release.cells, release.counts.tolist(), strict=True)
@@ -184,6 +217,12 @@ def random_messages(n_cases: int = 40, until: int = 60) -> list[Sent]:
             sent.append(Sent(second, f"c{case}", name, f"{case}.{i}", float(rng.integers(0, 3))))
             second += int(rng.integers(1, 9))
     return sorted(sent)
+
+
+def script() -> list[Happening]:
+    """Messages of cases of nine individuals, and a watermark that goes on behind them."""
+    sent = [s._replace(individual=f"p{int(s.case[1:]) % 9}") for s in random_messages(30, 30)]
+    return [*in_time(sent, 60), *ticking(60, 90)]
 
 
 # --- What a batch release would count ---------------------------------------------------------

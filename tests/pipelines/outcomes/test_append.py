@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.lake_tables import use_catalogue
+from tests.support.lake_tables import all_rows, in_order, opened, use_catalogue
 from tests.support.releasing import Commands, small_release, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.pipelines.outcomes.metrics import append_release
@@ -44,27 +44,9 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"delta:{tmp_path}/published" if request.param == "delta" else f"iceberg:{NAME}"
 
 
-def rows_of(table: str) -> pa.Table:
-    kind, _, place = table.partition(":")
-    if kind == "delta":
-        return pa.table(deltalake.DeltaTable(place).scan())
-    return opened(table).scan().to_arrow()
-
-
-def opened(table: str) -> Any:
-    from pyiceberg.catalog import load_catalog
-
-    catalogue, _, name = table.partition(":")[2].partition(".")
-    return load_catalog(catalogue).load_table(name)
-
-
 def released(release: Path) -> list[tuple[Any, ...]]:
     parts = pa.concat_tables([pq.read_table(path) for path in sorted(release.glob("log/*"))])
     return in_order(parts)
-
-
-def in_order(rows: pa.Table) -> list[tuple[Any, ...]]:
-    return sorted(tuple(map(str, row.values())) for row in rows.to_pylist())
 
 
 def names_in_history(table: str) -> list[str]:
@@ -81,10 +63,10 @@ def test_a_table_gets_the_rows_once(
 ) -> None:
     assert tracecloak("append", release, "--table", table) == 0
     assert "appended" in capsys.readouterr().out
-    assert in_order(rows_of(table)) == released(release)
+    assert in_order(all_rows(table)) == released(release)
     assert tracecloak("append", f"{release}/", "--table", table) == 0
     assert "was there" in capsys.readouterr().out
-    assert len(rows_of(table)) == len(released(release))
+    assert len(all_rows(table)) == len(released(release))
     assert names_in_history(table) == ["r"]
 
 
@@ -99,13 +81,13 @@ def test_a_history_that_was_cut_off_is_no_reason_to_append_again(
         for commit in (Path(place) / "_delta_log").glob("*.json"):
             commit.unlink()
     else:
-        rows = rows_of(table)
+        rows = all_rows(table)
         opened(table).overwrite(rows)
         first = opened(table).snapshots()[0].snapshot_id
         opened(table).maintenance.expire_snapshots().by_id(first).commit()
         assert "r" not in names_in_history(table)
     assert append_release(str(release), table).was_there
-    assert len(rows_of(table)) == len(released(release))
+    assert len(all_rows(table)) == len(released(release))
 
 
 def test_two_at_once_append_it_once(release: Path, table: str, tmp_path: Path) -> None:
@@ -126,7 +108,7 @@ def test_two_at_once_append_it_once(release: Path, table: str, tmp_path: Path) -
     for thread in threads:
         thread.join()
     assert sorted(results) == [False, False, True, True, True, True]
-    assert in_order(rows_of(table)) == sorted(released(release) + released(other))
+    assert in_order(all_rows(table)) == sorted(released(release) + released(other))
 
 
 @pytest.mark.parametrize("is_made_meanwhile", [True, False])
@@ -148,7 +130,7 @@ def test_a_namespace_that_another_process_makes_meanwhile(
     monkeypatch.setattr(SqlCatalog, "create_namespace", refused)
     if is_made_meanwhile:
         append_release(str(release), f"iceberg:{NAME}")
-        assert in_order(rows_of(f"iceberg:{NAME}")) == released(release)
+        assert in_order(all_rows(f"iceberg:{NAME}")) == released(release)
     else:
         with pytest.raises(InputSchemaError, match="IntegrityError"):
             append_release(str(release), f"iceberg:{NAME}")
@@ -192,4 +174,4 @@ def test_a_killed_append_is_finished_by_the_next_one(
         killed = commands.run("append", release, "--table", table, at=f"kill {when} append")
         assert killed.code == -9
     assert not tracecloak("append", release, "--table", table)
-    assert in_order(rows_of(table)) == released(release)
+    assert in_order(all_rows(table)) == released(release)

@@ -66,7 +66,6 @@ FIELDS = {
     "granularity": "granularity",
     "graph": "graph durations figures",
     "graph-kind": "edges durations released lost most_lost",
-    "handover-counts": "counts deviation",
     "handover-shares": "shares",
     "input-digest": "lanes n_events",
     "k-anonymous-events": "rows offsets kept",

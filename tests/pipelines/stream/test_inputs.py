@@ -22,7 +22,6 @@ from tests.support.stream_runs import (
     Happening,
     Sent,
     counts_of,
-    files_of,
     in_time,
     made,
     no_noise,
@@ -30,6 +29,7 @@ from tests.support.stream_runs import (
     published,
     random_messages,
     run,
+    steps_of,
     stream_config,
     stream_keys,
     ticking,
@@ -154,11 +154,7 @@ def test_topics_are_read_as_one_topic_that_has_their_events(tmp_path: Path) -> N
         run_here(here, scripts)
         run_stream(beam, messages=topics_on_beam(scripts))
         run(one, [*in_time(sent, 40), *ticking(40, 50)])
-    of_steps = [
-        {name: data for name, data in files_of(config).items() if name.startswith("product")}
-        for config in (here, beam)
-    ]
-    assert of_steps[0] == of_steps[1]
+    assert steps_of(here) == steps_of(beam)
     assert [counts_of(step) for step in published(here)] == [
         counts_of(step) for step in published(one)
     ]

@@ -11,42 +11,19 @@ import pytest
 
 from tests.support.local_streams import run_script
 from tests.support.stream_runs import (
+    STREAMS,
     Happening,
     Sent,
-    files_of,
     in_time,
     made,
     one_key,
     random_messages,
     run,
+    steps_of,
     stream_config,
     ticking,
 )
 from tests.support.tiers import at_night
-
-LOG = {
-    "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
-    "n_duration_bins": 4, "l2_clip": "4",
-}  # fmt: skip
-INDICATORS = {
-    "product": "indicators",
-    "indicators": ["cases", "throughput of=0.5 at_most=30s", "rework", "frequency activity=A"],
-}
-INDIVIDUALS = {"individual_id": "person", "max_cases_per_individual": 2}
-STREAMS: dict[str, dict[str, Any]] = {
-    "dfg": {},
-    "dfg totals": {"view": "total"},
-    "dfg sliding": {"view": "sliding", "sliding_steps": 3},
-    "dfg of individuals": {"view": "total", **INDIVIDUALS},
-    "dfg w_event": {**INDIVIDUALS, "guarantee": "w_event", "w_event_steps": 2},
-    "variants": {"product": "variants", "epsilon": "40"},
-    "variants totals": {"product": "variants", "view": "total", "epsilon": "40"},
-    "variants of individuals": {"product": "variants", "epsilon": "40", **INDIVIDUALS},
-    "indicators": INDICATORS,
-    "indicators totals": {**INDICATORS, "view": "total", **INDIVIDUALS},
-    "log": LOG,
-    "log of individuals": {**LOG, "individual_id": "person"},
-}
 
 
 def messages(by_individual: bool) -> list[Sent]:
@@ -79,10 +56,7 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
         one_key(patch)
         run(beam, happenings)
         run_script(local, happenings)
-    return tuple(
-        {name: data for name, data in files_of(config).items() if name.startswith("product")}
-        for config in (beam, local)
-    )
+    return steps_of(beam), steps_of(local)
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,13 @@ import pytest
 from tests.support.local_streams import NAME, Script, state_files
 from tests.support.releasing import counting_charges, key_files
 from tests.support.stream_runs import (
+    STREAMS,
     Happening,
-    files_of,
-    in_time,
     made,
     one_key,
-    random_messages,
+    script,
+    steps_of,
     stream_config,
-    ticking,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.stream import epoch as epochs
@@ -35,21 +34,7 @@ from tracecloak.transforms.stream import step_sinks
 from tracecloak.transforms.stream.local_stream import LocalState
 from tracecloak.transforms.stream.sources import MessageBatch
 
-STREAMS: dict[str, dict[str, Any]] = {
-    "dfg totals": {"view": "total"},
-    "variants of individuals": {
-        "product": "variants", "view": "total", "epsilon": "40", "individual_id": "person",
-    },
-    "log": {
-        "product": "log", "epsilon": "40", "first_date": "1970-01-01", "last_date": "1970-01-02",
-        "n_duration_bins": 4, "l2_clip": "4",
-    },
-}  # fmt: skip
-
-
-def happenings() -> list[Happening]:
-    sent = [s._replace(individual=f"p{int(s.case[1:]) % 9}") for s in random_messages(30, 30)]
-    return [*in_time(sent, 60), *ticking(60, 90)]
+KILLED = ("dfg totals", "variants of individuals", "log")
 
 
 class Acknowledged(Script):
@@ -84,7 +69,7 @@ def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
     """Runs the stream from where it is to its end."""
 
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
-        return Script(happenings(), positions) if is_topic else Acknowledged(happenings(), folder)
+        return Script(script(), positions) if is_topic else Acknowledged(script(), folder)
 
     with paid_epoch(config) as epoch, stop_on_signal() as stop:
         topic = Appending(folder / "topic")
@@ -162,10 +147,6 @@ def undisturbed(folder: Path, **changes: Any) -> tuple[dict[str, bytes], dict[in
     return steps_of(config), topic_of(folder / place), len(seen)
 
 
-def steps_of(config: StreamConfig) -> dict[str, bytes]:
-    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
-
-
 def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: int = 1) -> int:
     """Kills a stream at every so manieth place, and again at another one; how many it were."""
     changes = STREAMS[name]
@@ -203,7 +184,7 @@ EVERY_PLACE = [pytest.mark.slow, pytest.mark.timeout(1800)]
         pytest.param("dfg totals", False, 19, marks=pytest.mark.slow),
         *(
             pytest.param(name, is_topic, 1, marks=EVERY_PLACE)
-            for name in STREAMS
+            for name in KILLED
             for is_topic in (True, False)
         ),
     ],

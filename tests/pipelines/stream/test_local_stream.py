@@ -24,7 +24,6 @@ from tests.support.stream_runs import (
     accepted,
     batch_pairs,
     counts_of,
-    files_of,
     in_time,
     made,
     no_noise,
@@ -32,6 +31,8 @@ from tests.support.stream_runs import (
     published,
     random_messages,
     run,
+    script,
+    steps_of,
     stream_config,
     taken_back,
     ticking,
@@ -50,17 +51,9 @@ from tracecloak.transforms.stream.sources import MessageBatch
 from tracecloak.transforms.stream.stream_status import StreamStatus
 
 
-def script() -> list[Happening]:
-    return [*in_time(random_messages(30, 30), 60), *ticking(60, 90)]
-
-
 def state_of(tmp_path: Path) -> Path:
     (path,) = (p for p in state_files(tmp_path / "keys") if p.suffix == ".sqlite")
     return path
-
-
-def steps_of(config: StreamConfig) -> dict[str, bytes]:
-    return {name: data for name, data in files_of(config).items() if name.startswith("product")}
 
 
 # --- What it keeps ----------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.stream.test_local_killed import happenings, steps_of
 from tests.pipelines.stream.test_run import NeverRead, cut_off
 from tests.support.ledgers import begun_anew
 from tests.support.local_streams import Topic, run_script, state_files
@@ -25,6 +24,8 @@ from tests.support.stream_runs import (
     published,
     random_messages,
     run,
+    script,
+    steps_of,
     stream_config,
 )
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
@@ -57,10 +58,10 @@ def cut(tmp_path: Path) -> Iterator[tuple[StreamConfig, Path, bytes]]:
     with pytest.MonkeyPatch.context() as patch:
         one_key(patch)
         config = stream_config(tmp_path)
-        run_script(config, happenings(), until=6)
+        run_script(config, script(), until=6)
         (path,) = state_files(tmp_path / "keys")
         old = path.read_bytes()
-        run_script(config, happenings(), until=9)
+        run_script(config, script(), until=9)
         assert steps_noted(tmp_path / "keys") == [r.step for r in published(config)]
         assert len(published(config)) > 1
         yield config, path, old
@@ -79,7 +80,7 @@ def refused(config: StreamConfig, patch: pytest.MonkeyPatch, said: str) -> None:
 
     patch.setattr(DfgSteps, "publish", never)
     with pytest.raises(TracecloakError, match=said) as failure:
-        run_script(config, happenings())
+        run_script(config, script())
     assert failure.value.exit_code == 6
     assert steps_of(config) == {}
 
@@ -136,11 +137,11 @@ def test_a_running_epoch_keeps_its_key_of_identities(
     before, n_keys = files_of(config), len(key_files(tmp_path / "keys"))
     for _ in range(2):
         with pytest.raises(TracecloakError, match="the key of identities of 'ward' is gone"):
-            run_script(config, happenings())
+            run_script(config, script())
     assert files_of(config) == before and len(key_files(tmp_path / "keys")) == n_keys
     with monkeypatch.context() as patch:  # another epoch begins with another
         patch.setattr(ReleaseKey, "generate", classmethod(lambda cls: cls(b"o" * 32)))
-        assert run_script(stream_config(tmp_path, epoch="2"), happenings()).is_spent
+        assert run_script(stream_config(tmp_path, epoch="2"), script()).is_spent
 
 
 def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
@@ -149,7 +150,7 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
     one_key(monkeypatch)
     whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
-    run_script(whole, happenings())
+    run_script(whole, script())
     note, failures = epochs.note_step, [2, 2, 2, 4]
 
     def away(ledger: Ledger, of_key: Any, step: int, sha256: str) -> None:
@@ -160,7 +161,7 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
         note(ledger, of_key, step, sha256)
 
     monkeypatch.setattr(epochs, "note_step", away)
-    assert run_script(config, happenings()).is_spent
+    assert run_script(config, script()).is_spent
     assert failures == []
     assert steps_of(config) == steps_of(whole)
 
@@ -170,9 +171,9 @@ def test_two_epochs_that_begin_at_once_make_one_key_of_identities(tmp_path: Path
     config = stream_config(tmp_path)
     with KeyStore(tmp_path / "keys").alone(config.output, "ward@"):
         with pytest.raises(RetryLater):
-            run_script(config, happenings())
+            run_script(config, script())
     assert key_files(tmp_path / "keys") == ledger_entries(tmp_path / "keys") == []
-    assert run_script(config, happenings()).is_spent
+    assert run_script(config, script()).is_spent
 
 
 def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> Non
                 path.unlink()
 
     topic = Taking()
-    assert run_script(config, happenings(), [topic]).is_spent
+    assert run_script(config, script(), [topic]).is_spent
     assert [step for step, _ in topic.sent] == list(range(6))
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
     assert state_files(tmp_path / "keys") == []
@@ -198,11 +199,11 @@ def test_of_two_machines_with_one_key_the_first_decides_a_step(
     """A key store was copied, and both went on at once."""
     ledger = {"ledger": f"sqlite:///{tmp_path / 'shared.sqlite'}"}
     here = stream_config(tmp_path, **ledger)
-    run_script(here, happenings(), until=6)
+    run_script(here, script(), until=6)
     shutil.copytree(tmp_path / "keys", tmp_path / "copied")
     there = stream_config(tmp_path, key_store=str(tmp_path / "copied"), **ledger)
-    others = [*happenings()[:6], *in_time(random_messages(60, 50), 60)[6:]]
-    assert run_script(here, happenings()).is_spent
+    others = [*script()[:6], *in_time(random_messages(60, 50), 60)[6:]]
+    assert run_script(here, script()).is_spent
     expected = steps_of(here)
     move_away(here)
     with pytest.raises(TracecloakError, match="step 5 of this epoch was decided"):
@@ -368,7 +369,7 @@ def test_of_two_key_stores_one_pays_for_an_epoch(
 ) -> None:
     ledger = f"sqlite:///{tmp_path / 'shared.sqlite'}"
     here = stream_config(tmp_path, ledger=ledger)
-    run_script(here, happenings(), until=6)
+    run_script(here, script(), until=6)
     before, entries = files_of(here), Ledger(ledger).entries()
     fix_key(monkeypatch, b"o" * 32)
     keys = tmp_path / "their keys"
@@ -376,7 +377,7 @@ def test_of_two_key_stores_one_pays_for_an_epoch(
     for messages in (None, NeverRead()):
         with pytest.raises(MadeElsewhere, match=r"'ward@1' .* nothing is paid here") as no:
             if messages is None:
-                run_script(there, happenings())
+                run_script(there, script())
             else:
                 run_stream(there, messages=messages)
         assert no.value.exit_code == 75
@@ -384,8 +385,8 @@ def test_of_two_key_stores_one_pays_for_an_epoch(
     assert files_of(here) == before
     assert key_files(keys) == []
     other = stream_config(tmp_path, ledger=ledger, key_store=str(keys), epoch="2")
-    assert run_script(other, happenings()).is_spent
-    assert run_script(here, happenings()).is_spent
+    assert run_script(other, script()).is_spent
+    assert run_script(here, script()).is_spent
     assert [e.release_id for e in Ledger(ledger).entries() if e.action == "commit"] == [
         "ward@1", "ward@2",
     ]  # fmt: skip

@@ -12,16 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.pipelines.stream.test_local_killed import STREAMS, happenings, run_once
-from tests.support.lake_tables import iceberg_settings, use_catalogue
+from tests.pipelines.stream.test_local_killed import KILLED, run_once
+from tests.support.lake_tables import all_rows, iceberg_settings, in_order, opened, use_catalogue
 from tests.support.local_streams import run_script
 from tests.support.releasing import ROOT
 from tests.support.stream_runs import (
+    STREAMS,
     in_time,
     one_key,
     published,
     random_messages,
     run,
+    script,
     stream_config,
 )
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -38,29 +40,9 @@ def table_in(folder: Path, kind: str) -> str:
     return f"delta:{folder}/steps" if kind == "delta" else "iceberg:lake.ward.steps"
 
 
-def opened(table: str) -> Any:
-    """A table of either kind, as its library has it."""
-    kind, _, place = table.partition(":")
-    if kind == "delta":
-        return deltalake.DeltaTable(place)
-    from pyiceberg.catalog import load_catalog
-
-    catalogue, _, name = place.partition(".")
-    return load_catalog(catalogue).load_table(name)
-
-
-def rows_of(table: str) -> pa.Table:
-    found = opened(table)
-    return found.to_pyarrow_table() if table.startswith("delta") else found.scan().to_arrow()
-
-
 def n_commits(table: str) -> int:
     found = opened(table)
     return len(found.history() if table.startswith("delta") else found.snapshots())
-
-
-def in_order(rows: pa.Table) -> list[tuple[str, ...]]:
-    return sorted(tuple(map(str, row.values())) for row in rows.to_pylist())
 
 
 def in_files(config: StreamConfig) -> list[tuple[str, ...]]:
@@ -74,7 +56,7 @@ def in_files(config: StreamConfig) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if "variants" in n else []) for n in STREAMS]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if "variants" in n else []) for n in KILLED]
 )
 def test_a_table_gets_the_rows_of_every_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
@@ -83,8 +65,8 @@ def test_a_table_gets_the_rows_of_every_step(
     table = table_in(tmp_path, kind)
     config = stream_config(tmp_path, horizon=5, output_table=table, **STREAMS[name])
     run_once(config, tmp_path, is_topic=True)
-    assert in_order(rows_of(table)) == in_files(config)
-    assert len(rows_of(table)) or "variants" in name  # of which none is above the threshold
+    assert in_order(all_rows(table)) == in_files(config)
+    assert len(all_rows(table)) or "variants" in name  # of which none is above the threshold
     assert n_commits(table) == 5
 
 
@@ -93,7 +75,7 @@ def test_so_does_one_on_beam(tmp_path: Path) -> None:
     table = table_in(tmp_path, "delta")
     config = stream_config(tmp_path, output_table=table)
     run(config, in_time(random_messages(10, 20), 120))
-    rows = rows_of(table)
+    rows = all_rows(table)
     assert sorted(set(rows["step"].to_pylist())) == [r.step for r in published(config) if r.cells]
     assert in_order(rows) == in_files(config)
 
@@ -133,7 +115,7 @@ def test_a_stream_that_is_killed_between_table_and_note_appends_a_step_once(
         ends.append(done.returncode)
     assert ends == [*[-9] * len(kills), 0]
     config = stream_config(tmp_path, horizon=5, output_table=table, **STREAMS["log"])
-    assert in_order(rows_of(table)) == in_files(config)
+    assert in_order(all_rows(table)) == in_files(config)
     assert n_commits(table) == 5
 
 
@@ -151,22 +133,22 @@ def test_a_table_that_does_not_answer_is_waited_for(
     monkeypatch.setattr(delta, "append", sometimes)
     monkeypatch.setattr("tracecloak.transforms.stream.local_stream._AGAIN_SECONDS", 0.01)
     config = stream_config(tmp_path, output_table=table_in(tmp_path, "delta"))
-    assert run_script(config, happenings()).is_spent and not away
-    assert in_order(rows_of(config.output_table or "")) == in_files(config)
+    assert run_script(config, script()).is_spent and not away
+    assert in_order(all_rows(config.output_table or "")) == in_files(config)
 
 
 def test_another_key_is_another_epoch_and_other_columns_end_the_stream(tmp_path: Path) -> None:
     table = table_in(tmp_path, "delta")
     config = stream_config(tmp_path, output_table=table)
-    run_script(config, happenings())
+    run_script(config, script())
     (tmp_path / "again").mkdir()
     other = stream_config(tmp_path / "again", output_table=table)
-    run_script(other, happenings())
-    assert in_order(rows_of(table)) == sorted(in_files(config) + in_files(other))
+    run_script(other, script())
+    assert in_order(all_rows(table)) == sorted(in_files(config) + in_files(other))
     assert n_commits(table) == 12
     (tmp_path / "log").mkdir()
     with pytest.raises(UsageError, match="other columns"):
         run_script(
             stream_config(tmp_path / "log", horizon=5, output_table=table, **STREAMS["log"]),
-            happenings(),
+            script(),
         )

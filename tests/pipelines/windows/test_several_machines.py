@@ -20,13 +20,13 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from tests.pipelines.stream.test_local_killed import Appending, happenings, hooked
+from tests.pipelines.stream.test_local_killed import Appending, hooked
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import begun_at_once
 from tests.support.local_streams import NAME, Script
 from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
-from tests.support.stream_runs import files_of, stream_config
+from tests.support.stream_runs import files_of, script, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import caps, unit_book
@@ -266,7 +266,7 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
     def work(number: int) -> Callable[[], int]:
         def run() -> int:
             def opening(positions: Mapping[str, Any], _: bytes) -> Script:
-                return Script(happenings(), positions)
+                return Script(script(), positions)
 
             with paid_epoch(configs[number]) as epoch, stop_on_signal() as stop:
                 topic = Appending(folder / "topic")

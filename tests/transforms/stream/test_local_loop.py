@@ -17,7 +17,7 @@ from tests.support.stream_runs import (
     Happening,
     Sent,
     in_time,
-    random_messages,
+    script,
     stream_config,
     ticking,
 )
@@ -84,10 +84,6 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     clock = SimpleNamespace(monotonic=lambda: made.now, time=lambda: END_SECONDS)
     monkeypatch.setattr(local_stream, "time", clock)
     return made
-
-
-def script() -> list[Happening]:
-    return [*in_time(random_messages(30, 30), 60), *ticking(60, 90)]
 
 
 def test_a_topic_that_is_away_is_asked_at_a_pace(tmp_path: Path, loop: Loop) -> None:
