@@ -170,8 +170,7 @@ def bounded_yaml(data: str | bytes, loader: type[StrictLoader] = StrictLoader) -
 # ---
 # Characters that steer what shows them, written as escapes: no name changes the text around it.
 # An escape sequence, an override of direction or a character of no width in a name of an activity
-# can
-# hide what stands beside it on a terminal. So such a character is written by its number, as in
+# can hide what stands beside it on a terminal. So such a character is written by its number, as in
 # `\x1b`, `\u202e` or `\U000e0001`.
 
 

@@ -1,7 +1,4 @@
-"""The protocol of a method: parameters, counters, decisions, products.
-
-Aand the errors of its figures.
-"""
+"""The protocol of a method: parameters, counters, decisions, products, errors of figures."""
 
 from __future__ import annotations
 
@@ -76,8 +73,8 @@ class FigureError:
 #     if it generates a log:  `generate` piece by piece
 #     `products`: the tables and graphs that it releases beside a log or instead of one
 #
-# `decide` is called once a round and is the only place where noise is drawn on counts. `apply`
-# and the counters see one batch at a time, in any order, so what they draw is keyed by case.
+# `decide` is called once a round and is the only place where noise is drawn on counts. `apply` and
+# the counters see one batch at a time, in any order, so what they draw is keyed by case.
 
 
 class Params(pydantic.BaseModel):

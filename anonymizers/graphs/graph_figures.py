@@ -1,7 +1,4 @@
-"""The numbers that go with a graph: totals, what may be hidden below the threshold.
-
-Aand median times.
-"""
+"""The figures of a graph: totals, median times, what may be hidden below the threshold."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From noisy sums of directly-follows pairs to a graph that people can read.
-
-Wwith intervals of its counts.
+"""From noisy sums of directly-follows pairs to a graph with intervals of its counts.
 
 All of it looks at noisy sums and public numbers only, so it costs no privacy.
 """
@@ -26,30 +24,28 @@ if TYPE_CHECKING:
 
 # ---
 # Intervals around noisy sums of which only the large ones are shown, of cases that were clipped.
-# Three things lie between a count and its noisy sum, and an interval must allow for each.
-# Noise. It has a known law and takes the usual quantile.
+# Three things lie between a count and its noisy sum, and an interval must allow for each. Noise. It
+# has a known law and takes the usual quantile.
 #
 # The threshold. A sum is shown because it is large, and so more often too large than too small: of
 # cells that no case has, those that are shown lie above zero by more than any quantile. So the
-# lower
-# limit is that of the law of what is shown, the noise given that the sum is not below the threshold
-# (Lee, Sun, Sun and Taylor 2016): the smallest mean m with P(Y >= y | Y >= threshold; m) of at
-# least
-# 1/40. The upper limit stays: P(Y <= m - h | Y >= threshold) is at most P(Y <= m - h) for every h.
-# So
-# whatever the mean is, each limit fails with probability 1/40 at most, given that the sum is shown.
+# lower limit is that of the law of what is shown, the noise given that the sum is not below the
+# threshold (Lee, Sun, Sun and Taylor 2016): the smallest mean m with P(Y >= y | Y >= threshold; m)
+# of at least 1/40. The upper limit stays: P(Y <= m - h | Y >= threshold) is at most P(Y <= m - h)
+# for every h. So whatever the mean is, each limit fails with probability 1/40 at most, given that
+# the sum is shown.
 #
 # The clip. It only lowers sums: lower limits hold all the same, and upper ones are raised. By how
 # much is asked of the log: the cases' norms beyond the clip, of each case as much as the clip at
-# most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by
-# the clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not
+# most, are one more sum of the release's joint Gaussian mechanism, by which a case moves it by the
+# clip at most. Clipping takes from no pair more than that. How it is spread over pairs is not
 # asked, as to know that would take the noise of a larger clip: it is taken to be spread as the
 # shown sums are, by their direction, a vector of norm 1. But the cases that are scaled down are
-# long, and long cases repeat: so all of it may be of the pairs that a case can have again at
-# once, which are those of an activity with itself, and those of which the graph has the reverse.
-# An upper limit allows for either. Both are estimates, not bounds: where cases are many times as
-# long as the clip, they are too little. No interval of a bounded width can hold for these, as one
-# case may have any number of events, and what is released must hardly depend on it.
+# long, and long cases repeat: so all of it may be of the pairs that a case can have again at once,
+# which are those of an activity with itself, and those of which the graph has the reverse. An upper
+# limit allows for either. Both are estimates, not bounds: where cases are many times as long as the
+# clip, they are too little. No interval of a bounded width can hold for these, as one case may have
+# any number of events, and what is released must hardly depend on it.
 #
 # All that looks at the noisy sums is arithmetic and costs no privacy.
 

@@ -270,13 +270,10 @@ def _ratios(estimates: _ErrorEstimates) -> Iterator[float | None]:
 # What is asked for is a list: cases, times, shares in time, rework, rules, amounts, each with its
 # public bounds (`declared`). Every figure is a count, a sum or a mean of bounded numbers of cases
 # (`summands`), or a quantile of them; the sums of all are one vector, of which one case changes
-# each
-# part by a known amount (`terms`), and get Laplace or Gaussian noise, whichever errs less. No
-# figure
-# is computed from a log that was released or drawn.
-# Kabierski, Fahrenkrog-Petersen and Weidlich ("Privacy-Aware Process Performance Indicators:
-# Framework and Release Mechanisms", CAiSE 2021) for the question; means of centred sums and
-# permute-and-flip for the answer.
+# each part by a known amount (`terms`), and get Laplace or Gaussian noise, whichever errs less. No
+# figure is computed from a log that was released or drawn. Kabierski, Fahrenkrog-Petersen and
+# Weidlich ("Privacy-Aware Process Performance Indicators: Framework and Release Mechanisms", CAiSE
+# 2021) for the question; means of centred sums and permute-and-flip for the answer.
 
 
 class PrivateIndicators(PartsMethod):

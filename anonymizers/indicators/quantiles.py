@@ -1,6 +1,6 @@
-"""Estimates from noisy numbers, with intervals of 95 %: sums, means and shares (Fieller, 1954).
+"""Estimates from noisy numbers with intervals of 95 %: sums, means, shares and quantiles.
 
-Aand quantiles.
+Means and shares are by Fieller (1954).
 
 Quantiles are between two values chosen on a grid, or all are read from noisy running sums.
 """

@@ -1,6 +1,4 @@
-"""What one case adds to an indicator: a number between two public bounds.
-
-Aand sums of these by cell.
+"""The summands of an indicator: a bounded number for each case, and their sums by cell.
 
 A share is the mean of a number that is 0 or 1, so every indicator is a count, a sum or a mean of
 bounded numbers. What is summed up is the number less the middle of its bounds, on a lattice of

@@ -204,12 +204,9 @@ class _Sentences:
 # ---
 # PRETSA: the cases of rare variants are merged into similar ones, and durations are drawn anew.
 # Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware
-# Process
-# Discovery (2019), with the embedding distance of Rösel, Fahrenkrog-Petersen, van der Aa, Weidlich:
-# A
-# Distance Measure for Privacy-preserving Process Mining based on Feature Learning (2021). The
-# merging
-# is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.tree`.
+# Process Discovery (2019), with the embedding distance of Rösel, Fahrenkrog-Petersen, van der Aa,
+# Weidlich: A Distance Measure for Privacy-preserving Process Mining based on Feature Learning
+# (2021). The merging is in `anonymizers.pretsa.tree`, the durations in `anonymizers.pretsa.tree`.
 # `pretsa-case` is the variant that looks at cases alone, as Rafiei and van der Aalst recall it
 # (Group-Based Privacy Preservation Techniques for Process Mining, 2021): k without t.
 #

@@ -239,31 +239,30 @@ def _far_nodes(tree: MergedTree, nodes: np.ndarray, drawn: np.ndarray, t: float)
 # ---
 # PRETSA's sanitisation of the prefix tree: which variant the cases of each one are merged into.
 # Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware
-# Process
-# Discovery (2019), as section 2.2 of Rösel et al. recalls it. Of the tree's nodes in preorder, the
-# first that fewer than k cases pass, or whose durations are at least t away from those of its
-# activity, is cut off with all that is below it. Each case that loses its place goes to the nearest
-# variant that is still in the tree, by the distance from the variant it had in the input. This is
-# repeated until no node is left to be cut.
-# Differences from the authors' code, which publishes variants that nobody had: a variant goes out
-# of the tree with any of its nodes, so cases only ever go where their whole variant is there. And
-# with `protect_ends`, when all nodes are right, the variant of the fewest cases is taken out as
-# long as it has fewer than k, so that not only the prefixes have k cases, but the variants.
+# Process Discovery (2019), as section 2.2 of Rösel et al. recalls it. Of the tree's nodes in
+# preorder, the first that fewer than k cases pass, or whose durations are at least t away from
+# those of its activity, is cut off with all that is below it. Each case that loses its place goes
+# to the nearest variant that is still in the tree, by the distance from the variant it had in the
+# input. This is repeated until no node is left to be cut. Differences from the authors' code, which
+# publishes variants that nobody had: a variant goes out of the tree with any of its nodes, so cases
+# only ever go where their whole variant is there. And with `protect_ends`, when all nodes are
+# right, the variant of the fewest cases is taken out as long as it has fewer than k, so that not
+# only the prefixes have k cases, but the variants.
 #
-# All cases of a variant stay together, so the work is done on variants. A case has its own
-# duration at those nodes that its variant in the input and its variant now have in common; only
-# these count for the distance of durations.
+# All cases of a variant stay together, so the work is done on variants. A case has its own duration
+# at those nodes that its variant in the input and its variant now have in common; only these count
+# for the distance of durations.
 #
 # How far a group's durations are from those of its activity: the 1-Wasserstein distance.
 #
 # The t-closeness of Li, Li and Venkatasubramanian (2007) as PRETSA uses it (Fahrenkrog-Petersen,
-# van der Aa, Weidlich: PRETSA, 2019): the earth mover's distance between the durations at a node
-# of the prefix tree and those of all events of the node's activity, divided by the range of the
+# van der Aa, Weidlich: PRETSA, 2019): the earth mover's distance between the durations at a node of
+# the prefix tree and those of all events of the node's activity, divided by the range of the
 # latter. So it lies in [0, 1], and is 0 where all durations of the activity are equal.
 #
 # Both distributions are steps, and the area between a step of the one and the increasing steps of
-# the other is a difference of integrals. So a group of m values costs m look-ups in its
-# activity's cumulated distribution, however many values the activity has.
+# the other is a difference of integrals. So a group of m values costs m look-ups in its activity's
+# cumulated distribution, however many values the activity has.
 
 
 @dataclass(frozen=True, eq=False)

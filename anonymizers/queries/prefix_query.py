@@ -1,6 +1,4 @@
-"""The Laplace trace-variant query, level by level, and `laplace-levels`.
-
-Wwhich pays for its levels.
+"""The Laplace trace-variant query, level by level, and `laplace-levels`, charged by level.
 
 Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
 ask level by level how many cases begin with each prefix that may go on. Candidates of a level are

@@ -32,27 +32,23 @@ from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths,
 # ---
 # The norm at which cases are clipped, chosen by how many cases are longer; paid as Gaussian noise.
 # Noise of every cell is in proportion to the clip g: with n cells of deviation r g each, its L2
-# norm
-# is about r g sqrt(n). Clipping takes at most the sum of the cases' norms beyond g. The sum of the
-# two, r g sqrt(n) + sum max(norm - g, 0), is convex in g, and least where the number of cases
-# longer
-# than g falls to K = r sqrt(n). So the rank K of the clip is known beforehand, and only the numbers
-# of longer cases are asked of the log. No clip is below the noisy median: where K is more than half
-# of the cases, everything is noise, and a clip that scales all cases down gains nothing.
+# norm is about r g sqrt(n). Clipping takes at most the sum of the cases' norms beyond g. The sum of
+# the two, r g sqrt(n) + sum max(norm - g, 0), is convex in g, and least where the number of cases
+# longer than g falls to K = r sqrt(n). So the rank K of the clip is known beforehand, and only the
+# numbers of longer cases are asked of the log. No clip is below the noisy median: where K is more
+# than half of the cases, everything is noise, and a clip that scales all cases down gains nothing.
 # What is measured is a block of the release's joint Gaussian mechanism (`accounting.joint`): the
 # cases by norm, in buckets of a public grid, from the longest downwards, multiplied by the square
-# root C of the matrix that adds them up. With noise z on C x, C (C x + z) has the numbers of
-# longer cases at all grid points at once, each with a deviation that grows with the logarithm of
-# the number of buckets (Fichtenberger, Henzinger, Upadhyay 2023). One case more changes C x by
-# one column of C, of which the first is the longest; its coefficients are rounded to whole
-# numbers of steps, and C is the rounded matrix throughout, so the bound is exact and nothing is
-# biased.
+# root C of the matrix that adds them up. With noise z on C x, C (C x + z) has the numbers of longer
+# cases at all grid points at once, each with a deviation that grows with the logarithm of the
+# number of buckets (Fichtenberger, Henzinger, Upadhyay 2023). One case more changes C x by one
+# column of C, of which the first is the longest; its coefficients are rounded to whole numbers of
+# steps, and C is the rounded matrix throughout, so the bound is exact and nothing is biased.
 #
 # A choice by permute-and-flip with score -|longer cases - K| would do as well with exact numbers.
 # At a price of 5 % of epsilon, though, every clip above the longest case lacks only K to the best
 # one, and K is a few multiples of what such a choice errs by: the clip would often be the largest
-# of the grid. With Gaussian noise of the same price a grid point far above all cases is not
-# chosen.
+# of the grid. With Gaussian noise of the same price a grid point far above all cases is not chosen.
 
 
 RANK_UNITS = 1 << 10

@@ -1,7 +1,4 @@
-"""Parameters of the counts that a stream publishes.
-
-Aand what the products that are counts have in common.
-"""
+"""Products of a stream that are counts: their parameters and what they have in common."""
 
 from __future__ import annotations
 

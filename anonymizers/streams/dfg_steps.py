@@ -1,7 +1,4 @@
-"""The product `dfg` of a stream: directly-follows counts of all possible pairs.
-
-Wwith intervals and figures.
-"""
+"""The product `dfg` of a stream: counts of all possible pairs, with intervals and figures."""
 
 from __future__ import annotations
 
@@ -44,12 +41,12 @@ from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 # ---
 # How far to trust the numbers of a step: limits of its counts, and the numbers that go with them.
 # All of it follows from what the step publishes: from counts with noise, their public standard
-# errors
-# and the delta of the stream, which says which law the noise has. So it costs nothing, and whoever
-# has the step can compute it again. It is the arithmetic of `private-dfg`, with one difference: a
-# step publishes every possible pair, so no count is shown for being large, and totals add up all.
-# The counts are of cases as the stream counts them: ended at max_trace_length, and scaled down by
-# l2_clip. How much that takes is not measured in a stream, so the limits say nothing of it.
+# errors and the delta of the stream, which says which law the noise has. So it costs nothing, and
+# whoever has the step can compute it again. It is the arithmetic of `private-dfg`, with one
+# difference: a step publishes every possible pair, so no count is shown for being large, and totals
+# add up all. The counts are of cases as the stream counts them: ended at max_trace_length, and
+# scaled down by l2_clip. How much that takes is not measured in a stream, so the limits say nothing
+# of it.
 
 
 # The variance that rounding to a whole number adds; sums with Laplace noise are whole already.

@@ -1,6 +1,4 @@
-"""What a stream publishes of one step, the table of its products.
-
-Aand a stream in one place as a function.
+"""The release of one step, the table of products, and a stream as a function of its cases.
 
 Messages get keyed identities, cases close in steps, and each step is released once.
 """
@@ -109,14 +107,13 @@ def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArra
 # What a stream publishes of one step: exact counts, then noise, as functions without a pipeline.
 # The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
 # and what was measured of them with noise are needed; the caller keeps both and gives them to
-# `publish`.
-# RunningStream: a stream in one place, as a function of its messages and of how far they are
-# read.
+# `publish`. RunningStream: a stream in one place, as a function of its messages and of how far they
+# are read.
 #
 # Batches of messages and moments up to which all of them are there go in, releases of steps come
 # out. The state is a value: whoever keeps it, and what goes into it afterwards, can go on from
-# there, and gets the same releases. `transforms.stream.beam_stages` and `assemble` do the same
-# on Beam, with the same bytes.
+# there, and gets the same releases. `transforms.stream.beam_stages` and `assemble` do the same on
+# Beam, with the same bytes.
 #
 # Not here: where messages come from, where the state is kept, and the clock.
 

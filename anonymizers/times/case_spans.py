@@ -1,6 +1,4 @@
-"""How long cases take from first to last event, how fine stamps are.
-
-Aand how much time goes by between which activities.
+"""Durations of cases, the granularity of timestamps, and time between activities.
 
 Each is a table of noisy numbers of its own: cases by bins of their time, cases by the coarsest grid
 that has their stamps, and clipped sums of time by directly-follows pair.
@@ -54,19 +52,17 @@ if TYPE_CHECKING:
 # ---
 # How long cases take from first event to last: a noisy histogram, and times by their rank in it.
 # Of all steps of a case the one that takes longest decides how long it takes, and such steps are
-# few:
-# in the histograms of steps (anonymizers.times.step_durations) they are lost in the noise. But a
-# case
-# takes one time from first to last, so the histogram of these has little noise. Each case of two
-# events or more counts once, by public bins of the time. So one case changes one count by 1: exact
-# discrete noise on each covers it.
-# How fine the stamps of a log are, from microseconds to dates; public, or chosen and paid.
+# few: in the histograms of steps (anonymizers.times.step_durations) they are lost in the noise. But
+# a case takes one time from first to last, so the histogram of these has little noise. Each case of
+# two events or more counts once, by public bins of the time. So one case changes one count by 1:
+# exact discrete noise on each covers it. How fine the stamps of a log are, from microseconds to
+# dates; public, or chosen and paid.
 #
-# A log of dates in which cases start at any hour is wrong for whoever reads it. So the stamps of
-# a release are whole multiples of one granularity on the local clock, and it is the log's own.
-# Where it is not public, each case counts once, by the coarsest grid that has all of its stamps,
-# and noise is added to these six counts. That errs less than a choice by permute-and-flip at the
-# same price: it tells logs of seconds from logs of dates with a third of the cases.
+# A log of dates in which cases start at any hour is wrong for whoever reads it. So the stamps of a
+# release are whole multiples of one granularity on the local clock, and it is the log's own. Where
+# it is not public, each case counts once, by the coarsest grid that has all of its stamps, and
+# noise is added to these six counts. That errs less than a choice by permute-and-flip at the same
+# price: it tells logs of seconds from logs of dates with a third of the cases.
 #
 # Stamps finer than a microsecond are cut to it where they are read.
 

@@ -1,6 +1,4 @@
-"""From variants to counts of pairs.
-
-Aand from a directly-follows relation to a process tree by cuts.
+"""From variants to counts of pairs, and from a directly-follows relation to a tree by cuts.
 
 The inductive miner's cuts (Leemans, Fahland and van der Aalst, 2013) by two sets of rules: those of
 DPIM (Schulze et al., algorithms 3 to 5), and the structural ones for relations.

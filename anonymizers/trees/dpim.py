@@ -1,6 +1,6 @@
 """`dpim`: a process tree from noisy directly-follows pairs, taken if it fits well.
 
-Aas published (Schulze et al.).
+As published by Schulze et al.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ class DpimParams(NamesParams):
 # each, adds fresh noise to the counts of these, and mines them by cuts; what begins and ends the
 # parts of parallel and loop cuts is asked of the log with noise. The first tree of a noisy fitness
 # above a threshold is taken (Liu and Talwar, "Private Selection from Private Candidates", 2019,
-# algorithm 1); after each round there is a chance to give up.
-# Where the paper leaves something open, or its algorithms and the code of its authors differ:
+# algorithm 1); after each round there is a chance to give up. Where the paper leaves something
+# open, or its algorithms and the code of its authors differ:
 #
 # * Noise is exact discrete Laplace of the paper's scale.
 # * It is drawn once a round to choose all pairs, as in the example of table II and in the code;

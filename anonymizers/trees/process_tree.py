@@ -54,16 +54,12 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # ---
 # Noisy answers to which activities begin and end the parts of a cut, and what all answers cost.
 # A miner that works on a directly-follows relation does not know which activities come first and
-# last
-# within a part of a parallel or loop cut. DetectS_E of DPIM (Schulze, Zisgen, Kirschke, Mohammadi
-# and
-# Koschmider, "Differentially Private Inductive Miner", algorithm 5) counts it on the log projected
-# to
-# the parts, with Laplace noise, and takes what is clearly above 0.
-# The cost of a question is halved from one to the next, so that any number of them stays within a
-# budget. In the paper it is halved along each path of the tree: cuts beside each other each spend
-# as much, and together more than the budget. Here the halving goes over all questions that are
-# asked.
+# last within a part of a parallel or loop cut. DetectS_E of DPIM (Schulze, Zisgen, Kirschke,
+# Mohammadi and Koschmider, "Differentially Private Inductive Miner", algorithm 5) counts it on the
+# log projected to the parts, with Laplace noise, and takes what is clearly above 0. The cost of a
+# question is halved from one to the next, so that any number of them stays within a budget. In the
+# paper it is halved along each path of the tree: cuts beside each other each spend as much, and
+# together more than the budget. Here the halving goes over all questions that are asked.
 #
 # What begins and ends the parts of parallel and loop cuts, asked of the log from one budget.
 

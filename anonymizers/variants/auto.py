@@ -171,11 +171,9 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
 # ---
 # `auto-variants`: `joint-variants`, a histogram or a PrivTree, by which is expected to err least.
 # Three hundredths of epsilon are for a profile: about how many cases are of variants that a
-# histogram
-# would show for sure, by little or by much, and about how many are not. With noise that is known
-# beforehand and the number of activities, the distance of what each way would release follows from
-# it
-# (`anonymizers.variants.auto`), and the way of the least is taken:
+# histogram would show for sure, by little or by much, and about how many are not. With noise that
+# is known beforehand and the number of activities, the distance of what each way would release
+# follows from it (`anonymizers.variants.auto`), and the way of the least is taken:
 # 1. `joint-variants`, whose chain makes up the cases that a histogram would not show. The cases
 # that
 #    would have been shown anyway come out worse, as they share the budget.
@@ -189,10 +187,9 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
 #
 # Variants that were seen, and cases that go other ways through what was seen.
 #
-# What a threshold hides is mostly what cases rarely do between two things that many do. A chain
-# of the published variants has some of that: it skips, repeats or leaves where only other
-# variants did, and at other positions. It looks at nothing but released numbers, so it costs no
-# privacy.
+# What a threshold hides is mostly what cases rarely do between two things that many do. A chain of
+# the published variants has some of that: it skips, repeats or leaves where only other variants
+# did, and at other positions. It looks at nothing but released numbers, so it costs no privacy.
 
 
 _CHOICE = Fraction(3, 100)

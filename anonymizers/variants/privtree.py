@@ -1,6 +1,4 @@
-"""A private tree of prefixes: which prefixes of variants are split.
-
-Aand noisy counts of the leaves.
+"""A private tree of prefixes: which prefixes are split, and noisy counts of the leaves.
 
 Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical Decompositions"
 (SIGMOD 2016), with whole numbers throughout. Only what is here sees exact counts.
@@ -34,8 +32,7 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 # ---
 # A private tree of prefixes: which prefixes of variants are split, and noisy counts of the leaves.
 # Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical
-# Decompositions"
-# (SIGMOD 2016), with whole numbers throughout. Only what is here sees exact counts.
+# Decompositions" (SIGMOD 2016), with whole numbers throughout. Only what is here sees exact counts.
 
 
 # Children of all splits together. They bound the memory at a few hundred megabytes and the time at

@@ -297,8 +297,8 @@ def _round(value: float) -> float:
 # ---
 # The page of a comparison, the board: charts of medians and quartiles by log, epsilon and measure.
 # It is made of `results` alone: the logs are not needed. A script of the page (`static/board.js`)
-# draws what somebody chooses.
-# Figures of methods of others that cannot run in this process, as they were recorded elsewhere.
+# draws what somebody chooses. Figures of methods of others that cannot run in this process, as they
+# were recorded elsewhere.
 #
 # `recorded.json` has them: who wrote the method, which code ran with which parameters, what the
 # epsilon is of that it declares, what that epsilon leaves out, and the quartiles of our measures

@@ -1,6 +1,4 @@
-"""Which log a release is judged by: its tables as they were read.
-
-Aand whether it can be of the log.
+"""The log that a release is compared with, and whether the release can be of it.
 
 A release of another log is not measured. A release says next to nothing of its input, so mostly
 this cannot be told from its files: only that none of its activities is in the log, or that the log

@@ -1,6 +1,4 @@
-"""What a run passes before it draws noise.
-
-Tthe ledger says from then on that nothing is given back.
+"""The draw guard: the ledger notes, before noise is drawn, that nothing is given back.
 
 On this machine the gate is passed where the first round decides, so that a run that fails while it
 reads, or whose input changes meanwhile, costs nothing. It is a file beside the keys, and workers in

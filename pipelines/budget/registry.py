@@ -1,6 +1,4 @@
-"""What a release is, by ledger, folder and key.
-
-Aand what each of them is told from its reservation to its end.
+"""The state of a release by ledger, folder and key, from its reservation to its end.
 
 A run can be cut off between any two of its steps, disks are restored from backups, and people give
 releases up, so every combination can be met: the table has a row for each. The ledger is told

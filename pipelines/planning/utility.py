@@ -88,19 +88,13 @@ def _least_noise(method: Anonymizer, params: Any) -> Fraction:
 # What a release will be worth, before it: the method run on synthetic logs, which cost nothing.
 # A synthetic log has the declared activities, or some of its own where they are privately selected,
 # and a given number of cases. How far off a release is depends most on how alike its cases are,
-# which
-# no public number says. So a synthetic process has one number for it, the exponent of Zipf's law:
-# its
-# r-th variant has a share of the cases in proportion to r^-exponent. With 2, four fifths of the
-# cases
-# have one of 3 variants; with 1.5, of 15; with 1.15, hardly two cases are alike. A variant is
-# another
-# one with some edits, and the first one follows the names. No input is read.
-# A range reaches from a regular process to a variable one. Between processes whose cases are as
-# much
+# which no public number says. So a synthetic process has one number for it, the exponent of Zipf's
+# law: its r-th variant has a share of the cases in proportion to r^-exponent. With 2, four fifths
+# of the cases have one of 3 variants; with 1.5, of 15; with 1.15, hardly two cases are alike. A
+# variant is another one with some edits, and the first one follows the names. No input is read. A
+# range reaches from a regular process to a variable one. Between processes whose cases are as much
 # alike, and with the same bounds, errors still differ: by a factor of `WITHIN` or less in 118 of
-# 135
-# cells of public logs, to which nothing here was fitted (`tests/benchmarks/forecasts.py`).
+# 135 cells of public logs, to which nothing here was fitted (`tests/benchmarks/forecasts.py`).
 
 
 # Sizes of synthetic logs where none is given, and of how many releases the middle one counts.

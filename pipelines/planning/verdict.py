@@ -1,6 +1,4 @@
-"""Whether a release is worth its budget, in words: from what `worth` foretells.
-
-Aand what to change.
+"""Whether a release is worth its budget, by its estimated utility, and recommendations.
 
 Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
 synthetic, and the noise is that of the configuration. The answers have these bounds:

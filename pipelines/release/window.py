@@ -1,7 +1,4 @@
-"""One window of a schedule: what its release reads, which units it claims, what it pays for.
-
-Aand what it says of itself.
-"""
+"""One window of a schedule: what its release reads, claims, costs and states of itself."""
 
 from __future__ import annotations
 

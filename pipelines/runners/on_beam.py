@@ -1,7 +1,4 @@
-"""A release on a runner of Beam: its options and what must be there.
-
-Wwhether its workers answer and can write, and its pipeline.
-"""
+"""A release on a runner of Beam: options, requirements, a check of its workers, pipeline."""
 
 from __future__ import annotations
 

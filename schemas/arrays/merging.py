@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 # ---
 # The distinct ones and the order of many integers: what numpy returns, in less time and memory.
 # Keys that lie close together are looked up in a table. Others are sorted as integers that hold a
-# key
-# and its place at once, which takes a fraction of the time of sorting places by their keys. Where
-# keys come case by case and begin with the case, they are nearly in order, and the sort knows it.
+# key and its place at once, which takes a fraction of the time of sorting places by their keys.
+# Where keys come case by case and begin with the case, they are nearly in order, and the sort knows
+# it.
 
 
 # Fewer keys than these are left to numpy: a call costs more than they do.

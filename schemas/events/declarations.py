@@ -219,8 +219,7 @@ HandoverDeclarations = Annotated[
 # Declared attributes: the public domain that an attribute is coded into, and values drawn from it.
 # An attribute leaves a release only if it is declared, with all values that it can take: a list of
 # texts, or bounds and a number of bins. The declaration is public and does not come from the log.
-# The
-# name says the level, as pm4py names columns: `case:NAME` belongs to the case, any other to the
+# The name says the level, as pm4py names columns: `case:NAME` belongs to the case, any other to the
 # event.
 
 

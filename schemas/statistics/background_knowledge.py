@@ -29,8 +29,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 # The search keeps, of every pattern and row that matches it, where the leftmost match ends (as in
 # PrefixSpan: Pei et al., ICDE 2001), and looks at a longer pattern only if all of its subpatterns
 # that are shorter by one were taken up (Agrawal, Srikant, VLDB 1994). All rows and all patterns of
-# a
-# piece are looked at in one go, in arrays.
+# a piece are looked at in one go, in arrays.
 
 
 # At most about so many extended matches, and cells of counts, are looked at in one go.

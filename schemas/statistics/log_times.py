@@ -20,8 +20,8 @@ from tracecloak.schemas.events.traces import TraceBatch
 # When the cases of a log begin, how long they and their steps take, and at which hours they work.
 # What a page about a log shows of its times, in counts that merge exactly. Durations are counted in
 # public bins of one ratio, so a quantile that is read from them is off by half a bin at most, which
-# is less than 5 %.
-# Events that take time: when each began, pairs of start and complete, and what of a gap is work.
+# is less than 5 %. Events that take time: when each began, pairs of start and complete, and what of
+# a gap is work.
 #
 # An event stands at its completion. In a source it has its start in a column of its own, or its
 # start is a record of its own: then the records of a case's activity are paired first in, first
@@ -29,11 +29,11 @@ from tracecloak.schemas.events.traces import TraceBatch
 # known. One that has a start and no completion is an event as well, at the time of its start: its
 # completion is not known, and is not taken to be that time. So no record is lost.
 #
-# What passes between two completions is divided: work on an event goes from its start, or from
-# the last known completion before if that is later, to its completion, and is its service time.
-# What is left is its waiting time. So both add up to the time between completions, whatever runs
-# side by side. An event without a completion has neither, and whoever comes right after it has no
-# waiting time, as nobody knows from when on.
+# What passes between two completions is divided: work on an event goes from its start, or from the
+# last known completion before if that is later, to its completion, and is its service time. What is
+# left is its waiting time. So both add up to the time between completions, whatever runs side by
+# side. An event without a completion has neither, and whoever comes right after it has no waiting
+# time, as nobody knows from when on.
 
 
 @dataclass(frozen=True)

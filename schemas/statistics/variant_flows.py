@@ -189,9 +189,8 @@ def _arcs(variants: VariantHistogram, codes: np.ndarray, end: int) -> tuple[np.n
 # ---
 # Which groups of activities follow each other, and where: cases as vectors, to add with a clip.
 # A case is the vector of the numbers of times that it goes from one group to another, or to END,
-# and
-# of the numbers of times that it comes to a group, or to END, within each of a few public bins of
-# positions. What occurs often would fill the vector, and noise grows with its length. So a step
+# and of the numbers of times that it comes to a group, or to END, within each of a few public bins
+# of positions. What occurs often would fill the vector, and noise grows with its length. So a step
 # within a group weighs a quarter, and one into a bin of w positions weighs one by the root of w,
 # rounded down to sixteenths. Weights are public, and whole numbers of sixteenths.
 

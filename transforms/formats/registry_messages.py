@@ -35,12 +35,11 @@ from tracecloak.transforms.services.schema_registry import (
 # Avro schemas of a registry, as far as they can be used: what somebody else wrote is judged first.
 # A schema may be of any kind that a sender can register, and fastavro follows it as far as it goes:
 # a type that holds itself takes the stack of the process with one message, and a list of values
-# that
-# take no byte takes its memory. Such a schema is refused, whatever the message says.
-# Times keep their numbers: a logical type of time becomes a `Stamp`, since Python's own times end
-# at the year 9999, and one field that is later must not take its whole message along. A decimal
-# is the number of Python that has the same text, and stays bytes where there is none. A `uuid` is
-# its text as it was sent, and so are values of other logical types what they are without them.
+# that take no byte takes its memory. Such a schema is refused, whatever the message says. Times
+# keep their numbers: a logical type of time becomes a `Stamp`, since Python's own times end at the
+# year 9999, and one field that is later must not take its whole message along. A decimal is the
+# number of Python that has the same text, and stays bytes where there is none. A `uuid` is its text
+# as it was sent, and so are values of other logical types what they are without them.
 
 
 _MAX_NODES = 20_000
