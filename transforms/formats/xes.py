@@ -30,7 +30,6 @@ import codecs
 import contextlib
 import hashlib
 import logging
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -164,9 +163,9 @@ class XesReader:
                 event has a required column.
         """
         names = None if self.unnamed is None else _Names(*self.unnamed)
-        encoding, is_searchable, source = _searchable(stream, self.goes_on)
-        traces = _Traces(wanted, names, encoding, forgets=self.goes_on)
-        pieces = _Pieces(source, is_searchable, batch_rows)
+        source = _Source(stream)
+        traces = _Traces(wanted, names, source.encoding, forgets=self.goes_on)
+        pieces = _Pieces(source, batch_rows)
         is_sound = True
         is_end = False
         piece = b""
@@ -625,14 +624,14 @@ class _Kinds(dict[str, int]):
 class _Pieces:
     """What a file is read in: traces that are regular as a whole, and pieces for a parser."""
 
-    def __init__(self, source: _Joined, is_searchable: bool, batch_rows: int) -> None:
+    def __init__(self, source: _Source, batch_rows: int) -> None:
         self._source = source
         self._batch_rows = batch_rows
         # At most as much is looked at as a batch takes, and no token that is too long.
         most = min(max(_PIECE_BYTES, batch_rows * _EVENT_BYTES), _REGULAR_BYTES, _TOKEN_BYTES)
         self._most = self._size = most
         # So many bytes are the parser's before regular traces are looked for again.
-        self._parsed = 0 if is_searchable else math.inf
+        self._parsed = 0
         self._parsed_next = _PIECE_BYTES
 
     def regular_batches(self, traces: _Traces) -> Iterator[RawBatch]:
@@ -672,7 +671,7 @@ class _Pieces:
         return piece
 
 
-def _read(stream: BinaryIO | _Joined, size: int) -> bytes:
+def _read(stream: BinaryIO | _Source, size: int) -> bytes:
     """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
     pieces = []
     while size and (piece := stream.read(size)):
@@ -690,7 +689,7 @@ def _refusal(fault: _Fault) -> InputSchemaError:
     )
 
 
-def _from_trace(stream: _Joined, piece: bytes) -> bytes:
+def _from_trace(stream: _Source, piece: bytes) -> bytes:
     """Returns what follows from where the next trace begins; nothing if none does.
 
     Args:
@@ -723,52 +722,42 @@ def _marked(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error(_MARKS, _marked)
 
 
-def _searchable(stream: BinaryIO, recodes: bool) -> tuple[str | None, bool, _Joined]:
-    """Returns the encoding of a stream if that is known, whether it can be searched, and itself.
+class _Source:
+    """The bytes of a file, UTF-16 as UTF-8, which can be given back.
 
-    Args:
-        stream: A file. It can be searched if its ASCII characters are single bytes, as they are in
-            any encoding that expat reads but UTF-16.
-        recodes: Whether UTF-16 becomes UTF-8.
+    So its ASCII characters are single bytes, as they are in any other encoding that expat reads.
+
+    Attributes:
+        encoding: That of the bytes, if it is not the one that the file declares.
     """
-    first = _read(stream, 2)
-    encoding = _BYTES_OF_CODE_UNITS.get(first)
-    joined = _Joined(first, stream)
-    if encoding is None or not recodes:
-        return None, encoding is None, joined
-    return "utf-8", True, _Joined(b"", joined, codecs.getincrementaldecoder(encoding)(_MARKS))
 
+    def __init__(self, stream: BinaryIO) -> None:
+        first = _read(stream, 2)
+        codec = _BYTES_OF_CODE_UNITS.get(first)
+        self.encoding = None if codec is None else "utf-8"
+        self._stream = stream
+        self._decoder = None if codec is None else codecs.getincrementaldecoder(codec)(_MARKS)
+        self._held, self._at = self._decoded(first), 0
 
-class _Joined:
-    """A stream that begins with bytes which were read of it, and is decoded if need be."""
-
-    def __init__(
-        self,
-        first: bytes,
-        rest: BinaryIO | _Joined,
-        decoder: codecs.IncrementalDecoder | None = None,
-    ) -> None:
-        self._first = first
-        self._at = 0
-        self._rest = rest
-        self._decoder = decoder
+    def _decoded(self, data: bytes) -> bytes:
+        return data if self._decoder is None else self._decoder.decode(data, not data).encode()
 
     def read(self, size: int) -> bytes:
         """Returns some bytes, mostly as many as asked for; none at the end."""
-        while self._at == len(self._first):
-            piece = self._rest.read(size)
+        while self._at == len(self._held):
+            piece = self._stream.read(size)
             if self._decoder is None:
                 return piece
-            self._first, self._at = self._decoder.decode(piece, not piece).encode("utf-8"), 0
+            self._held, self._at = self._decoded(piece), 0
             if not piece:
                 break
-        data = self._first[self._at : self._at + size]
+        data = self._held[self._at : self._at + size]
         self._at += len(data)
         return data
 
     def unread(self, data: bytes) -> None:
         """Lets bytes come again."""
-        self._first, self._at = data + self._first[self._at :], 0
+        self._held, self._at = data + self._held[self._at :], 0
 
 
 def reader(how: SourceFormat, path: str) -> XesReader:
