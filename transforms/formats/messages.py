@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import fastavro
 import numpy as np
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import (
     ACTIVITY,
@@ -40,26 +41,12 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.source_column import SourceColumn, text_of, texts_of_scalars
 from tracecloak.schemas.events.stamps import UNITS_US
-from tracecloak.schemas.events.tally import (
-    EMPTY,
-    EMPTY_TIME,
-    FAR_TIME,
-    NEITHER,
-    NO_OPERATION,
-    NO_RECORD,
-    NO_SCALAR,
-    NO_TIME,
-    NO_UNIT,
-    NO_UTF8,
-    NOT_AVRO,
-    NOT_JSON,
-    OTHER_KIND,
-    OTHER_OPERATION,
-    TOMBSTONE,
-)
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed
+
+if TYPE_CHECKING:
+    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
 
 # A row for the operator on a message that cannot be read. Kafka finds a message by its partition
 # and offset, Pub/Sub by its id; what the service does not have is null.
@@ -95,38 +82,6 @@ class Message(Protocol):
     @property
     def attributes(self) -> Mapping[str, str]:
         """What is said of it beside."""
-        ...
-
-
-@runtime_checkable
-class MessageColumns(Protocol):
-    """Messages whose service gives them as columns, beside each by itself."""
-
-    @property
-    def data(self) -> Sequence[bytes]:
-        """[n], the events."""
-        ...
-
-    @property
-    def orders(self) -> np.ndarray:
-        """int64[n], what `order_in_source` gives of each."""
-        ...
-
-    def are_plain(self, names: Collection[str]) -> np.ndarray:
-        """Returns bool[n], which have none of the named attributes."""
-        ...
-
-
-class Bodies(Protocol):
-    """What reads messages of another kind; `transforms.formats.registry_messages` has one."""
-
-    def body(self, data: bytes) -> dict[str, Any]:
-        """Returns the fields of a message.
-
-        Raises:
-            UnreadError: It cannot be read.
-            TracecloakError: That is no fault of the message.
-        """
         ...
 
 
@@ -204,7 +159,7 @@ class MessageFormat:
     event_id: str = EVENT_ID
     id_attribute: str | None = None
     time_attribute: str | None = None
-    kind: Literal["avro", "json"] | Bodies | None = None
+    kind: Literal["avro", "json"] | RegistrySchemas | None = None
     operations: Operations | None = None
     source: MessageInput | None = None
 
@@ -288,17 +243,19 @@ class MessageFormat:
             (MESSAGE_REJECT_SCHEMA). A message that a filter drops is in neither.
         """
         stamps = np.clip(np.asarray(publish, np.int64), MIN_TIME_US, MAX_TIME_US)
-        columns = messages if isinstance(messages, MessageColumns) else _Listed(messages)
+        # Some services give them as columns, beside each by itself.
+        is_listed = not hasattr(messages, "are_plain")
+        columns = _Listed(messages) if is_listed else cast(_Listed, messages)
         rows = _Rows(self, self._sources)
         for number in rows.read_plain(columns).tolist():
             rows.read(number, messages[number])
-        parts, reasons = [], [*rows.unread.items()]
+        parts, unread = [], [*rows.unread.items()]
         for mapping, numbers, fields, fractional in rows.groups(self._canonical):
             resolved = mapping.resolve(fields.schema.names, xes_names=False)
             none = np.zeros(0, np.int64)
             events, rejects = resolved.canonicalise(fields, numbers, none, 0, fractional=fractional)
             parts.append(events)
-            reasons += [
+            unread += [
                 (row["record"], rows.reason(row["record"], row["reason"]))
                 for row in rejects.to_pylist()
             ]
@@ -314,10 +271,10 @@ class MessageFormat:
             ids = pc.binary_join_element_wise(str(source.place), ids, "/")
             orders = source.place * _ORDERS + orders % _ORDERS
         read += [ids, *map(pa.array, (stamps[index], orders))]
-        reasons.sort()
+        unread.sort()
         letters = [
             (int(stamps[number]), topic, *_place_in_source(messages[number]), reason)
-            for number, reason in reasons
+            for number, reason in unread
         ]
         named = [dict(zip(MESSAGE_REJECT_SCHEMA.names, letter, strict=True)) for letter in letters]
         rejected = pa.RecordBatch.from_pylist(named, MESSAGE_REJECT_SCHEMA)
@@ -344,7 +301,12 @@ def _place_in_source(message: Message) -> tuple[int | None, int | None, str | No
 
 
 class _Listed:
-    """The columns of messages that came one by one; see `MessageColumns`."""
+    """The columns of messages that came one by one.
+
+    Attributes:
+        data: [n], the events.
+        orders: int64[n], what `order_in_source` gives of each.
+    """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
@@ -353,6 +315,7 @@ class _Listed:
         self.orders = np.array([order_in_source(message) for message in messages], np.int64)
 
     def are_plain(self, names: Collection[str]) -> np.ndarray:
+        """Returns bool[n], which have none of the named attributes."""
         return np.array([_is_plain(message, names) for message in self._messages], bool)
 
 
@@ -391,7 +354,7 @@ class _Rows:
         # Of messages that were read together: their numbers, columns, fractions, ids of events.
         self._plain: list[tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]] = []
 
-    def read_plain(self, messages: MessageColumns) -> np.ndarray:
+    def read_plain(self, messages: _Listed) -> np.ndarray:
         """Takes in the messages that can be read together; returns int64[m], the other ones.
 
         Those are the ones of which anything at all is unusual, be it only that they have no time.
@@ -454,18 +417,20 @@ class _Rows:
         except TracecloakError:  # such as a registry that is away, which is no message's fault
             raise
         except Exception as error:  # whatever a message leads to concerns that message alone
-            self.unread[number] = str(error) if isinstance(error, UnreadError) else NO_RECORD
+            self.unread[number] = (
+                str(error) if isinstance(error, UnreadError) else reasons.NO_RECORD
+            )
 
     def reason(self, number: int, reason: str) -> str:
         """Returns why a message is no event: that of its columns, or what is known of its time."""
-        return self._timeless.get(number, reason) if reason == NO_TIME else reason
+        return self._timeless.get(number, reason) if reason == reasons.NO_TIME else reason
 
     def _read(self, number: int, message: Message) -> None:
         if getattr(message, "is_tombstone", False):
-            raise UnreadError(TOMBSTONE)
+            raise UnreadError(reasons.TOMBSTONE)
         data, attributes = message.data, message.attributes or {}
         if not data:
-            raise UnreadError(EMPTY)
+            raise UnreadError(reasons.EMPTY)
         layout = self._layout
         body, is_datum = _body(data, layout.kind)
         unit: float | None = 1
@@ -495,39 +460,39 @@ class _Rows:
             return
         operation = text_of(scalar(self._operation(body)))
         if operation is None:
-            raise UnreadError(NO_OPERATION)
+            raise UnreadError(reasons.NO_OPERATION)
         if operation not in operations.events:
-            raise UnreadError(OTHER_OPERATION)
+            raise UnreadError(reasons.OTHER_OPERATION)
 
     def _time(self, value: Any, unit: float | None) -> tuple[_Group, Any, str | None]:
         """(where it belongs, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
             if len(value) != 1:
-                raise UnreadError(NO_SCALAR)
+                raise UnreadError(reasons.NO_SCALAR)
             (value,) = value.values()
         if value is None:
-            return self._numbers, None, EMPTY_TIME
+            return self._numbers, None, reasons.EMPTY_TIME
         if type(value) is Stamp:
             if value.micros is None:
-                return self._iso_texts, value.text, FAR_TIME
-            return self._numbers, _in_range(value.micros), FAR_TIME
+                return self._iso_texts, value.text, reasons.FAR_TIME
+            return self._numbers, _in_range(value.micros), reasons.FAR_TIME
         if type(value) is str:
-            return self._texts, scalar(value), None if value else EMPTY_TIME
+            return self._texts, scalar(value), None if value else reasons.EMPTY_TIME
         if type(value) is not int and not (type(value) is float and math.isfinite(value)):
-            return self._numbers, None, NO_TIME
+            return self._numbers, None, reasons.NO_TIME
         if unit is None:
-            return self._numbers, None, NO_UNIT
+            return self._numbers, None, reasons.NO_UNIT
         micros = value // 1_000 if unit < 1 else value * unit
-        return self._numbers, _in_range(micros), FAR_TIME
+        return self._numbers, _in_range(micros), reasons.FAR_TIME
 
     def _attribute_time(self, text: str) -> tuple[_Group, Any, str | None]:
         if text.isascii() and text.removeprefix("-").isdecimal():
             try:
                 millis = int(text)
             except ValueError:  # it has more digits than Python reads
-                return self._numbers, None, FAR_TIME
-            return self._numbers, _in_range(millis * UNITS_US["ms"]), FAR_TIME
-        return self._iso_texts, text, None if text else EMPTY_TIME
+                return self._numbers, None, reasons.FAR_TIME
+            return self._numbers, _in_range(millis * UNITS_US["ms"]), reasons.FAR_TIME
+        return self._iso_texts, text, None if text else reasons.EMPTY_TIME
 
     def groups(
         self, mapping: ColumnMapping
@@ -572,7 +537,7 @@ def _in_range(micros: float) -> int | None:
 
 
 def _body(
-    data: bytes, asked: Literal["avro", "json"] | Bodies | None
+    data: bytes, asked: Literal["avro", "json"] | RegistrySchemas | None
 ) -> tuple[dict[str, Any], bool]:
     """The fields of a message, and whether it is a datum of `event.avsc`.
 
@@ -586,13 +551,13 @@ def _body(
         body: dict[str, Any] = json.loads(data) if is_json else _datum(data)
     except Exception as error:  # parsers raise what they like
         if asked is not None:
-            why = NOT_JSON if asked == "json" else NOT_AVRO
+            why = reasons.NOT_JSON if asked == "json" else reasons.NOT_AVRO
         else:
-            why = NOT_JSON if is_json else NEITHER
+            why = reasons.NOT_JSON if is_json else reasons.NEITHER
         is_other_text = is_json and asked != "avro" and isinstance(error, UnicodeDecodeError)
-        raise UnreadError(NO_UTF8 if is_other_text else why) from None
+        raise UnreadError(reasons.NO_UTF8 if is_other_text else why) from None
     if asked not in (None, "json" if is_json else "avro"):
-        raise UnreadError(OTHER_KIND)
+        raise UnreadError(reasons.OTHER_KIND)
     return body, not is_json
 
 

@@ -81,7 +81,7 @@ class KafkaMessage:
 
 
 class KafkaMessages(Sequence[KafkaMessage]):
-    """Messages as columns; a `transforms.formats.messages.MessageColumns`.
+    """Messages as columns; with the columns of `transforms.formats.messages._Listed`.
 
     A message by itself is made when it is asked for: to make one of each takes longer than to read
     what they hold.
