@@ -87,29 +87,26 @@ def positive_excess(epsilon: float) -> float:
 
 
 def choose_harmful(
-    randomness: Randomness, purpose: str, cells: np.ndarray, numerator: int, denominator: int
+    number: CellStream, words: np.ndarray, weights: np.ndarray, scale: tuple[int, int]
 ) -> np.ndarray:
-    """Returns int64[m], ascending positions of the harmful candidates that are let in nevertheless.
+    """Returns int64[m], positions of the harmful candidates that are let in, in a random order.
 
     The exponential mechanism over their number j: P(j) is proportional to exp(-j / scale) for
     j = 0 … n, and any j of them are as likely as any others. With a scale of 2 / epsilon about
-    1 / (exp(epsilon / 2) - 1) are let in. It looks at nothing but n, and no exponential overflows.
+    1 / (exp(epsilon / 2) - 1) are let in. It looks at nothing but n and the weights, and no
+    exponential overflows.
 
     Args:
-        randomness: The release's.
-        purpose: What the choice is for.
-        cells: uint64[n, 2], the candidates.
-        numerator: Of the scale.
-        denominator: Of the scale.
+        number: Of one cell: how many.
+        words: uint64[n, 2], random bits of each candidate: which ones.
+        weights: int64[n], what each counts for, at least 1: they are taken until these add up to j.
+        scale: (numerator, denominator).
     """
-    n = len(cells)
-    if not n:
-        return np.zeros(0, np.int64)
-    stream = CellStream(randomness, f"{purpose}/number", np.zeros((1, 2), np.uint64))
     # What is left over modulo n + 1 has the law of a size on condition that it is at most n.
-    n_chosen = int(sizes_of(draw_laplace(stream, numerator, denominator))[0]) % (n + 1)
-    words = randomness.words(f"{purpose}/which", cells)
-    return np.sort(np.lexsort((words[:, 1], words[:, 0]))[:n_chosen])
+    size = sizes_of(draw_laplace(number, *scale))[0] % (len(words) + 1)
+    order = np.lexsort((words[:, 1], words[:, 0]))
+    counted = weights[order]
+    return order[np.cumsum(counted) - counted < size]
 
 
 # Beyond this a stamp has left the calendar in any case, and sums of two stay within int64.

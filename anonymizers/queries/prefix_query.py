@@ -95,12 +95,6 @@ class LevelQuery:
     keeps_uncounted: bool = False
     named: str = "threshold"
 
-    def __post_init__(self) -> None:
-        for name, least in (("max_prefix_length", 1), ("threshold", 0), ("max_candidates", 1)):
-            value = getattr(self, name)
-            if value < least:
-                raise UsageError(f"{name} must be at least {least}, got {value}")
-
     @property
     def threshold_of_harmful(self) -> int:
         """Smallest noisy count of a harmful candidate that survives."""

@@ -30,7 +30,7 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
 from tracecloak.anonymizers.contract.counters import Batch, Counted, variants_and_names
 from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.published import sizes_of
+from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
@@ -288,23 +288,15 @@ class RuleJudge:
         is_harmful = is_candidate & (violations >= self.harmful_from)
         is_counted = is_candidate & ~is_harmful
         harmful = np.flatnonzero(is_harmful)
-        is_counted[
-            harmful[self._chosen(violations[harmful], cells[harmful], prefixes.shape[1])]
-        ] = True
-        return is_harmful, is_counted
-
-    def _chosen(self, violations: np.ndarray, cells: np.ndarray, depth: int) -> np.ndarray:
-        """Returns int64[m], positions of the chosen ones, in a random order."""
-        stream = CellStream(
-            self.randomness, f"{self.name}/harmful", cell_numbers(np.array([depth]))
+        depth = cell_numbers(np.array([prefixes.shape[1]]))
+        chosen = choose_harmful(
+            CellStream(self.randomness, f"{self.name}/harmful", depth),
+            self.randomness.words(f"{self.name}/chosen", cells[harmful]),
+            np.minimum(violations[harmful], self.largest),
+            self.scale,
         )
-        # The remainder of a geometric number divided by N + 1 has the geometric law restricted to 0
-        # … N.
-        size = sizes_of(draw_laplace(stream, *self.scale))[0] % (len(violations) + 1)
-        words = self.randomness.words(f"{self.name}/chosen", cells)
-        order = np.lexsort((words[:, 1], words[:, 0]))
-        counted = np.minimum(violations[order], self.largest)
-        return order[np.cumsum(counted) - counted < size]
+        is_counted[harmful[chosen]] = True
+        return is_harmful, is_counted
 
 
 def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:

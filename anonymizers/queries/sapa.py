@@ -271,9 +271,10 @@ def exponential_query(
     is_kept = np.isin(pairs.domain, distances.keys_within(pairs.vocabulary, params.k_follows))
     harmful = np.flatnonzero(~is_kept)
     cells = cell_numbers(pairs.domain)
-    chosen = published.choose_harmful(
-        randomness, f"{name}/harmful", cells[harmful], *params.choice_scale
-    )
+    number = CellStream(randomness, f"{name}/harmful/number", np.zeros((1, 2), np.uint64))
+    words = randomness.words(f"{name}/harmful/which", cells[harmful])
+    ones = np.ones(len(harmful), np.int64)
+    chosen = published.choose_harmful(number, words, ones, params.choice_scale)
     is_kept[harmful[chosen]] = True
     kept_pairs = np.flatnonzero(is_kept)
     noisy = np.zeros(len(pairs.domain), np.int64)

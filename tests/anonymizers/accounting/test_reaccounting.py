@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache, reduce
 
-import pydantic
 import pytest
-from dp_accounting.pld import common
-from dp_accounting.pld import privacy_loss_distribution as pld
 
-from tests.support.examples import examples_of
 from tests.support.generators import spends_of
 from tests.support.privacy_loss import (
     ONE,
@@ -29,7 +24,6 @@ from tests.support.privacy_loss import (
 from tests.support.privacy_loss import (
     power_of_e as power,
 )
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import calibration, composed, joint
 from tracecloak.anonymizers.accounting.composition import (
     Block,
@@ -37,9 +31,7 @@ from tracecloak.anonymizers.accounting.composition import (
     gaussian_delta,
     gaussian_scale,
 )
-from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
 from tracecloak.anonymizers.variants.auto import AutoVariants
@@ -197,134 +189,6 @@ def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
         deviation = joint.joint_deviation(part.epsilon, part.delta)
         half = gaussian_delta(2 * deviation, part.epsilon / 2)
         assert half.is_at_most(part.delta / 2) is divides
-
-
-def situations_of(part: Spend) -> list[tuple[Fraction, Fraction]]:
-    """What of the square of mu is left, and what passes, for all blocks that may be new or not."""
-    squared = {block: block.squared_loss for block in part.blocks}
-    is_open = [block for block in part.blocks if block.delta]
-    return [
-        (
-            sum(squared.values(), Fraction(0)) - sum((squared[b] for b in new), Fraction(0)),
-            sum((b.delta for b in new), Fraction(0)),
-        )
-        for n in range(len(is_open) + 1)
-        for new in itertools.combinations(is_open, n)
-    ]
-
-
-def joint_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
-    """The square of mu of all windows together, and what passes in them: the worst of them."""
-    most_passing = Fraction(-1)
-    for squared, passing in sorted(set(_all_windows(part, shares)), reverse=True):
-        if passing > most_passing:
-            most_passing = passing
-            yield squared, passing
-
-
-def _all_windows(part: Spend, shares: Sequence[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
-    groups = [(t, len(list(own))) for t, own in itertools.groupby(shares)]
-    ways = [itertools.combinations_with_replacement(situations_of(part), n) for _, n in groups]
-    for chosen in itertools.product(*ways):
-        squared = passing = Fraction(0)
-        for (t, _), own in zip(groups, chosen, strict=True):
-            squared += t**2 * sum((left for left, _ in own), Fraction(0))
-            passing += t * sum((seen for _, seen in own), Fraction(0))
-        yield squared, passing
-
-
-def is_joint_kept(part: Spend, shares: Sequence[Fraction]) -> bool:
-    """Whether windows with shares of an individual's cases keep what one of them pays, exactly."""
-    choices = tuple(t * epsilon for t in shares for _, epsilon in part.choices)
-    unit = 10**12
-    for squared, passing in joint_windows(part, shares):
-        if not squared:
-            continue
-        deviation = Fraction(unit, math.isqrt(math.ceil(squared * unit**2)) + 1)
-        found = joint.joint_delta(deviation, Fraction(1), Interval.of(part.epsilon), choices)
-        # Sensitivities are written rounded up, so what is read is less than what was proved.
-        most = part.delta * (1 + Fraction(1, 10**4))
-        if (found + Interval.of(passing)).is_at_most(most) is not True:
-            return False
-    return True
-
-
-def loss_of(part: Spend, t: Fraction, interval: float) -> pld.PrivacyLossDistribution:
-    """The loss of a part by t of what a unit has, rounded up to multiples of an interval."""
-    listed = part.sensitivity is not None and part.sensitivity <= 500
-    if part.mechanism == "discrete_laplace" and listed and part.scale and part.sensitivity:
-        # By its own distribution of losses, rather than as anything that is pure.
-        return pld.from_discrete_laplace_mechanism(
-            part.scale[1] / part.scale[0],
-            sensitivity=round(t * part.sensitivity),
-            value_discretization_interval=interval,
-        )
-    return pld.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(float(t * part.epsilon), float(t * part.delta)),
-        value_discretization_interval=interval,
-    )
-
-
-def are_kept(parts: Sequence[Spend], shares: Sequence[Fraction]) -> bool:
-    """The same of parts with Laplace noise, by privacy loss distributions."""
-    epsilon = float(sum(part.epsilon for part in parts))
-    delta = float(sum(part.delta for part in parts))
-    interval = epsilon / 5000
-    each = [loss_of(part, t, interval) for t in shares for part in parts]
-    together = reduce(lambda left, right: left.compose(right), each)
-    found = together.get_delta_for_epsilon(epsilon + interval * len(each))
-    return bool(found <= delta * (1 + 1e-6) + 1e-12)
-
-
-def as_joint(part: Spend) -> Spend:
-    """One Gaussian part as a joint one of a single block."""
-    if part.mechanism != "discrete_gaussian":
-        return part
-    assert part.scale is not None and part.sensitivity is not None
-    block = Block(part.what, part.scale, Fraction(part.sensitivity))
-    return Spend("all", "joint", part.epsilon, part.delta, blocks=(block,))
-
-
-def with_cases(m: int) -> Iterator[tuple[str, int]]:
-    for name, method in METHODS.items():
-        if "max_cases_per_individual" not in method.Params.model_fields:
-            continue
-        for place, example in enumerate(examples_of(method)):
-            with suppress(pydantic.ValidationError):  # some protect cases alone
-                params = method.Params(**{**example, "max_cases_per_individual": m})
-                if method.shares_by_case(params):
-                    yield name, place
-
-
-@pytest.mark.by_day(17)
-@pytest.mark.parametrize(
-    ("m", "name", "place"),
-    [
-        (at_night if m > 2 else lambda *x: pytest.param(*x))(m, name, place)
-        for m in (2, 3, 5)
-        for name, place in with_cases(m)
-    ],
-)
-def test_windows_together_cost_no_more_than_one_of_them(m: int, name: str, place: int) -> None:
-    """All ways to divide m cases, accounted for anew."""
-    method = METHODS[name]
-    example = {**examples_of(method)[place], "max_cases_per_individual": m}
-    parts = [as_joint(part) for part in method.spends(method.Params(**example))]
-    for windows in divisions(m):
-        shares = [Fraction(j, m) for j in windows]
-        if parts[0].mechanism == "joint":
-            assert len(parts) == 1 and is_joint_kept(parts[0], shares)
-        else:
-            assert are_kept(parts, shares)
-
-
-def test_windows_in_which_each_case_costs_as_much_as_all_lose_more_than_is_paid() -> None:
-    """The control: an individual's cases that are clipped together."""
-    [gaussian] = (as_joint(part) for part in (of_blocks("1", "1e-6"),))
-    laplace = Spend("s", "discrete_laplace", Fraction(1), Fraction(0), (2, 1), 2)
-    assert is_joint_kept(gaussian, [Fraction(1)]) and are_kept([laplace], [Fraction(1)])
-    assert not is_joint_kept(gaussian, [Fraction(1)] * 2)
-    assert not are_kept([laplace], [Fraction(1)] * 2)
 
 
 DELTA = Fraction(1, 10**6)

@@ -20,7 +20,6 @@ from tests.support.paper_log import DAY_US, MINUTE_US, canonical_events, table_1
 from tests.support.rounds import rows_of, run_rounds
 from tests.support.tiers import few_examples
 from tracecloak.anonymizers.amun.case_moves import (
-    SizeForecast,
     draw_moves,
     moves_per_transition,
 )
@@ -407,15 +406,6 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
     run_rounds(traces, Amun(), AmunParams(guessing_advantage=0.01, max_growth=1), release_key())
 
 
-def test_the_sentence_says_no_number_of_the_log() -> None:
-    """It is written to logs and is an error's, and the number of cases is exact."""
-    assert SizeForecast(1_143, 34_612.2, 34_911.9).sentence == (
-        "A release would have about 30.3 times the cases of the log; 19 of 20 releases have at "
-        "most 30.5 times as many."
-    )
-    assert "about 1.4 times the cases" in SizeForecast(5, 6.99, 8).sentence
-
-
 def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
     """The automaton of words over the capital letters."""
     offsets = offsets_of(np.array([len(word) for word in variants], np.int64))
@@ -439,18 +429,6 @@ def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
     size = dafsa.n_transitions
     needs = np.array(draw(st.lists(st.integers(0, 12), min_size=size, max_size=size)))
     return dafsa, counts, np.where(dafsa.contingency_table_of(counts) > 0, needs, 0)
-
-
-@given(automata_and_needs(), st.integers(0, 100))
-def test_every_need_is_met_and_no_more_is_picked_than_needed(
-    case: tuple[Dafsa, np.ndarray, np.ndarray], number: int
-) -> None:
-    dafsa, counts, needs = case
-    picks = draw_moves(dafsa, counts, needs, randomness(number), "moves")
-    assert picks.dtype == np.int64
-    assert (dafsa.contingency_table_of(picks) >= needs).all()
-    assert (picks[counts == 0] == 0).all()
-    assert needs.max(initial=0) <= picks.sum() <= needs.sum()
 
 
 @given(automata_and_needs(), st.integers(0, 100))

@@ -91,21 +91,6 @@ def test_what_a_positive_count_costs(epsilon: float) -> None:
     assert ratios[0].max() == pytest.approx(0, abs=1e-9)
 
 
-def test_harmful_ones_are_chosen_with_the_law_of_their_number_and_any_is_as_likely() -> None:
-    """With n = 10,000 choices of 5 at scale 2; control: no end, and skewed ones."""
-    n, a = 10_000, math.exp(-1 / 2)
-    chosen = [published.choose_harmful(randomness(), f"c{i}", cells_of(5), 2, 1) for i in range(n)]
-    assert all((np.diff(places) > 0).all() for places in chosen)
-    weights = a ** np.arange(6)
-    sizes = np.bincount([len(places) for places in chosen], minlength=6)
-    assert p_value(sizes, n * weights / weights.sum()) > ALPHA
-    open_end = np.append(weights[:-1] * (1 - a), a**5)
-    assert p_value(sizes, n * open_end) < ALPHA
-    which = np.bincount(np.concatenate(chosen), minlength=5)
-    assert p_value(which, np.full(5, which.sum() / 5)) > ALPHA
-    assert p_value(which, which.sum() * np.array([0.24, 0.16, 0.2, 0.2, 0.2])) < ALPHA
-
-
 TOP = 2**64 - 1
 MINUS, PLUS = 0, 2**63  # the second word: its highest bit is the sign
 

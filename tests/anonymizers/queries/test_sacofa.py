@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,20 +19,21 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.examples import examples_of
 from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.logs import Variant, trace_batch
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tracecloak.anonymizers.accounting.sensitivity import of_order
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules, rules_of_model
-from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, SacofaParams
 from tracecloak.schemas import models
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.models import PetriNet, Transition, net_of_tree, states_of
+from tracecloak.schemas.models import net_of_tree
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 Words = frozenset[tuple[str, ...]]
@@ -116,17 +117,6 @@ def test_rules_of_a_tree_are_those_of_its_sequences(tree: models.ProcessTree) ->
     assert rules_of_model(net_of_tree(tree)) == naive_rules(words)
 
 
-def test_a_model_of_too_many_states_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide = net_of_tree(models.parallel(*map(models.leaf, "ABCDEF")))
-    assert states_of(wide).n_states == 2 + 2**6
-    monkeypatch.setattr(models, "MAX_STATES", 60)
-    with pytest.raises(UsageError, match="more than 60 states: simplify it"):
-        states_of(wide)
-    unbounded = PetriNet((Transition("A", {"p": 1}, {"p": 2}),), {"p": 1}, {"p": 2})
-    with pytest.raises(UsageError, match="more than 60 states"):
-        states_of(unbounded)
-
-
 METHOD = Sacofa()
 LOG_RULES: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 4}
 MODEL: dict[str, Any] = examples_of(Sacofa)[2]["model"]
@@ -176,19 +166,6 @@ def test_the_worked_example_of_the_paper(at_first: bool) -> None:
     assert all(violations_of(rules, names, "")[name] == 1 for name in "TSACL")
 
 
-@pytest.mark.parametrize("at_first", [False, True])
-def test_one_more_case_turns_a_rule(at_first: bool) -> None:
-    """Without the case RAL, "Triage always precedes Antibiotics" makes RA harmful."""
-    names = sorted("RTSACL")
-    before = rules_of(log_of(TABLE_1A), at_first)
-    after = rules_of(log_of({**TABLE_1A, "RAL": 1}), at_first)
-    assert violations_of(before, names, "R")["A"] == 1
-    assert violations_of(after, names, "R")["A"] == 0
-    a, t = names.index("A"), names.index("T")
-    assert before.always_precedes[t, a] and not after.always_precedes[t, a]
-    assert not before.never[names.index("R"), a]  # it is no rule about R
-
-
 def naive_violations(log: Sequence[str], names: str, prefix: str, at_first: bool) -> int:
     """The rules by their definition, one pair of activities and one case after the other."""
     inner = prefix.rstrip("■")
@@ -236,16 +213,29 @@ def test_violations_are_those_of_the_definitions(
         assert found[name] == naive_violations(log, "ABCD", prefix + name, at_first), name
 
 
-def test_with_the_last_event_cases_begin_with_what_is_harmful() -> None:
-    """Before the last B of each case there is an A, but not before the B that one begins with."""
-    log = log_of({"BCAB": 1, "AB": 1})
-    assert violations_of(rules_of(log, at_first=False), "ABC", "B")["C"] == 1
-    assert violations_of(rules_of(log, at_first=True), "ABC", "B")["C"] == 0
-
-
 def judge_of(rules: OrderRules, number: int = 0, **changes: Any) -> RuleJudge:
     plain = RuleJudge(rules, 1, 1, (2, 1), randomness(number), "s")
     return replace(plain, **changes)
+
+
+@pytest.mark.parametrize("largest", [1, 2])
+def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) -> None:
+    """6000 choices of 4 with 1, 2, 3 and 1 violations; control: the law of the other cap."""
+    violations, cells = [1, 2, 3, 1], cell_numbers(np.arange(4))
+    seen: Counter[Hashable] = Counter()
+    for number in range(6000):
+        keyed = randomness(number)
+        chosen = choose_harmful(
+            CellStream(keyed, "number", cells[:1]),
+            keyed.words("which", cells),
+            np.minimum(violations, largest),
+            (2, 1),
+        )
+        seen[tuple(sorted(chosen.tolist()))] += 1
+    a = math.exp(-1 / 2)
+    assert p_value_of_law(seen, chosen_law(violations, largest, a)) > ALPHA
+    assert p_value_of_law(seen, chosen_law(violations, 3 - largest, a)) < ALPHA
+    assert p_value_of_law(seen, chosen_law(violations, largest, a**1.2)) < ALPHA
 
 
 def chosen_law(violations: Sequence[int], largest: int, a: float) -> dict[Hashable, float]:
@@ -265,23 +255,6 @@ def chosen_law(violations: Sequence[int], largest: int, a: float) -> dict[Hashab
     return dict(law)
 
 
-@pytest.mark.parametrize("largest", [1, 2])
-def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) -> None:
-    """6000 choices of 4 with 1, 2, 3 and 1 violations; control: the law of the other cap."""
-    violations = np.array([1, 2, 3, 1])
-    cells = cell_numbers(np.arange(4))
-    nothing = OrderRules(*(np.zeros((1, 1), bool) for _ in range(3)), np.ones(1, bool))
-    seen: Counter[Hashable] = Counter()
-    for number in range(6000):
-        judge = judge_of(nothing, number, largest=largest)
-        chosen = judge._chosen(violations, cells, 2)
-        seen[tuple(sorted(chosen.tolist()))] += 1
-    a = math.exp(-1 / 2)
-    assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a)) > ALPHA
-    assert p_value_of_law(seen, chosen_law(violations.tolist(), 3 - largest, a)) < ALPHA
-    assert p_value_of_law(seen, chosen_law(violations.tolist(), largest, a**1.2)) < ALPHA
-
-
 def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
     """Of R, T, A, S and C after RTAS, with 8, 6, 0, 2 and 4 violations."""
     names = sorted("RTSACL")
@@ -292,91 +265,6 @@ def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
             prefix, cell_numbers(np.arange(7)), np.ones(7, bool)
         )
         assert {[*names, "■"][i] for i in np.flatnonzero(found)} == set(harmful)
-
-
-@dataclass(frozen=True)
-class OddJudge:
-    """Harmful is what has an odd sum of codes; of that, what is odd in its last code counts."""
-
-    def judge(
-        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        last = np.tile(np.arange(4), len(prefixes))
-        sums = np.repeat(prefixes.sum(axis=1), 4) + last
-        is_harmful = is_candidate & (sums % 2 == 1)
-        return is_harmful, is_candidate & (~is_harmful | (last % 2 == 1))
-
-
-def plus_one(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    return np.ones(len(stream), np.int64)
-
-
-def naive_query(counts: Mapping[Variant, int], query: LevelQuery) -> dict[tuple[str, bool], int]:
-    answer: dict[tuple[str, bool], int] = {}
-
-    def visit(prefix: str) -> None:
-        for code, symbol in enumerate("ABC■"):
-            if symbol == "■" and not prefix:
-                continue
-            total_code = sum("ABC".index(name) for name in prefix) + code
-            is_harmful = total_code % 2 == 1
-            is_counted = not is_harmful or code % 2 == 1
-            if not is_counted and not query.keeps_uncounted:
-                continue
-            if symbol == "■":
-                true = counts.get(tuple(prefix), 0)
-            else:
-                true = sum(n for v, n in counts.items() if "".join(v).startswith(prefix + symbol))
-            noisy = true + is_counted  # noise of 1
-            is_last = len(prefix) + 1 == query.max_prefix_length
-            is_spared = (symbol == "■" or is_last) and not query.prunes_last
-            least = query.threshold_of_harmful if is_harmful else query.threshold
-            if noisy < least and not is_spared:
-                continue
-            if symbol == "■":
-                answer[prefix, True] = noisy
-            elif is_last:
-                answer[prefix + symbol, False] = noisy
-            else:
-                visit(prefix + symbol)
-
-    visit("")
-    return answer
-
-
-@given(
-    variant_counts(max_length=4),
-    st.integers(1, 4),
-    st.integers(0, 4),
-    st.one_of(st.none(), st.integers(0, 6)),
-    st.tuples(st.booleans(), st.booleans()),
-)
-@settings(max_examples=60, deadline=None)
-def test_the_query_does_what_the_judge_says(
-    counts: dict[Variant, int],
-    n_levels: int,
-    threshold: int,
-    harmful: int | None,
-    flags: tuple[bool, bool],
-) -> None:
-    prunes_last, keeps_uncounted = flags
-    query = LevelQuery(
-        n_levels,
-        (1, 1),
-        threshold,
-        prunes_last,
-        draw=plus_one,
-        harmful_threshold=harmful,
-        keeps_uncounted=keeps_uncounted,
-    )
-    found = trace_variant_query(histogram(counts), 3, query, randomness(), "q", OddJudge())
-    bounds = itertools.pairwise(found.offsets.tolist())
-    prefixes = ["".join("ABC"[c] for c in found.codes[i:j]) for i, j in bounds]
-    ended, noisy = found.is_ended.tolist(), found.counts.tolist()
-    assert len(set(zip(prefixes, ended, strict=True))) == len(prefixes)
-    assert dict(zip(zip(prefixes, ended, strict=True), noisy, strict=True)) == naive_query(
-        counts, query
-    )
 
 
 def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
@@ -418,23 +306,8 @@ def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
     assert len({made.get(("B", "C"), 0) for made in noisy}) > 3
 
 
-def test_too_many_candidates_or_activities_are_refused_with_the_mend(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = [f"a{i:03}" for i in range(250)]
-    free = {"activities": names, "begins": names}
-    wide = SacofaParams(
-        epsilon="0.01",
-        max_prefix_length=5,
-        p_harmful=1,
-        vocabulary=tuple(names),
-        rules="model",
-        model=free,
-    )
-    with pytest.raises(
-        UsageError, match=r"p_harmless 1 leaves prefixes .*: raise p_harmless or epsilon"
-    ):
-        released(trace_batch({"c": "a001"}), wide)
+def test_too_many_activities_are_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert SacofaParams(**LOG_RULES).query.named == "p_harmless"
     with monkeypatch.context() as patch:
         patch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
         with pytest.raises(UsageError, match=r"4,096 of them is the most, .*: give a public"):
@@ -470,30 +343,11 @@ def test_parameters_that_do_not_go_together_are_refused(given: dict[str, Any], t
         SacofaParams(**given)
 
 
-def relations_vector(variants: Iterable[str], names: str, k: int) -> np.ndarray:
-    """All counts that rules are bought of, of cases cut off after k events; in plain Python."""
-    made: Counter[Any] = Counter()
-    for text in variants:
-        case = text[:k]
-        made.update({("has", name) for name in case} | {("first", case[0])})
-        made.update(set(itertools.combinations(case, 2)))
-    keys = [*itertools.product(names, repeat=2), *((w, a) for w in ("has", "first") for a in names)]
-    return np.array([made[key] for key in keys])
-
-
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_a_unit_changes_the_bought_counts_by_what_is_said(k: int) -> None:
-    """All cases of up to 5 events over 4 names; attained, as no name need come twice."""
-    names = "ABC" + "_"
-    params = SacofaParams(**{**BOUGHT, "max_prefix_length": k})
-    changes = [
-        int(relations_vector(["".join(case)], names, k).sum())
-        for n in range(1, 6)
-        for case in itertools.product(names, repeat=n)
-    ]
-    assert max(changes) == params.rules_changed.l1
-    several = SacofaParams(**{**BOUGHT, "max_prefix_length": k, "max_cases_per_individual": 3})
-    assert several.rules_changed.l1 == 3 * max(changes)
+def test_bought_rules_pay_for_what_a_unit_changes(k: int) -> None:
+    """Of a case's order of activities, of which `accounting/test_sensitivity.py` says how much."""
+    params = {**BOUGHT, "max_prefix_length": k, "max_cases_per_individual": 3}
+    assert SacofaParams(**params).rules_changed == of_order(k, 4, 3)
 
 
 # One name, two levels: O alone begins a case, and OO is harmful.

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.support.chi_square import ALPHA, p_value_of_law
-from tests.support.keys import randomness, release_key
+from tests.support.keys import randomness
 from tests.support.logs import Log, trace_batch
-from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
+from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
@@ -169,10 +169,6 @@ def params_of(epsilon: str = "1", **given: Any) -> SapaParams:
     return SapaParams(epsilon=epsilon, **given)
 
 
-def released(log: Log, params: SapaParams, number: int = 0) -> Anonymised:
-    return anonymise([trace_batch(log)], METHOD, params, release_key(number), "release", "config")
-
-
 def counted(log: Log, params: SapaParams) -> tuple[PairCounts, KFollows]:
     [bounded] = bound([trace_batch(log)], METHOD, params, randomness())
     pairs = PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
@@ -255,14 +251,6 @@ def test_what_a_walked_count_costs(epsilon: float) -> None:
         assert ratios.max() <= k * epsilon + math.log(2) + 1e-6
     if epsilon >= 1:  # where the count of 6 is hardly ever walked from
         assert np.abs(np.log(laws[6] / laws[7])).max() > epsilon + 0.9 * math.log(2)
-
-
-def test_noise_that_would_make_too_many_cases_is_refused_with_the_mend() -> None:
-    """Eight pairs with noise of a billion on average: that all are below 2^26 is out of reach."""
-    params = params_of("1e-9", query="laplace", vocabulary=("A",))
-    with pytest.raises(UsageError, match=r"directly-follows pairs, .* raise epsilon") as raised:
-        released({"1": "A"}, params)
-    assert raised.value.exit_code == 2
 
 
 def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> None:

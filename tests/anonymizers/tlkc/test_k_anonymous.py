@@ -221,37 +221,6 @@ def test_the_papers_tables_4_and_5_are_k_anonymous(table: tuple[str, ...], k: in
         verify_k_anonymity([hours_log(fewer, released=True, hour_zero=True)], requirement)
 
 
-def test_what_makes_a_variant_is_what_may_be_known() -> None:
-    log: dict[str, Case] = {
-        f"c{i}": ([("A", "R1", 0), ("B", RESOURCES[i % 2], (i // 2) * HOUR_US)], {})
-        for i in range(4)
-    }
-    declared = {RESOURCE: {"values": list(RESOURCES)}}
-    cases = {}
-    for kind, perspective in itertools.product(
-        ("sequence", "relative"), ("activity", "activity_resource", "resource")
-    ):
-        given_ = baseline_params(
-            3 if perspective == "activity" and kind == "sequence" else 2,
-            knowledge_kind=kind,
-            perspective=perspective,
-            resources={} if perspective == "activity" else declared,
-        )
-        try:
-            [released] = release_of([traces_with(log)], VARIANTS, given_)
-        except GuaranteeError:
-            cases[kind, perspective] = 0
-            continue
-        VARIANTS.verify([released], given_)
-        cases[kind, perspective] = released.n_cases
-        assert list(released.attributes) == ([] if perspective == "activity" else [RESOURCE])
-    assert cases == {
-        ("sequence", "activity"): 4, ("sequence", "activity_resource"): 4,
-        ("sequence", "resource"): 4, ("relative", "activity"): 4,
-        ("relative", "activity_resource"): 0, ("relative", "resource"): 0,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("method", [VARIANTS, SUBTRACES], ids=lambda m: m.name)
 @pytest.mark.parametrize("kind", ["sequence", "relative"])
 @given(log=small_logs(), k=st.integers(1, 4))

@@ -30,7 +30,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.variants.generator import Domain, excess_of_names
+from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import (
     MarkovVariants,
     MarkovVariantsPure,
@@ -184,18 +184,6 @@ def test_so_many_names_can_be_counted_by_as_noise_can_be_drawn_for(
 
 
 METHODS_OF_VARIANTS = [method for method in METHODS.values() if isinstance(method, VariantLog)]
-
-
-@pytest.mark.parametrize("method", METHODS_OF_VARIANTS, ids=lambda method: method.name)
-def test_a_generator_says_how_many_names_it_can_count_by(method: VariantLog) -> None:
-    generator = method._generator
-    most = generator.most_names
-    assert excess_of_names(generator, None) == excess_of_names(generator, 2) == ""
-    if most is None:
-        assert excess_of_names(generator, 10**6) == ""
-    else:
-        assert excess_of_names(generator, most) == ""
-        assert f"{most:,} activities" in excess_of_names(generator, most + 1)
 
 
 def thresholds_of(spends: tuple[Spend, ...]) -> dict[str, Fraction]:
