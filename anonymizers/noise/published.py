@@ -87,25 +87,31 @@ def positive_excess(epsilon: float) -> float:
 
 
 def choose_harmful(
-    number: CellStream, words: np.ndarray, weights: np.ndarray, scale: tuple[int, int]
+    number: CellStream,
+    words: np.ndarray,
+    violations: np.ndarray,
+    largest: int,
+    scale: tuple[int, int],
 ) -> np.ndarray:
     """Returns int64[m], positions of the harmful candidates that are let in, in a random order.
 
     The exponential mechanism over their number j: P(j) is proportional to exp(-j / scale) for
     j = 0 … n, and any j of them are as likely as any others. With a scale of 2 / epsilon about
-    1 / (exp(epsilon / 2) - 1) are let in. It looks at nothing but n and the weights, and no
+    1 / (exp(epsilon / 2) - 1) are let in. It looks at nothing but n and the violations, and no
     exponential overflows.
 
     Args:
         number: Of one cell: how many.
         words: uint64[n, 2], random bits of each candidate: which ones.
-        weights: int64[n], what each counts for, at least 1: they are taken until these add up to j.
+        violations: int64[n], what each counts for, at least 1: they are taken until these add up
+            to j.
+        largest: What one counts for at most.
         scale: (numerator, denominator).
     """
     # What is left over modulo n + 1 has the law of a size on condition that it is at most n.
     size = sizes_of(draw_laplace(number, *scale))[0] % (len(words) + 1)
     order = np.lexsort((words[:, 1], words[:, 0]))
-    counted = weights[order]
+    counted = np.minimum(violations[order], largest)
     return order[np.cumsum(counted) - counted < size]
 
 

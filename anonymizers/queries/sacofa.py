@@ -292,7 +292,8 @@ class RuleJudge:
         chosen = choose_harmful(
             CellStream(self.randomness, f"{self.name}/harmful", depth),
             self.randomness.words(f"{self.name}/chosen", cells[harmful]),
-            np.minimum(violations[harmful], self.largest),
+            violations[harmful],
+            self.largest,
             self.scale,
         )
         is_counted[harmful[chosen]] = True

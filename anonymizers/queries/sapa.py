@@ -274,7 +274,7 @@ def exponential_query(
     number = CellStream(randomness, f"{name}/harmful/number", np.zeros((1, 2), np.uint64))
     words = randomness.words(f"{name}/harmful/which", cells[harmful])
     ones = np.ones(len(harmful), np.int64)
-    chosen = published.choose_harmful(number, words, ones, params.choice_scale)
+    chosen = published.choose_harmful(number, words, ones, 1, params.choice_scale)
     is_kept[harmful[chosen]] = True
     kept_pairs = np.flatnonzero(is_kept)
     noisy = np.zeros(len(pairs.domain), np.int64)

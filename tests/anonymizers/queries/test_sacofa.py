@@ -228,7 +228,8 @@ def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) 
         chosen = choose_harmful(
             CellStream(keyed, "number", cells[:1]),
             keyed.words("which", cells),
-            np.minimum(violations, largest),
+            np.array(violations),
+            largest,
             (2, 1),
         )
         seen[tuple(sorted(chosen.tolist()))] += 1
