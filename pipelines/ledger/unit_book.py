@@ -31,7 +31,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -68,20 +68,24 @@ class BookError(LedgerError):
 
 @dataclass(frozen=True, eq=False)
 class Claimed:
-    """What a release claimed.
+    """What a release claimed, as a file of the book says.
 
     Attributes:
         path: The file with the units.
         sha256: Of all that is in the file; it is in the ledger, too.
-        units: What the release counts, and nothing else.
+        scope: Of the window.
+        label: The window's.
         n_left_out: How many more cases it would have counted if no other window had claimed them
             and no individual had too many. For the operator alone.
+        units: What the release counts, and nothing else.
     """
 
     path: str
     sha256: str
-    units: CountedUnits
+    scope: str
+    label: str
     n_left_out: int
+    units: CountedUnits
 
 
 def scope_of(
@@ -178,7 +182,7 @@ class UnitBook:
             claims = self._claims_on(past, window.scope, units)
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             n_left_out = units.weight - to_count.weight
-            return self._written(_File(window.scope, window.label, n_left_out, to_count))
+            return self._written(*window.place, n_left_out, to_count)
 
         sha256 = claim(self._ledger, release, freeze)
         frozen = self.frozen(*release)
@@ -204,10 +208,10 @@ class UnitBook:
             if not live:
                 return None
             window, last_claim = live[-1]
-            sha256 = _sha256(last_claim)
+            sha256 = last_claim.units_sha256
+            assert sha256 is not None  # of a claim in a sound ledger
             self._check_scope(past, window.scope)
-        file = self._verified(window.scope, {sha256: window.label})[sha256]
-        return Claimed(self._path(window.scope, sha256), sha256, file.units, file.n_left_out)
+        return self._verified_file(window.scope, sha256, window.label)
 
     def check(self, scope: str) -> None:
         """Makes sure that the units of all claims of a scope are known, see `scope_of`.
@@ -320,15 +324,15 @@ class UnitBook:
                 "bounds their cases in all windows together; set max_cases_per_individual"
             )
 
-    def _written(self, file: _File) -> str:
+    def _written(self, scope: str, label: str, n_left_out: int, units: CountedUnits) -> str:
         """Writes a file as a whole, unless it is there; returns its SHA-256.
 
         Two who write one write the same, so neither need know of the other. Where files are not
         written by this machine it is read back.
         """
-        data = file.to_bytes()
+        data = file_of(scope, label, n_left_out, units)
         sha256 = hashlib.sha256(data).hexdigest()
-        path = self._path(file.scope, sha256)
+        path = self._path(scope, sha256)
         try:
             if read_if_there(path) != data:
                 write_anew(path, data)
@@ -346,9 +350,9 @@ class UnitBook:
             ) from error
         return sha256
 
-    def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, _File]]:
+    def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, Claimed]]:
         """Reads files as `_verified` does, a piece of them at a time."""
-        files: dict[str, _File] = {}
+        files: dict[str, Claimed] = {}
         names = list(labels)
         for at in range(0, len(names), _N_FILES):
             files |= self._verified(scope, {one: labels[one] for one in names[at : at + _N_FILES]})
@@ -358,7 +362,7 @@ class UnitBook:
         if files:
             yield files
 
-    def _verified(self, scope: str, labels: Mapping[str, str]) -> dict[str, _File]:
+    def _verified(self, scope: str, labels: Mapping[str, str]) -> dict[str, Claimed]:
         """Reads the files that claims name, and compares each with the ledger.
 
         Args:
@@ -375,7 +379,7 @@ class UnitBook:
             files = readers.map(partial(self._verified_file, scope), labels, labels.values())
             return dict(zip(labels, files, strict=True))
 
-    def _verified_file(self, scope: str, sha256: str, label: str) -> _File:
+    def _verified_file(self, scope: str, sha256: str, label: str) -> Claimed:
         path = self._path(scope, sha256)
         lacks = f"the book of counted units lacks what window {label} counted: {path}"
         try:
@@ -390,8 +394,11 @@ class UnitBook:
                 f"not what {self._ledger.place} says. {_MEND}"
             )
         try:
-            file = _File.from_bytes(data)
-        except (ValueError, KeyError, TypeError) as error:
+            head, _, body = data.partition(b"\n")
+            said = json.loads(head)
+            said.pop("salt")
+            file = Claimed(path, sha256, **said, units=CountedUnits.from_bytes(body))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BookError(
                 f"{path} is no file of a book of counted units, "
                 f"though {self._ledger.place} names it ({type(error).__name__}); use the "
@@ -462,36 +469,19 @@ def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
     return pieces[0] if len(pieces) == 1 else CountedUnits.merge(pieces)
 
 
-@dataclass(frozen=True, eq=False)
-class _File:
-    """What a file of the book says: a line of JSON, then the units.
+def file_of(scope: str, label: str, n_left_out: int, units: CountedUnits) -> bytes:
+    """Returns a file of the book: a line of JSON, then the units; see `Claimed`.
 
     Its SHA-256 is in the ledger, which others may read. Because of the salt the SHA-256 does not
     show them that a claim has no units, or that two claims have the same.
     """
-
-    scope: str
-    label: str
-    n_left_out: int
-    units: CountedUnits
-    salt: str = field(default_factory=lambda: secrets.token_hex(16))
-
-    def to_bytes(self) -> bytes:
-        head = {
-            "label": self.label,
-            "n_left_out": self.n_left_out,
-            "salt": self.salt,
-            "scope": self.scope,
-        }
-        return json.dumps(head).encode() + b"\n" + self.units.to_bytes()
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> _File:
-        """Raises ValueError, KeyError or TypeError for bytes that are no file of the book."""
-        head, _, body = data.partition(b"\n")
-        said = json.loads(head)
-        units = CountedUnits.from_bytes(body)
-        return cls(said["scope"], said["label"], said["n_left_out"], units, said["salt"])
+    head = {
+        "label": label,
+        "n_left_out": n_left_out,
+        "salt": secrets.token_hex(16),
+        "scope": scope,
+    }
+    return json.dumps(head).encode() + b"\n" + units.to_bytes()
 
 
 def _charged(
@@ -500,13 +490,6 @@ def _charged(
     """Returns (window, claim) of the charges of a release of windows, the latest one last."""
     states = past.states(output, release_id, key_fingerprint)
     return [(state.window, state.claim) for state in states if state.window is not None]
-
-
-def _sha256(claim: Entry) -> str:
-    sha256 = claim.units_sha256
-    if sha256 is None:  # a sound ledger has none
-        raise BookError("an entry `claim` of the ledger names no units; see `ledger verify`")
-    return sha256
 
 
 def _key_of(scope: str) -> str:

@@ -24,7 +24,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import TABLE
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import _File
+from tracecloak.pipelines.ledger.unit_book import file_of
 
 # Windows, and cases of each: a day for ten years, and an hour for four.
 PASTS = ((100, 1000), (3_650, 1000), (35_000, 100))
@@ -39,11 +39,10 @@ def make_past(folder: Path, n_windows: int, n_cases: int) -> None:
     entries: list[dict[str, object]] = []
     last: Entry | None = None
     for number in range(n_windows):
-        file = _File(scope(), f"w{number}", 0, _units(number, n_cases))
-        data = file.to_bytes()
+        data = file_of(scope(), f"w{number}", 0, _units(number, n_cases))
         sha256 = hashlib.sha256(data).hexdigest()
         (folder / "book" / scope() / f"{sha256}.units").write_bytes(data)
-        asked = of_window(number, file.label)
+        asked = of_window(number, f"w{number}")
         assert asked.window is not None
         of_actions = {"reserve": asked.window.facts(), "claim": {"units": sha256}}
         for action in ("reserve", "claim", "draw", "commit"):

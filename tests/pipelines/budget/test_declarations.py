@@ -215,45 +215,44 @@ def test_an_accounts_file_is_read_exactly(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("", "one key 'accounts'"),
-        ("accounts: {}", "at least one"),
-        ("accounts: {a: {}}", "epsilon is missing; write null"),
-        ("accounts: {a: 10}", "expected the keys"),
-        ("accounts: {a: {epsilon: 1, unit: case}}", "delta is missing; write null"),
-        ("accounts: {a: {epsilon: 1, delta: 0}}", "unit is missing"),
-        ("accounts: {a: {epsilon: 1, delta: 0, unit: person}}", "unit must be one of"),
-        ("accounts: {a: {epsilon: 1, delta: 0, unit: null}}", "unit must be one of"),
-        ("accounts: {a: {epsilon: 1, delta: 0, unit: case, cap: 2}}", "unknown key 'cap'"),
-        ("accounts: {a: {epsilon: -1, delta: 0, unit: case}}", "epsilon: expected a decimal"),
-        ("accounts: {a: {epsilon: .inf, delta: 0, unit: case}}", "epsilon: expected a decimal"),
-        ("accounts: {a: {epsilon: 1/3, delta: 0, unit: case}}", "epsilon: expected a decimal"),
-        ("accounts: {a: {epsilon: 1_0, delta: 0, unit: case}}", "epsilon: expected a decimal"),
-        ("accounts: {a: {epsilon: true, delta: 0, unit: case}}", "epsilon: expected a decimal"),
-        ("accounts: {a: {epsilon: 1e9999999, delta: 0, unit: case}}", "expected a decimal"),
-        ("accounts: {a: {epsilon: [1], delta: 0, unit: case}}", "epsilon must be one value"),
-        ("accounts: {a: {epsilon: 1, delta: 1, unit: case}}", "below 1"),
-        ("accounts: {a: {epsilon: 1, delta: 0, unit: case, max_cases: 1.5}}", "whole number"),
-        ("accounts: {a: {epsilon: 1, delta: 0, unit: case, max_cases: 0}}", "at least 1"),
-        ("accounts: {a: {epsilon: 1, delta: 1.1e-3, unit: case, max_cases: 1000}}", "1/1000"),
-        ("accounts: {a: {epsilon: 1, epsilon: 9, delta: 0, unit: case}}", "twice: epsilon"),
-        (
-            "accounts: {a: {epsilon: 1, delta: 0, unit: case}, "
-            "a: {epsilon: 9, delta: 0, unit: case}}",
-            "twice: a",
-        ),
-        ("accounts: {? [a] : {epsilon: 1}}", "unhashable key"),
-        ('accounts: {"a\\tb": {epsilon: 1, delta: 0, unit: case}}', "printable"),
-        ("accounts: [", "no YAML"),
-        ("cap: &x [*x]", "no YAML|one key"),
-    ],
-)
-def test_what_can_be_misread_is_refused(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told) as raised:
-        load_accounts(written(tmp_path, text))
-    assert "accounts.yaml" in str(raised.value)
+MISREAD = [
+    ("", "one key 'accounts'"),
+    ("accounts: {}", "at least one"),
+    ("accounts: {a: {}}", "epsilon is missing; write null"),
+    ("accounts: {a: 10}", "expected the keys"),
+    ("accounts: {a: {epsilon: 1, unit: case}}", "delta is missing; write null"),
+    ("accounts: {a: {epsilon: 1, delta: 0}}", "unit is missing"),
+    ("accounts: {a: {epsilon: 1, delta: 0, unit: person}}", "unit must be one of"),
+    ("accounts: {a: {epsilon: 1, delta: 0, unit: null}}", "unit must be one of"),
+    ("accounts: {a: {epsilon: 1, delta: 0, unit: case, cap: 2}}", "unknown key 'cap'"),
+    ("accounts: {a: {epsilon: -1, delta: 0, unit: case}}", "epsilon: expected a decimal"),
+    ("accounts: {a: {epsilon: .inf, delta: 0, unit: case}}", "epsilon: expected a decimal"),
+    ("accounts: {a: {epsilon: 1/3, delta: 0, unit: case}}", "epsilon: expected a decimal"),
+    ("accounts: {a: {epsilon: 1_0, delta: 0, unit: case}}", "epsilon: expected a decimal"),
+    ("accounts: {a: {epsilon: true, delta: 0, unit: case}}", "epsilon: expected a decimal"),
+    ("accounts: {a: {epsilon: 1e9999999, delta: 0, unit: case}}", "expected a decimal"),
+    ("accounts: {a: {epsilon: [1], delta: 0, unit: case}}", "epsilon must be one value"),
+    ("accounts: {a: {epsilon: 1, delta: 1, unit: case}}", "below 1"),
+    ("accounts: {a: {epsilon: 1, delta: 0, unit: case, max_cases: 1.5}}", "whole number"),
+    ("accounts: {a: {epsilon: 1, delta: 0, unit: case, max_cases: 0}}", "at least 1"),
+    ("accounts: {a: {epsilon: 1, delta: 1.1e-3, unit: case, max_cases: 1000}}", "1/1000"),
+    ("accounts: {a: {epsilon: 1, epsilon: 9, delta: 0, unit: case}}", "twice: epsilon"),
+    (
+        "accounts: {a: {epsilon: 1, delta: 0, unit: case}, a: {epsilon: 9, delta: 0, unit: case}}",
+        "twice: a",
+    ),
+    ("accounts: {? [a] : {epsilon: 1}}", "unhashable key"),
+    ('accounts: {"a\\tb": {epsilon: 1, delta: 0, unit: case}}', "printable"),
+    ("accounts: [", "no YAML"),
+    ("cap: &x [*x]", "no YAML|one key"),
+]
+
+
+def test_what_can_be_misread_is_refused(tmp_path: Path) -> None:
+    for text, told in MISREAD:
+        with pytest.raises(UsageError, match=told) as raised:
+            load_accounts(written(tmp_path, text))
+        assert "accounts.yaml" in str(raised.value)
 
 
 def test_who_pays_is_in_the_file_and_no_cap_is_below_nothing(tmp_path: Path) -> None:

@@ -273,8 +273,8 @@ def test_a_file_that_the_ledger_does_not_name_means_nothing(
 ) -> None:
     """A run is cut off between the file and the entry."""
 
-    def cut_off(self: UnitBook, file: Any) -> str:
-        write(self, file)
+    def cut_off(self: UnitBook, *file: Any) -> str:
+        write(self, *file)
         raise KeyboardInterrupt
 
     write = UnitBook._written
