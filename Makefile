@@ -196,3 +196,4 @@ schema: .venv/dev $(CORE)
 	  open('schemas/files/stream.schema.json', 'w').write(json.dumps(made(), indent=2) + '\n')"
 	$(BIN)/python -m deploy.stubs
 	$(BIN)/python -m deploy.package_table
+	$(BIN)/python -m tests.support.raises messages

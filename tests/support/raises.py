@@ -3,6 +3,7 @@
     python -m tests.support.raises begin   # empties build/raises and prepares the environment
     TRACECLOAK_RAISES=build/raises pytest ...
     python -m tests.support.raises   # fails if one is neither reached nor in tests/raises.toml
+    python -m tests.support.raises messages   # writes tests/messages.txt
 
 While `TRACECLOAK_RAISES` names a folder, every process of the environment rewrites the modules
 that it imports, so that each `raise` first notes its key in a file of the folder. coverage.py runs
@@ -30,6 +31,7 @@ VARIABLE = "TRACECLOAK_RAISES"
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
 EXCUSES = ROOT / "tests" / "raises.toml"
+MESSAGES = ROOT / "tests" / "messages.txt"
 _MAX_TEXT = 60
 
 
@@ -53,7 +55,7 @@ def raises_of(tree: ast.Module, path: str) -> Iterator[tuple[str, ast.Raise]]:
     yield from below(tree, "")
 
 
-def _text(statement: ast.Raise) -> str:
+def _text(statement: ast.Raise, max_text: int = _MAX_TEXT) -> str:
     """The exception and the beginning of its message, without what is put into it."""
     import ast
 
@@ -64,7 +66,7 @@ def _text(statement: ast.Raise) -> str:
     if pieces and isinstance(pieces[0], ast.JoinedStr):
         pieces = pieces[0].values
     words = (str(p.value) if isinstance(p, ast.Constant) else "{}" for p in pieces)
-    return f"{ast.unparse(raised.func)} {''.join(words)[:_MAX_TEXT]}".strip()
+    return f"{ast.unparse(raised.func)} {''.join(words)[:max_text]}".strip()
 
 
 @functools.cache
@@ -78,6 +80,19 @@ def all_raises() -> dict[str, int]:
         for file in sorted((ROOT / layer).rglob("*.py"))
         for key, statement in raises_of(ast.parse(file.read_bytes()), str(file.relative_to(ROOT)))
     }
+
+
+def messages() -> str:
+    """Returns the exceptions of all `raise` statements with their messages, a line each."""
+    import ast
+
+    texts = {
+        _text(statement, sys.maxsize).replace("\n", "\\n")
+        for layer in LAYERS
+        for file in (ROOT / layer).rglob("*.py")
+        for _, statement in raises_of(ast.parse(file.read_bytes()), "")
+    }
+    return "".join(f"{text}\n" for text in sorted(texts) if " " in text)
 
 
 def noting(source: bytes, file: str, path: str) -> CodeType:
@@ -186,6 +201,8 @@ if __name__ == "__main__":
     _folder = Path(os.environ.get(VARIABLE, ROOT / "build" / "raises")).absolute()
     if sys.argv[1:] == ["begin"]:
         begin(_folder)
+    elif sys.argv[1:] == ["messages"]:
+        MESSAGES.write_text(messages())
     else:
         sys.exit(check(_folder, *sys.argv[1:]))
 elif __name__ == "raises" and os.environ[VARIABLE]:

@@ -34,6 +34,10 @@ def test_every_line_of_the_list_is_a_raise_with_a_reason() -> None:
     assert all(len(reason) > 20 for reason in excused.values())
 
 
+def test_the_wording_of_every_error_is_the_recorded_one() -> None:
+    assert raises.messages() == raises.MESSAGES.read_text(), "make schema records it"
+
+
 def test_what_is_reached_is_noted_also_by_a_process_that_is_killed(tmp_path: Path) -> None:
     """Catches a note that waits for the end of its process, and a statement that is moved."""
     program = _PROGRAM.format(file=raises.__file__)
