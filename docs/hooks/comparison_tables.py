@@ -7,9 +7,10 @@ is made of the results as JSON (`examination.comparison.report`): the logs are n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.contenders import KINDS
+from tracecloak.examination.comparison.contenders import KINDS, Kind
 from tracecloak.examination.comparison.report import (
     BASELINE,
     COLUMNS,
@@ -21,7 +22,6 @@ from tracecloak.examination.comparison.report import (
     ReleaseFigures,
     Results,
     caveat,
-    recorded_at,
     recordings,
     source_of,
 )
@@ -29,6 +29,26 @@ from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, 
 
 NOTHING = "-"
 _OF_LOG = "the log itself"
+
+
+def recorded_at(
+    names: Sequence[str], log: LogResults, epsilon: str, kind: Kind
+) -> dict[str, RecordedFigures]:
+    """Returns what is recorded of a log at an epsilon, by peer.
+
+    Args:
+        names: Of recorded peers.
+        log: That was released.
+        epsilon: As text; 1 and 1.0 are one.
+        kind: Peers that release something else are left out.
+    """
+    return {
+        name: one
+        for name in names
+        if recordings()[name].kind == kind
+        for one in recordings()[name].of_log(log)
+        if Decimal(one.epsilon) == Decimal(epsilon)
+    }
 
 
 def measure_lines(results: Results) -> Iterator[str]:

@@ -14,7 +14,6 @@ import functools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
 from importlib import resources
 from pathlib import PurePath
 from typing import Annotated, Any
@@ -472,26 +471,6 @@ def recordings() -> dict[str, Recording]:
     """Returns all recordings, by the name of the peer."""
     text = (resources.files(__package__) / "recorded.json").read_text(encoding="utf-8")
     return pydantic.TypeAdapter(dict[str, Recording]).validate_json(text)
-
-
-def recorded_at(
-    names: Sequence[str], log: LogResults, epsilon: str, kind: Kind
-) -> dict[str, RecordedFigures]:
-    """Returns what is recorded of a log at an epsilon, by peer.
-
-    Args:
-        names: Of recorded peers.
-        log: That was released.
-        epsilon: As text; 1 and 1.0 are one.
-        kind: Peers that release something else are left out.
-    """
-    return {
-        name: one
-        for name in names
-        if recordings()[name].kind == kind
-        for one in recordings()[name].of_log(log)
-        if Decimal(one.epsilon) == Decimal(epsilon)
-    }
 
 
 def source_of(name: str, log: LogResults) -> str:

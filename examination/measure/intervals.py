@@ -156,7 +156,9 @@ class Chain:
         """
         width = n_names + 1  # the code n_names is before the first and after the last activity
         log_lengths = np.diff(variants.offsets)
-        table = _Table.of(self._steps(variants, log_lengths, n_names), width)
+        steps, weights = self._steps(variants, log_lengths, n_names)
+        keys, totals = sum_by_key(steps, weights)  # in the order of the contexts
+        contexts, names, upto = keys // width, keys % width, offsets_of(totals)
         n, longest = variants.n_cases, int(log_lengths.max(initial=0))
         walks = np.full((n, longest), n_names, np.int64)
         last = before = np.full(n, n_names, np.int64)
@@ -164,7 +166,11 @@ class Chain:
         for position in range(longest):
             context = self._context(position, before[alive], last[alive], width)
             words = public_words(n, number * (longest + 1) + position)[alive]
-            following = table.drawn(context, words)
+            low, high = (
+                upto[np.searchsorted(contexts, context, side)] for side in ("left", "right")
+            )
+            wanted = low + (words % (high - low).astype(np.uint64)).astype(np.int64)
+            following = names[np.searchsorted(upto, wanted, "right") - 1]
             walks[alive, position] = following
             before, last = last.copy(), last.copy()
             before[alive], last[alive] = last[alive], following
@@ -185,8 +191,8 @@ class Chain:
 
     def _steps(
         self, variants: VariantHistogram, lengths: np.ndarray, n_names: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each step, the end of a case among them: context, what follows, and its cases."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of each step, the end of a case among them: its context with what follows, and cases."""
         codes = variants.codes.astype(np.int64)
         row = np.repeat(np.arange(len(lengths)), lengths + 1)
         first = variants.offsets[:-1] + np.arange(len(lengths))
@@ -196,29 +202,7 @@ class Chain:
         last = np.where(position > 0, np.roll(following, 1), n_names)
         before = np.where(position > 1, np.roll(following, 2), n_names)
         context = self._context(position, before, last, n_names + 1)
-        return context, following, variants.counts[row]
-
-
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """What follows each context, and how often; ordered by context."""
-
-    contexts: np.ndarray
-    following: np.ndarray
-    upto: np.ndarray
-
-    @classmethod
-    def of(cls, steps: tuple[np.ndarray, np.ndarray, np.ndarray], width: int) -> _Table:
-        context, following, weight = steps
-        keys, totals = sum_by_key(context * width + following, weight)
-        return cls(keys // width, keys % width, offsets_of(totals))
-
-    def drawn(self, contexts: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """int64[n], one of what follows each context, which must be there; by uint64 words."""
-        low = self.upto[np.searchsorted(self.contexts, contexts, "left")]
-        high = self.upto[np.searchsorted(self.contexts, contexts, "right")]
-        wanted = low + (words % (high - low).astype(np.uint64)).astype(np.int64)
-        return self.following[np.searchsorted(self.upto, wanted, "right") - 1]
+        return context * (n_names + 1) + following, variants.counts[row]
 
 
 CHAINS: Mapping[str, Chain] = {

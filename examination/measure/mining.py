@@ -24,6 +24,7 @@ import os
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -211,15 +212,8 @@ def _counter(
 ) -> Counter[tuple[str, ...]]:
     """What pm4py calls a compressed log: tuples of names with their numbers of cases."""
     names = vocabulary.names.to_pylist()
-    text = [names[code] for code in variants.codes.tolist()]
-    return Counter(
-        {
-            tuple(text[first:last]): count
-            for (first, last), count in zip(
-                pairwise(variants.offsets.tolist()), variants.counts.tolist(), strict=True
-            )
-        }
-    )
+    keys = (tuple(names[code] for code in codes) for codes in _sequences(variants))
+    return Counter(dict(zip(keys, variants.counts.tolist(), strict=True)))
 
 
 def inductive_tree(
@@ -449,41 +443,30 @@ class NormalBehaviour:
         require_scikit_learn()
         if not original.n_variants:
             raise UsageError("normal behaviour needs a log with at least one case")
-        self._width = int(original.codes.max()) + 1
-        self._features = np.unique(np.concatenate(self._having(original)[1]))
+        text = importlib.import_module("sklearn.feature_extraction.text")
+        self._features = text.CountVectorizer(analyzer=_having, binary=True, dtype=np.float32)
+        table = self._features.fit_transform(_sequences(original)).toarray()
         ensemble = importlib.import_module("sklearn.ensemble")
         self._forest = ensemble.IsolationForest(random_state=_FOREST)
-        self._forest.fit(np.repeat(self.features(original), original.counts, axis=0))
+        self._forest.fit(np.repeat(table, original.counts, axis=0))
 
     def share(self, released: VariantHistogram) -> float | None:
         """Returns the share of cases that are normal, from 0 to 1; None without a case."""
         if not released.n_variants:
             return None
-        is_normal = self._forest.predict(self.features(released)) > 0
+        table = self._features.transform(_sequences(released)).toarray()
+        is_normal = self._forest.predict(table) > 0
         return float(released.counts[is_normal].sum() / released.n_cases)
 
-    def features(self, variants: VariantHistogram) -> np.ndarray:
-        """Returns float32[n_variants, n_features], 1 for what a variant has and 0 otherwise."""
-        table = np.zeros((variants.n_variants, len(self._features)), np.float32)
-        for rows, keys in zip(*self._having(variants), strict=True):
-            place = np.minimum(np.searchsorted(self._features, keys), len(self._features) - 1)
-            known = self._features[place] == keys
-            table[rows[known], place[known]] = 1
-        return table
 
-    def _having(
-        self, variants: VariantHistogram
-    ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Returns the rows and the keys of activities, and of pairs, which are numbered after them.
+def _having(codes: Sequence[int]) -> list[str]:
+    """What a trace has: its activities, and the pairs of which one directly follows the other."""
+    return [*map(str, codes), *(f"{a} {b}" for a, b in pairwise(codes))]
 
-        Codes that the log does not reach share one number beyond its own.
-        """
-        codes = np.minimum(variants.codes.astype(np.int64), self._width)
-        row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
-        within = np.flatnonzero(np.diff(row) == 0)
-        span = self._width + 1
-        pairs = span + codes[within] * span + codes[within + 1]
-        return (row, row[within]), (codes, pairs)
+
+def _sequences(variants: VariantHistogram) -> list[list[int]]:
+    codes = variants.codes.tolist()
+    return [codes[first:last] for first, last in pairwise(variants.offsets.tolist())]
 
 
 def share_that_fits(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from docs.hooks import results as pages_of_results
-from docs.hooks.comparison_tables import log_lines
+from docs.hooks.comparison_tables import log_lines, recorded_at
 from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tests.support.releasing import csv_log, tracecloak
@@ -35,7 +35,6 @@ from tracecloak.examination.comparison.report import (
     DISCLOSURE,
     LogResults,
     Results,
-    recorded_at,
     recordings,
 )
 from tracecloak.examination.measure.registry import MEASURES
@@ -201,7 +200,7 @@ def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> No
     second = own.model_copy(update={"method": "another-log"})
     two = log.model_copy(update={"releases": (own, second)})
     monkeypatch.setattr(
-        "tracecloak.examination.comparison.report.recordings", lambda: {"palsyn": better}
+        "docs.hooks.comparison_tables.recordings", lambda: {"palsyn": better}
     )
     section = section_of(page_of(two), "1: logs with times")
     assert cells_of(section, "palsyn (recorded)")[2] == "0.000"

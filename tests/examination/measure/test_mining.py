@@ -286,7 +286,8 @@ def naive_features(variant: Variant, known: list[Any]) -> list[int]:
 def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     cases = [variant for variant, count in sorted(LONGER.items()) for _ in range(count)]
-    known = [*"ABCD", *sorted({pair for v in LONGER for pair in pairwise(v)})]
+    having = {*"ABCD", *(pair for variant in LONGER for pair in pairwise(variant))}
+    known = sorted(having, key=lambda one: " ".join(str("ABCD".index(name)) for name in one))
     forest = ensemble.IsolationForest(random_state=0)
     forest.fit(np.array([naive_features(case, known) for case in cases], np.float32))
     released = {("A", "B", "C", "D"): 7, ("D", "A"): 2, ("B",): 1, ("A", "B", "D"): 5}
