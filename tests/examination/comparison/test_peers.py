@@ -199,9 +199,7 @@ def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> No
     (own,) = (one for one in log.releases if (one.method, one.epsilon) == ("private-log", "1"))
     second = own.model_copy(update={"method": "another-log"})
     two = log.model_copy(update={"releases": (own, second)})
-    monkeypatch.setattr(
-        "docs.hooks.comparison_tables.recordings", lambda: {"palsyn": better}
-    )
+    monkeypatch.setattr("docs.hooks.comparison_tables.recordings", lambda: {"palsyn": better})
     section = section_of(page_of(two), "1: logs with times")
     assert cells_of(section, "palsyn (recorded)")[2] == "0.000"
     assert "**" in cells_of(section, "private-log")[2]

@@ -35,8 +35,9 @@ from tracecloak.examination.experiments.run import (
     release_of,
 )
 from tracecloak.examination.experiments.table import THE_LOG, format_quartiles, values_of
-from tracecloak.examination.measure.mining import PatientMiner
+from tracecloak.examination.measure.mining import ModelQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.models import leaf
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -69,7 +70,7 @@ def sacofa_sapa(**flags: str) -> Any:
     return paper_named("sacofa-sapa", {**small, **flags})
 
 
-SMALL = ["--epsilons", "4,0.5", "--k_follows", "1,2", "--max_prefix_length", "5"]
+SMALL = ["--epsilons", "0.5", "--k_follows", "1,2", "--max_prefix_length", "5"]
 
 
 def command(name: str, path: Path, *flags: object) -> int:
@@ -134,17 +135,18 @@ def test_the_log_itself_is_at_no_distance() -> None:
 
 
 def test_the_page_the_charts_and_the_table_show_the_rows(
-    path: Path, capsys: pytest.CaptureFixture[str]
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """What mines in a process of its own is tested where that is."""
     for library in ("pm4py", "sklearn", "matplotlib"):
         pytest.importorskip(library)
+    quality = ModelQuality(0.9, 0.5, 0.8, 0.7, leaf("A"))
+    monkeypatch.setattr(PatientMiner, "mined", lambda self, asked: quality)
     assert command("sacofa-sapa", path, *SMALL, "--repetitions", 2, "--mine", 1) == 0
     out = path.parent / "out"
     rows, page = read_rows(out), (out / "experiment.html").read_text(encoding="utf-8")
-    arms = ["SaCoFa", "Laplace", "SaPa", "SaPa, k = 2", "DF-Laplace"]
-    expected = [(arm, "4") for arm in arms] + [
-        (arm, "0.5") for arm in [*arms, "SaCoFa, two thresholds"]
-    ]
+    arms = "SaCoFa", "Laplace", "SaPa", "SaPa, k = 2", "DF-Laplace", "SaCoFa, two thresholds"
+    expected = [(arm, "0.5") for arm in arms]
     table = pq.read_table(out / "experiment.parquet").to_pylist()
     assert [(row["arm"], row["level"]) for row in table] == [
         (THE_LOG, ""), *expected, *expected
@@ -166,9 +168,9 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert "90 cases, 327 events, 5 variants, 4 activities" in page
     for number in range(2, 11):
         assert f"Figure {number}: " in page
-    shown = format_quartiles(values_of(rows, "normal_share", arm="SaPa", level="4"))
+    shown = format_quartiles(values_of(rows, "normal_share", arm="SaPa", level="0.5"))
     section = page.split("<h3>Figure 8")[1].split("<h3>")[0]
-    assert re.search(rf"<td>SaPa</td><td>4</td><td>{re.escape(shown)}</td>", section)
+    assert re.search(rf"<td>SaPa</td><td>0.5</td><td>{re.escape(shown)}</td>", section)
     images = drawn_in(page, out)
     assert len(set(images)) == len(images) == 10
     for image in images:
