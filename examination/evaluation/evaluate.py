@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from narwhals.typing import IntoFrame
 
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
@@ -21,10 +20,11 @@ from tracecloak.examination.comparison.original import (
     graph_figures,
     measured,
 )
+from tracecloak.examination.evaluation import indicators as beside
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
 from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.examination.measure.intervals import bootstrap, edge_figures, noise_half_width
-from tracecloak.examination.measure.measures import EdgeWeights, require_pot
+from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.mining import (
     PatientMiner,
@@ -145,18 +145,23 @@ def evaluation_of(
     """
     manifest = release.body
     indicators = release.values_of("indicators.json", ReleasedIndicators.from_json)
-    if indicators is not None:
-        released = ReleasedIndicators.from_json(indicators)
-        return _indicator_report(original, release, released, noted_share)
-    require_extras(release)
     contents = Contents(release)
-    tree = None if contents.logs else release.values_of("tree.json", ReleasedTree.from_json)
-    graph = {} if contents.logs or tree is not None else graph_of(release)
+    is_log = indicators is None and bool(contents.logs)
+    if is_log:
+        require_pot()
+    tree = None if is_log else release.values_of("tree.json", ReleasedTree.from_json)
+    graph = {} if is_log or tree or indicators else graph_of(release)
+    if indicators is not None:
+        params = beside.params_of(manifest)
+        attributes = tuple((one.name, one.column) for one in params.declared_attributes)
+        original = replace(original, mapping=replace(original.mapping, attributes=attributes))
     _LOG.info("reading the original log")
     before, population = _as_counted(original, manifest)
     _LOG.info("reading the release")
-    after = contents.whole()
-    if after is not None:
+    after = contents.whole() if is_log else None
+    if indicators is not None:
+        names = beside.names_in(params)
+    elif after is not None:
         names = {*after.vocabulary.names.to_pylist()}
     elif tree is not None:
         names = {*tree["activities"]}
@@ -165,18 +170,40 @@ def evaluation_of(
         names = ends | {*graph.get("activities", ())}
     origin = check_origin(release.folder.path, manifest, before, names, noted_share)
     vocabulary = ActivityVocabulary.merge([before.vocabulary, ActivityVocabulary.of(names)])
-    original_side = Side.of(before.recode(vocabulary))
-    if after is not None:
-        operations = manifest.get("operations", ())
-        report = _log_report(original_side, after, has_times(operations))
+    side = Side.of(before.recode(vocabulary))
+    operations = manifest.get("operations", ())
+    if indicators is not None:
+        released = ReleasedIndicators.from_json(indicators)
+        rows, lines = beside.report_of(params, released, before, bootstrap(before))
+        report = {**_lined(*lines), "indicators": [row.to_json() for row in rows]}
+    elif after is not None:
+        report = _log_report(side, after, has_times(operations))
         if not has_starts(operations):
             report |= dict.fromkeys(_OF_STARTS & report.keys())
     elif tree is not None:
-        report = _tree_report(original_side, tree["tree"])
+        report = _tree_report(side, tree["tree"])
     else:
-        report = _graph_report(original_side, graph, noise_half_width(manifest))
-    report = {"original": _sizes(original_side), **report}
-    return _judged(_heading(release, origin), report, population)
+        report = _graph_report(side, graph, noise_half_width(manifest))
+    if population is not None:
+        dropped = _OF_DRAWN | (_OF_SIZE if population == _BY_SHARES else set())
+        report |= dict.fromkeys(dropped & report.keys())
+    if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
+        report["edge_relative_error"] = 2 * distance
+    sizes = _sizes(side)
+    if indicators is not None:
+        del sizes["variants"]
+    return {
+        "publishable": False,
+        "warning": "computed on the unprotected log: for the operator, not for publication",
+        "release": release.folder.path,
+        "manifest_sha256": release.folder.manifest_sha256,
+        "method": manifest["method"],
+        "origin": origin,
+        "verdict": verdict_of(report),
+        "population_note": population,
+        "original": sizes,
+        **report,
+    }
 
 
 def graph_of(release: Received) -> dict[str, Any]:
@@ -202,18 +229,6 @@ def graph_of(release: Received) -> dict[str, Any]:
     return graph
 
 
-def _judged(
-    heading: dict[str, Any], report: dict[str, Any], population: str | None
-) -> dict[str, Any]:
-    """The whole report, with a verdict on what can be said of the cases that are compared."""
-    if population is not None:
-        dropped = _OF_DRAWN | (_OF_SIZE if population == _BY_SHARES else set())
-        report |= dict.fromkeys(dropped & report.keys())
-    if population == _BY_SHARES and (distance := report.get("edge_total_variation")) is not None:
-        report["edge_relative_error"] = 2 * distance
-    return {**heading, "verdict": verdict_of(report), "population_note": population, **report}
-
-
 def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[TraceBatch, str | None]:
     """The cases of the original that a release counts, as far as its columns tell.
 
@@ -233,17 +248,6 @@ def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[Trace
         f"At most {most:,} of the cases of each individual count, as in the release: "
         f"{bounded.n_cases:,} of the original's {traces.n_cases:,} cases are compared"
     )
-
-
-def _heading(release: Received, origin: str) -> dict[str, Any]:
-    return {
-        "publishable": False,
-        "warning": "computed on the unprotected log: for the operator, not for publication",
-        "release": release.folder.path,
-        "manifest_sha256": release.folder.manifest_sha256,
-        "method": release.body["method"],
-        "origin": origin,
-    }
 
 
 def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
@@ -284,46 +288,14 @@ def _graph_report(
     original: Side, graph: dict[str, Any], half_width: float | None
 ) -> dict[str, Any]:
     """Compares the original's graph with a released one, whose names may be others."""
-    edges = graph["edges"]
-    released = ReleasedGraph.of_edges(edges) if edges else None
-    if released is None:
-        none = np.zeros(0, np.int32)
-        of_release = edge_figures(original.edges, EdgeWeights(none, none, none.astype(np.int64)))
-    else:
-        names = graph.get("activities", ())
-        public = _in_names_of(original, names).edges if names else None
-        of_release = graph_figures(original, released, half_width, public)
-        if not all("low" in edge and "high" in edge for edge in edges):
-            of_release = {n: x for n, x in of_release.items() if n not in _OF_INTERVALS}
+    edges, names = graph["edges"], graph.get("activities", ())
+    public = _in_names_of(original, names).edges if names else None
+    of_release = graph_figures(original, ReleasedGraph.of_edges(edges), half_width, public)
+    if not edges or not all("low" in edge and "high" in edge for edge in edges):
+        of_release = {n: x for n, x in of_release.items() if n not in _OF_INTERVALS}
     drawn = Side.of(bootstrap(original.cases))
     lines = [edge_figures(original.edges, side.edges) for side in (drawn, original)]
     return _lined(of_release, *lines)
-
-
-def _indicator_report(
-    original: EventSource,
-    release: Received,
-    released: ReleasedIndicators,
-    noted_share: NotedShare | None,
-) -> dict[str, Any]:
-    """Compares released indicators with those of the original, which are read off as they are."""
-    from tracecloak.examination.evaluation import indicators as beside
-
-    params = beside.params_of(release.body)
-    attributes = tuple((one.name, one.column) for one in params.declared_attributes)
-    _LOG.info("reading the original log")
-    mapping = replace(original.mapping, attributes=attributes)
-    before, population = _as_counted(replace(original, mapping=mapping), release.body)
-    names = beside.names_in(params)
-    origin = check_origin(release.folder.path, release.body, before, names, noted_share)
-    _LOG.info("measuring")
-    rows, lines = beside.report_of(params, released, before, bootstrap(before))
-    report = {
-        "original": {"cases": before.n_cases, "events": before.n_events},
-        **_lined(*lines),
-        "indicators": [row.to_json() for row in rows],
-    }
-    return _judged(_heading(release, origin), report, population)
 
 
 def _in_names_of(original: Side, activities: Sequence[str]) -> Side:

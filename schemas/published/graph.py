@@ -216,7 +216,7 @@ class ReleasedGraph:
         """Returns the graph of edges as a file has them, in their order.
 
         Args:
-            rows: At least one; of each source, target and count, and low and high, which are the
+            rows: Of each source, target and count, and low and high, which are the
                 count where the graph was made of a released log. Activities are those of edges.
         """
         artificial = set(ActivityVocabulary.of([]).labels)
