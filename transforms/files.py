@@ -41,45 +41,6 @@ def class_of(error: BaseException) -> str:
     return type(error).__name__
 
 
-def require_known(name: str, path: str) -> None:
-    """Makes sure that files at a path elsewhere can be reached; see `files.require_file_system`."""
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    scheme = str(FileSystems.get_scheme(path)).strip()
-    if scheme == "azfs" and name not in _OF_AZURE:
-        raise UsageError(
-            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as "
-            f"Beam does not wait until what it moves is there; {_OFFERED}"
-        )
-    if scheme in _FILE_SYSTEMS:
-        module, library, extra = _FILE_SYSTEMS[scheme]
-        of_extra(module, f"{name} {path!r}", library, extra)
-    if scheme in _OF_BEAM:
-        module, library, extra = _OF_BEAM[scheme]
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise UsageError(
-                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
-                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
-                f"pip install 'apache-beam[{extra}]'"
-            ) from None
-    try:
-        FileSystems.get_filesystem(path)
-    except (ValueError, OSError, ImportError):
-        flags = (
-            ", or give `--hdfs_host`, `--hdfs_port` and `--hdfs_user`" if scheme == "hdfs" else ""
-        )
-        raise UsageError(
-            f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
-            f"{_OFFERED}{flags}"
-        ) from None
-    if FileSystems._pipeline_options is None:
-        # Without any, some file systems cannot be asked before there is a pipeline.
-        FileSystems.set_options(PipelineOptions([]))
-
-
 # --- Reading and writing files: this machine's without Beam, those of its file systems with it. ---
 
 
@@ -135,8 +96,41 @@ def require_file_system(name: str, path: str) -> None:
     """
     if is_on_this_machine(path):
         return
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    require_known(name, path)
+    scheme = str(FileSystems.get_scheme(path)).strip()
+    if scheme == "azfs" and name not in _OF_AZURE:
+        raise UsageError(
+            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as "
+            f"Beam does not wait until what it moves is there; {_OFFERED}"
+        )
+    if scheme in _FILE_SYSTEMS:
+        module, library, extra = _FILE_SYSTEMS[scheme]
+        of_extra(module, f"{name} {path!r}", library, extra)
+    if scheme in _OF_BEAM:
+        module, library, extra = _OF_BEAM[scheme]
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            raise UsageError(
+                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
+                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
+                f"pip install 'apache-beam[{extra}]'"
+            ) from None
+    try:
+        FileSystems.get_filesystem(path)
+    except (ValueError, OSError, ImportError):
+        flags = (
+            ", or give `--hdfs_host`, `--hdfs_port` and `--hdfs_user`" if scheme == "hdfs" else ""
+        )
+        raise UsageError(
+            f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
+            f"{_OFFERED}{flags}"
+        ) from None
+    if FileSystems._pipeline_options is None:
+        # Without any, some file systems cannot be asked before there is a pipeline.
+        FileSystems.set_options(PipelineOptions([]))
 
 
 def require_writable(name: str, folder: str) -> None:

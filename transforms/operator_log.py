@@ -46,15 +46,9 @@ class _InFolder(logging.Handler):
             _LOG.warning("%s cannot be written: %s", self._folder, type(error).__name__)
 
 
-class _AtWork:
-    """How many threads of a worker keep their lines now."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.n_threads = 0
-
-
-_AT_WORK = _AtWork()
+# The handlers of threads of this worker that keep their lines now.
+_KEEPING: set[_InFolder] = set()
+_LOCK = threading.Lock()
 
 
 def _add(path: Path, line: bytes) -> None:
@@ -95,14 +89,14 @@ def kept_on_worker(folder: str | None) -> Iterator[None]:
         yield
         return
     handler = _InFolder(folder, threading.get_ident())
-    with _AT_WORK.lock:
-        _AT_WORK.n_threads += 1
+    with _LOCK:
+        _KEEPING.add(handler)
         _OPERATOR.propagate = False
         _OPERATOR.addHandler(handler)
     try:
         yield
     finally:
-        with _AT_WORK.lock:
-            _AT_WORK.n_threads -= 1
-            _OPERATOR.propagate = _AT_WORK.n_threads == 0
+        with _LOCK:
+            _KEEPING.discard(handler)
+            _OPERATOR.propagate = not _KEEPING
             _OPERATOR.removeHandler(handler)

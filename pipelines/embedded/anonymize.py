@@ -21,7 +21,6 @@ from tracecloak.pipelines.embedded.claiming import (
     Settling,
     claim,
     digested,
-    require_payer,
     rows_output,
 )
 from tracecloak.pipelines.embedded.elements import (
@@ -129,8 +128,12 @@ class AnonymizeEventLog(beam.PTransform):
         self._with_rejects = with_rejects
         self._key = KeyReference(key) if isinstance(key, str) else key
         self._unaccounted = unaccounted
-        if unaccounted:
-            require_payer(keys, PAYING)
+        named = [name for name in PAYING if keys.get(name) is not None]
+        if unaccounted and named:
+            raise UsageError(
+                f"{named[0]} is for a release that a ledger accounts for: leave it out, or leave "
+                "out unaccounted=True"
+            )
         if unaccounted != (key is not None):
             raise UsageError(
                 "key is for unaccounted=True, and unaccounted=True needs it: without both, the "

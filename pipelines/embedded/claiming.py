@@ -192,20 +192,6 @@ def claim(
     return job, Settling.of(run, draws.before.key_fingerprint, draws.before)
 
 
-def require_payer(config_keys: dict[str, Any], allowed: tuple[str, ...]) -> None:
-    """Makes sure that who does not pay names nobody who does.
-
-    Raises:
-        UsageError: A key says who pays.
-    """
-    for name in allowed:
-        if config_keys.get(name) is not None:
-            raise UsageError(
-                f"{name} is for a release that a ledger accounts for: leave it out, or leave out "
-                "unaccounted=True"
-            )
-
-
 def digested(traces: beam.PCollection[TraceBatch], key: KeyReference) -> beam.PCollection[Chunk]:
     """Digests all cases of a log under a key; returns the one digest, under the name `rows`."""
     count = CountBatches({"rows": InputDigest}, partial(_counted, key))

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from apache_beam import pvalue
 from apache_beam.metrics import Metrics
-from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
-from apache_beam.utils.windowed_value import WindowedValue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
@@ -60,9 +58,12 @@ class MakeCanonical(beam.PTransform):
         self._elements = elements
 
     def expand(self, rows: beam.PCollection[Any]) -> dict[str, beam.PCollection[Any]]:
-        """Adds one stage."""
-        read = _ReadBatches if self._elements.kind == "batches" else _ReadRows
-        outputs = rows | "Read" >> beam.ParDo(read(self._elements)).with_outputs(
+        """Adds one stage, which reads many rows at once."""
+        read: Any = _read_batch
+        if self._elements.kind != "batches":
+            read = _read_rows
+            rows = rows | "Rows" >> beam.BatchElements(_MOST_ROWS, _MOST_ROWS)
+        outputs = rows | "Read" >> beam.FlatMap(read, self._elements).with_outputs(
             REJECTS, CANONICAL_TALLIES, main=CANONICAL_EVENTS
         )
         events, rejects, tallies = (
@@ -80,105 +81,78 @@ def count_records(tally: ReadTally) -> None:
             Metrics.counter(METRICS, REJECTED + finding.what).inc(finding.n_records)
 
 
-class _Counted(beam.DoFn):
-    """Counts in metrics what was read."""
-
-    def __init__(self, elements: Elements) -> None:
-        self._elements = elements
-
-    def _outputs(
-        self, events: pa.RecordBatch, reasons: Iterable[str], tally: ReadTally
-    ) -> Iterator[Any]:
-        count_records(tally)
-        if events.num_rows:
-            yield events
-        yield from (pvalue.TaggedOutput(REJECTS, reason) for reason in reasons)
-        yield pvalue.TaggedOutput(CANONICAL_TALLIES, tally)
+def _outputs(events: pa.RecordBatch, reasons: Iterable[str], tally: ReadTally) -> Iterator[Any]:
+    count_records(tally)
+    if events.num_rows:
+        yield events
+    yield from (pvalue.TaggedOutput(REJECTS, reason) for reason in reasons)
+    yield pvalue.TaggedOutput(CANONICAL_TALLIES, tally)
 
 
-class _ReadRows(_Counted):
-    def start_bundle(self) -> None:
-        self._rows: list[Any] = []
-
-    def process(self, row: Any) -> Iterator[Any]:
-        self._rows.append(row.get if self._elements.kind == "dicts" else partial(_field, row))
-        if len(self._rows) == _MOST_ROWS:
-            yield from self._read()
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        if self._rows:
-            for output in self._read():
-                if isinstance(output, pvalue.TaggedOutput):
-                    value = GlobalWindows.windowed_value(output.value)
-                    yield pvalue.TaggedOutput(output.tag, value)
-                else:
-                    yield GlobalWindows.windowed_value(output)
-
-    def _read(self) -> Iterator[Any]:
-        reader, tally = self._elements.reader, FileTally(0)
-        assert reader is not None  # which batches alone have not
-        events, reasons = reader.read(self._rows, tally)
-        self._rows = []
-        yield from self._outputs(events, reasons, tally.result())
+def _read_rows(rows: Sequence[Any], elements: Elements) -> Iterator[Any]:
+    assert elements.reader is not None  # which batches alone have not
+    tally = FileTally(0)
+    fields = [row.get if elements.kind == "dicts" else partial(_field, row) for row in rows]
+    events, reasons = elements.reader.read(fields, tally)
+    yield from _outputs(events, reasons, tally.result())
 
 
 def _field(row: Any, name: str) -> Any:
     return getattr(row, name, None)
 
 
-class _ReadBatches(_Counted):
-    def process(self, batch: pa.RecordBatch) -> Iterator[Any]:
-        tally, mapping = FileTally(0), self._elements.mapping
-        is_ours = all(field in batch.schema for field in EVENT_SCHEMA)
-        if is_ours:
-            if mapping.filters:
-                raise InputSchemaError(
-                    "where filters columns as they are read, and canonical events are read "
-                    "already: give it to ReadEventLog, and leave it out here"
-                )
-            yield from self._checked(batch, tally)
-            return
-        resolved = mapping.resolve(batch.schema.names, xes_names=False)
-        if missing := set(resolved.required) - set(batch.schema.names):
-            raise missing_columns(batch.schema.names, missing)
-        wanted = batch.select([name for name in resolved.wanted if name in batch.schema.names])
-        none = np.zeros(0, np.int64)
-        places = np.zeros(batch.num_rows, np.int64)
-        events, rejects = resolved.canonicalise(wanted, places, none, 0, tally)
-        yield from self._outputs(events, rejects.column("reason").to_pylist(), tally.result())
-
-    def _checked(self, events: pa.RecordBatch, tally: FileTally) -> Iterator[Any]:
-        """Yields canonical events with the columns of the mapping, and what it makes malformed.
-
-        Raises:
-            InputSchemaError: They lack an attribute that the method reads, or the individual.
-        """
-        mapping = self._elements.mapping
-        events = with_attributes(events, list(self._elements.carried))
-        if mapping.needs_individual and INDIVIDUAL_ID not in events.schema.names:
+def _read_batch(batch: pa.RecordBatch, elements: Elements) -> Iterator[Any]:
+    tally, mapping = FileTally(0), elements.mapping
+    if all(field in batch.schema for field in EVENT_SCHEMA):
+        if mapping.filters:
             raise InputSchemaError(
-                "the canonical events name no individuals, whom the method protects: read them "
-                "with individual_id"
+                "where filters columns as they are read, and canonical events are read "
+                "already: give it to ReadEventLog, and leave it out here"
             )
-        if mapping.order is not None and ORDER not in events.schema.names:
-            raise InputSchemaError(
-                "the canonical events have no order column: give order to ReadEventLog, too"
-            )
-        if mapping.renames:
-            names = renamed(events.column(ACTIVITY).cast("string"), mapping.renames)
-            index = events.schema.get_field_index(ACTIVITY)
-            events = events.set_column(index, events.schema.field(index), names.dictionary_encode())
-        reason = np.full(events.num_rows, "", object)
-        if mapping.activities is not None:
-            known = pc.is_in(events.column(ACTIVITY).cast("string"), pa.array(mapping.activities))
-            reason[~np.asarray(known)] = OTHER_ACTIVITY
-        if mapping.needs_individual:
-            reason[np.asarray(events.column(INDIVIDUAL_ID).is_null())] = NO_INDIVIDUAL
-        for why in set(reason.tolist()) - {""}:
-            tally.add(why, np.flatnonzero(reason == why))
-        good = events.filter(pa.array(reason == ""))
-        tally.add_events(good.num_rows)
-        yield from self._outputs(good, reason[reason != ""].tolist(), tally.result())
+        yield from _checked(batch, elements, tally)
+        return
+    resolved = mapping.resolve(batch.schema.names, xes_names=False)
+    if missing := set(resolved.required) - set(batch.schema.names):
+        raise missing_columns(batch.schema.names, missing)
+    wanted = batch.select([name for name in resolved.wanted if name in batch.schema.names])
+    none = np.zeros(0, np.int64)
+    places = np.zeros(batch.num_rows, np.int64)
+    events, rejects = resolved.canonicalise(wanted, places, none, 0, tally)
+    yield from _outputs(events, rejects.column("reason").to_pylist(), tally.result())
+
+
+def _checked(events: pa.RecordBatch, elements: Elements, tally: FileTally) -> Iterator[Any]:
+    """Yields canonical events with the columns of the mapping, and what it makes malformed.
+
+    Raises:
+        InputSchemaError: They lack an attribute that the method reads, or the individual.
+    """
+    mapping = elements.mapping
+    events = with_attributes(events, list(elements.carried))
+    if mapping.needs_individual and INDIVIDUAL_ID not in events.schema.names:
+        raise InputSchemaError(
+            "the canonical events name no individuals, whom the method protects: read them "
+            "with individual_id"
+        )
+    if mapping.order is not None and ORDER not in events.schema.names:
+        raise InputSchemaError(
+            "the canonical events have no order column: give order to ReadEventLog, too"
+        )
+    if mapping.renames:
+        names = renamed(events.column(ACTIVITY).cast("string"), mapping.renames)
+        index = events.schema.get_field_index(ACTIVITY)
+        events = events.set_column(index, events.schema.field(index), names.dictionary_encode())
+    reason = np.full(events.num_rows, "", object)
+    if mapping.activities is not None:
+        known = pc.is_in(events.column(ACTIVITY).cast("string"), pa.array(mapping.activities))
+        reason[~np.asarray(known)] = OTHER_ACTIVITY
+    if mapping.needs_individual:
+        reason[np.asarray(events.column(INDIVIDUAL_ID).is_null())] = NO_INDIVIDUAL
+    for why in set(reason.tolist()) - {""}:
+        tally.add(why, np.flatnonzero(reason == why))
+    good = events.filter(pa.array(reason == ""))
+    tally.add_events(good.num_rows)
+    yield from _outputs(good, reason[reason != ""].tolist(), tally.result())
 
 
 # --- ReadEventLog: files of any format to events in somebody's own pipeline. ----------------------

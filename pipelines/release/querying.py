@@ -170,7 +170,8 @@ class QueryConcern(Concern):
             # It is the input of this query alone, which nobody may try out by its digest.
             name = store.digest(f"query of {config.database}: {self._query}")[:16]
             path = _path_of_then(config, books, standing, name)
-            if path is None and _is_to_be_made(books, standing):
+            is_there = standing.state in ("visible", "released")
+            if path is None and not is_there and books.refusal(standing) is None:
                 self._asked = store, folder
                 _remove_earlier(books, standing)
                 note_result(store, folder)
@@ -215,11 +216,6 @@ def _remove_earlier(books: ReleaseRegistry, standing: ReleaseState) -> None:
     for one in (folder, replace(folder, staging_area=area), *noted_results(books.store)):
         if (one.output, one.release_id) == (folder.output, folder.release_id):
             remove_folder(one.input)
-
-
-def _is_to_be_made(books: ReleaseRegistry, standing: ReleaseState) -> bool:
-    is_there = standing.state in ("visible", "released")
-    return not is_there and books.refusal(standing) is None
 
 
 def _path_of_then(

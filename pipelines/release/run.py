@@ -321,10 +321,11 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
     """
     with _once_visible(run, TracecloakError):
         warnings: tuple[str, ...] = ()
-        if not was_released_before or not exists(_statement_path(run)):
+        statement = join(run.operator_folder, STATEMENT_NAME)
+        if not was_released_before or not exists(statement):
             with contextlib.suppress(Exception):  # whatever a file system does
                 warnings = FirstLook.at(run.config, run.source).warnings
-            _write_statement(run, warnings)
+            _write_statement(run, statement, warnings)
         manifest = run.folder.committed() or {}
         tally: ReadTally | None = None
         balance: Balance | None = None
@@ -371,11 +372,7 @@ def _payer(run: Run) -> str:
     return paid[-1].account if paid else run.config.account
 
 
-def _statement_path(run: Run) -> str:
-    return join(run.operator_folder, STATEMENT_NAME)
-
-
-def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
+def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     """Writes the operator's edition of the statement where only the operator reads.
 
     Raises:
@@ -406,8 +403,7 @@ def _write_statement(run: Run, warnings: tuple[str, ...]) -> None:
             warnings=warnings,
             configuration=config.model_dump(mode="json"),
         )
-        text = internal_statement(manifest_of_run(run), facts)
-        write_anew(_statement_path(run), text.encode())
+        write_anew(path, internal_statement(manifest_of_run(run), facts).encode())
 
 
 def _text(value: Fraction | None) -> str | None:

@@ -186,37 +186,23 @@ class Concern:
 # release or in the folder of its operator, is there again for the run that goes on after a kill.
 
 
-@dataclass(frozen=True)
-class ConcernEntry:
-    """A concern, and which releases ask for it.
-
-    Attributes:
-        key: Key or property of the configuration that asks for it, where it has a value that
-            counts; empty: every release does.
-        place: Where its class is, as `module:attribute`.
-    """
-
-    key: str
-    place: str
-
-
-CONCERNS: dict[str, ConcernEntry] = {
-    "usable": ConcernEntry("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
-    "query": ConcernEntry("query", "tracecloak.pipelines.release.querying:QueryConcern"),
-    "table": ConcernEntry("tables", "tracecloak.pipelines.release.querying:TableConcern"),
-    "window": ConcernEntry("window", "tracecloak.pipelines.release.window:WindowConcern"),
-    "sketch": ConcernEntry(
-        "cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"
-    ),
-    "signature": ConcernEntry("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
+# By name: the key or property of the configuration that asks for a concern, where it has a value
+# that counts (empty: every release does), and where its class is.
+CONCERNS: dict[str, tuple[str, str]] = {
+    "usable": ("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
+    "query": ("query", "tracecloak.pipelines.release.querying:QueryConcern"),
+    "table": ("tables", "tracecloak.pipelines.release.querying:TableConcern"),
+    "window": ("window", "tracecloak.pipelines.release.window:WindowConcern"),
+    "sketch": ("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"),
+    "signature": ("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
 }
 
 
 def concerns_of(config: ReleaseConfig) -> Iterator[Concern]:
     """Yields the concerns that a configuration asks for."""
-    for asked in CONCERNS.values():
-        if not asked.key or getattr(config, asked.key):
-            yield load(asked.place)()
+    for key, place in CONCERNS.values():
+        if not key or getattr(config, key):
+            yield load(place)()
 
 
 # --- What a release says of itself, and takes from its account. -----------------------------------

@@ -20,7 +20,7 @@ from tests.support.releasing import (
 from tests.support.toys.toy_concern import LotConcern
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import LedgerError
-from tracecloak.pipelines.release.values import CONCERNS, ConcernEntry
+from tracecloak.pipelines.release.values import CONCERNS
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -33,9 +33,7 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims before the run, survives a kill, and writes one field of the manifest."""
-    monkeypatch.setitem(
-        CONCERNS, "lot", ConcernEntry("", "tests.support.toys.toy_concern:LotConcern")
-    )
+    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
     with monkeypatch.context() as patch:
 
         def killed(*_: object) -> None:
@@ -57,9 +55,7 @@ def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a key, and a receipt, of a release that the ledger was asked for nothing for."""
-    monkeypatch.setitem(
-        CONCERNS, "lot", ConcernEntry("", "tests.support.toys.toy_concern:LotConcern")
-    )
+    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
     with monkeypatch.context() as patch:
         patch.setattr(LotConcern, "reserved", failing(BudgetExhausted("no lots are left")))
         assert tracecloak(*line(tmp_path)) == 4
