@@ -27,6 +27,7 @@ from tracecloak.pipelines.configuration.config import (
     read_yaml,
 )
 from tracecloak.pipelines.configuration.flags import (
+    bytes_of,
     form_of,
     given_value,
     parameter_help,
@@ -86,10 +87,7 @@ def _vocabulary(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        with open(value, "rb") as stream:
-            return read_vocabulary(stream.read())
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from None
+        return read_vocabulary(bytes_of("vocabulary", value))
     except UsageError as error:
         raise ValueError(str(error)) from None
 

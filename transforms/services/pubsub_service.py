@@ -11,8 +11,7 @@ import importlib
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,6 +113,21 @@ def asking(name: str, is_begun: bool) -> Iterator[None]:
         errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,
     ) as error:  # fmt: skip
         raise RetryLater(f"{name} cannot be asked: {error}") from None
+
+
+def pull_from(client: Any, subscription: str, most: int, seconds: float) -> Sequence[Any]:
+    """Returns what a subscription gives at once, with ids for acknowledgement; or nothing in time.
+
+    The client does not try again by itself: the stream waits, and can be stopped meanwhile.
+    """
+    errors = importlib.import_module("google.api_core.exceptions")
+    request = {"subscription": subscription, "max_messages": most}
+    try:
+        answer = client.pull(**request, timeout=seconds, retry=None)
+    except errors.DeadlineExceeded:  # it waited for a message, and none came
+        return ()
+    received: Sequence[Any] = answer._pb.received_messages
+    return received
 
 
 def short_retention(found: Any) -> str | None:
@@ -242,15 +256,7 @@ class PubSubClock:
         self._sent = _Sent(nonce, sent_us, self._now_us(), time.monotonic())
 
     def _receive(self, sent: _Sent) -> None:
-        try:
-            received = self._subscriber.pull(
-                subscription=self._subscription,
-                max_messages=_MOST_PULLED,
-                timeout=_PULL_SECONDS,
-                retry=None,
-            )._pb.received_messages
-        except self._errors.DeadlineExceeded:  # it waited for a message, and none came
-            received = ()
+        received = pull_from(self._subscriber, self._subscription, _MOST_PULLED, _PULL_SECONDS)
         if received:
             self._subscriber.acknowledge(
                 subscription=self._subscription,
@@ -271,7 +277,7 @@ class PubSubClock:
             self._sent = None
             raise RetryLater(f"{self._topic} does not tell the time of Pub/Sub")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
         errors = self._errors
         try:

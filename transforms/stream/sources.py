@@ -42,6 +42,7 @@ from tracecloak.transforms.services.pubsub_service import (
     asking,
     check_subscription,
     pubsub,
+    pull_from,
     short_retention,
     stamp_us,
 )
@@ -475,21 +476,13 @@ class PubSubSource:
             self._began = began
             self._pulls.clear()
 
-    def _pulled(self, max_messages: int, timeout_seconds: float) -> Any:
+    def _pulled(self, most: int, seconds: float) -> Sequence[Any]:
         with asking(self._name, self._is_begun):
             try:
-                answer = self._client.pull(
-                    subscription=self._name,
-                    max_messages=max_messages,
-                    timeout=max(timeout_seconds, _LEAST_SECONDS),
-                    retry=None,
-                )
-            except self._errors.DeadlineExceeded:  # it waited for a message, and none came
-                return ()
+                return pull_from(self._client, self._name, most, max(seconds, _LEAST_SECONDS))
             except self._errors.FailedPrecondition:  # such as of a detached subscription
                 self._subscription(None)
                 raise
-        return answer._pb.received_messages
 
     def _subscription(self, topic: str | None) -> Any:
         """The subscription, which is the one that was read; made where it may be, at a topic."""
