@@ -14,14 +14,7 @@ from scipy import stats
 from scipy.optimize import lsq_linear
 
 from tests.support.privacy_loss import ONE, discrete_gaussian, discrete_laplace
-from tracecloak.anonymizers.graphs.noisy_graph import (
-    NoisyCells,
-    fitted_counts,
-    intervals_of_shown,
-    norms_beyond,
-    released_durations,
-    released_graph,
-)
+from tracecloak.anonymizers.graphs import noisy_graph
 from tracecloak.anonymizers.noise.sums import SumNoise, onto_simplex
 from tracecloak.anonymizers.rigorous.names import possible_pairs
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -39,7 +32,9 @@ def test_what_clipping_took_is_spread_over_all_or_over_what_cases_repeat() -> No
     cells = np.array([source * (WORDS.end + 1) + target for source, target in sums])
     values = np.array(list(sums.values()))
     scales = np.ones(len(cells))
-    arcs = NoisyCells(cells, values, scales, SumNoise((1, 1), 1, is_laplace=False), 60.0)
+    arcs = noisy_graph.NoisyCells(
+        cells, values, scales, SumNoise((1, 1), 1, is_laplace=False), 60.0
+    )
     is_shown = values < 900
     taken = arcs.most_taken(is_shown, WORDS.end + 1)
     assert taken.tolist() == pytest.approx([40, 40, 28.8, 20, 0, 38.4])
@@ -108,16 +103,16 @@ def test_no_noise_however_wide_makes_a_release_fail(
     noise = SumNoise((int(10**width) + 1, 1), 1 if is_laplace else 1024, is_laplace)
     noisy = np.rint(rng.laplace(scale=noise.width, size=len(domain))).astype(np.int64)
     noisy += np.where(rng.random(len(domain)) < 0.2, int(10**largest), 0)
-    bins = NoisyCells.measured(domain, noisy, noise, 10**beyond - 1)
+    bins = noisy_graph.NoisyCells.measured(domain, noisy, noise, 10**beyond - 1)
     arcs = bins.over_bins(4 if with_bins else 1)
     if with_bins and not is_laplace:
         own = np.rint(rng.normal(scale=noise.width, size=len(arcs.cells))).astype(np.int64)
-        arcs = NoisyCells.measured(arcs.cells, own, noise)
-    graph = released_graph(arcs, words)
+        arcs = noisy_graph.NoisyCells.measured(arcs.cells, own, noise)
+    graph = noisy_graph.released_graph(arcs, words)
     check(graph)
     if borders is None:
         return
-    durations = released_durations(bins, graph, borders)
+    durations = noisy_graph.released_durations(bins, graph, borders)
     assert (durations.lows >= 0).all() and (durations.lows <= durations.counts).all()
     assert (durations.highs >= durations.counts).all()
     assert (durations.counts > 0).all()
@@ -136,9 +131,9 @@ def test_a_pair_is_spread_over_the_bins_that_stand_out_or_over_all() -> None:
         *(WORDS.names, np.array([a, b], np.int32), np.array([b, a], np.int32)),
         *(np.full(2, 100), np.full(2, 90), np.full(2, 110)),
     )
-    bins = NoisyCells.measured(domain, values, noise, 50.0)
+    bins = noisy_graph.NoisyCells.measured(domain, values, noise, 50.0)
     assert 9 < noise.threshold(n_bins) < 40
-    found = released_durations(bins, graph, duration_borders(n_bins))
+    found = noisy_graph.released_durations(bins, graph, duration_borders(n_bins))
     of_pair = {source: found.sources == source for source in (a, b)}
     assert found.bins[of_pair[a]].tolist() == [0, 2]
     # Of the two bins that are not shown some is expected, but hardly less than nothing.
@@ -217,7 +212,9 @@ def counts_of(case: tuple[np.ndarray, ...]) -> np.ndarray:
     sources, targets, totals, *of_cells, is_shown, low, high = case
     limits = low[is_shown], high[is_shown]
     middles = (limits[0] + limits[1]) / 2
-    return fitted_counts((sources, targets), totals, *of_cells, is_shown, limits, middles)
+    return noisy_graph.fitted_counts(
+        (sources, targets), totals, *of_cells, is_shown, limits, middles
+    )
 
 
 @settings(deadline=None, max_examples=80)
@@ -239,7 +236,7 @@ def limits(
     values: np.ndarray, taken: float = 0.0, *, is_laplace: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     of_all = np.full(len(values), SCALE), np.full(len(values), LEAST)
-    return intervals_of_shown(values, *of_all, taken, is_laplace=is_laplace)
+    return noisy_graph.intervals_of_shown(values, *of_all, taken, is_laplace=is_laplace)
 
 
 def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
@@ -249,9 +246,9 @@ def test_no_case_moves_the_sum_by_more_than_the_clip_and_one_does() -> None:
     for n in range(3):
         for log in itertools.combinations_with_replacement(range(len(squares)), n):
             cases = np.bincount(log, minlength=len(squares)) if log else np.zeros(6, np.int64)
-            before = norms_beyond(squares, cases, clip, units)
+            before = noisy_graph.norms_beyond(squares, cases, clip, units)
             for own in np.eye(len(squares), dtype=np.int64):
-                moved.add(norms_beyond(squares, cases + own, clip, units) - before)
+                moved.add(noisy_graph.norms_beyond(squares, cases + own, clip, units) - before)
     # Norms of 3 and less are not beyond; 4 and 5 are by 8 and 16 steps; 100 counts as the clip.
     assert moved == {0, 8, 16, 24}
 

@@ -12,14 +12,8 @@ from tests.support.indicator_logs import KIND, RESOURCE, Case, Event, case_lists
 from tests.support.keys import randomness, release_key
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.indicators import figures
 from tracecloak.anonymizers.indicators.errors import PrivateIndicators
-from tracecloak.anonymizers.indicators.figures import (
-    LONGEST_US,
-    count_labels,
-    count_times,
-    relabel_by,
-    unfold_decisions,
-)
 from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.rigorous.bought import NAME_UNITS
 from tracecloak.schemas.events.events import OTHER
@@ -44,7 +38,7 @@ def labels_of(case: Case, by: str) -> set[str]:
 def test_labels_of_cases_are_those_of_one_case_at_a_time(
     cases: list[Case], is_plain: bool, by: str
 ) -> None:
-    labelled = relabel_by(log_of(cases, is_plain=is_plain), by)
+    labelled = figures.relabel_by(log_of(cases, is_plain=is_plain), by)
     names = labelled.vocabulary.names.to_pylist()
     assert names == sorted(set(names), key=str.encode)
     for i, case in enumerate(cases):
@@ -58,7 +52,7 @@ def test_a_case_counts_for_so_many_labels_and_with_the_norm_of_so_many(
     cases: list[Case], by: str, most: int
 ) -> None:
     for case in cases:
-        counted = Counted(ActivityCounts, count_labels, (by, most)).count(
+        counted = Counted(ActivityCounts, figures.count_labels, (by, most)).count(
             log_of([case]), {}, randomness()
         )
         counts = counted.counts.tolist()
@@ -79,14 +73,14 @@ def test_times_are_counted_by_their_bins(cases: list[Case]) -> None:
     )  # fmt: skip
     for indicator, number in zip(params.selected_times, numbers, strict=True):
         counted = (
-            Counted(CellSums, count_times, (indicator,))
+            Counted(CellSums, figures.count_times, (indicator,))
             .count(log_of(cases), {}, randomness())
             .values
         )
-        expected = [0] * (len(LONGEST_US) + 1)
+        expected = [0] * (len(figures.LONGEST_US) + 1)
         for time in (number(case) for case in cases):
             if time is not None:
-                expected[sum(int(edge) < time for edge in LONGEST_US)] += 1
+                expected[sum(int(edge) < time for edge in figures.LONGEST_US)] += 1
         assert counted.tolist() == expected
 
 
@@ -94,7 +88,7 @@ def bought(cases: list[Case], *indicators: str, number: int = 0, **others: Any) 
     params = METHOD.Params(
         **{"epsilon": "20", "delta": "1e-5", **others, "indicators": list(indicators)}
     )
-    return unfold_decisions(
+    return figures.unfold_decisions(
         run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions
     )
 
@@ -133,5 +127,5 @@ def test_the_longest_time_is_a_few_times_that_of_three_of_four_cases() -> None:
     for number in range(20):
         decided = bought(MANY + RARE, "throughput", number=number)
         longest = decided["mean throughput time, longest time"].longest_us
-        assert longest in LONGEST_US
+        assert longest in figures.LONGEST_US
         assert 2 * 15 * HOUR < longest < 8 * 24 * HOUR

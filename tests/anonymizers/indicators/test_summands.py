@@ -17,19 +17,9 @@ from hypothesis import strategies as st
 
 from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
 from tests.support.logs import trace_batch
+from tracecloak.anonymizers.indicators import summands
 from tracecloak.anonymizers.indicators.declare_rules import OF_ONE, OF_TWO, cases_that_keep
 from tracecloak.anonymizers.indicators.declared import PERIODS, Filter, OneIndicator
-from tracecloak.anonymizers.indicators.summands import (
-    RANGE,
-    Groups,
-    Numbers,
-    Population,
-    Summand,
-    cases_where,
-    periods_of,
-    summand_of,
-    value_places,
-)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
@@ -45,7 +35,7 @@ def read(text: str) -> Any:
     return READ.validate_python(text)
 
 
-def table(numbers: Numbers) -> list[list[float | None]]:
+def table(numbers: summands.Numbers) -> list[list[float | None]]:
     assert numbers.values.shape == numbers.is_there.shape
     rows = zip(numbers.values.tolist(), numbers.is_there.tolist(), strict=True)
     return [[v if t else None for v, t in zip(*row, strict=True)] for row in rows]
@@ -84,7 +74,7 @@ def test_the_numbers_of_cases_are_those_of_one_case_at_a_time(
     names = ["A", "B", "C", "Y", OTHER] if has_more_names else None
     traces = log_of(cases, names, is_plain)
     for text, (steps, naive) in COUNTED.items():
-        summand = summand_of(read(text), steps, 48 * HOUR)
+        summand = summands.summand_of(read(text), steps, 48 * HOUR)
         expected = [list(naive(case)) for case in cases]
         assert table(summand.numbers(traces)) == expected, text
 
@@ -93,28 +83,28 @@ def test_the_numbers_of_cases_are_those_of_one_case_at_a_time(
 def test_lattice_places_are_within_the_bounds_whatever_a_case_has(cases: list[Case]) -> None:
     traces = log_of(cases)
     for text, (steps, _) in COUNTED.items():
-        summand = summand_of(read(text), steps, HOUR)
+        summand = summands.summand_of(read(text), steps, HOUR)
         numbers = summand.numbers(traces)
         places = summand.places(numbers.values)
         assert places.dtype == np.int64
-        assert ((places >= 0) & (places <= RANGE)).all()
+        assert ((places >= 0) & (places <= summands.RANGE)).all()
         within = np.clip(numbers.values.astype(float), summand.low, summand.high)
-        exact = (within - summand.low) / ((summand.high - summand.low) / RANGE)
+        exact = (within - summand.low) / ((summand.high - summand.low) / summands.RANGE)
         assert (np.abs(places - exact)[numbers.is_there] <= 0.5 + 1e-6).all(), text
 
 
 def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range() -> None:
     for low, high in [(0.0, 1e-300), (-1e300, 1e300), (1e15, 1e15 + 1)]:
-        summand = Summand(low, high, lambda traces: Numbers.of_all(np.zeros(0)))
+        summand = summands.Summand(low, high, lambda traces: summands.Numbers.of_all(np.zeros(0)))
         values = np.array([low, high, (low + high) / 2, -1e308, 1e308, 0.0])
         places = summand.places(values)
-        assert ((places >= 0) & (places <= RANGE)).all()
-        assert places[:2].tolist() == [0, RANGE]
+        assert ((places >= 0) & (places <= summands.RANGE)).all()
+        assert places[:2].tolist() == [0, summands.RANGE]
 
 
 def test_an_attribute_that_the_log_does_not_have_is_of_no_case() -> None:
     traces = log_of([Case((Event("A", 0),), amount="5")])
-    numbers = summand_of(read("amount attribute=case:other bounds=0|1")).numbers(traces)
+    numbers = summands.summand_of(read("amount attribute=case:other bounds=0|1")).numbers(traces)
     assert table(numbers) == [[None]]
 
 
@@ -146,17 +136,17 @@ def test_a_case_is_in_the_group_of_its_value_if_its_filter_holds(
             occurs = where.occurs is None or where.occurs in case.names
             return occurs and (where.attribute is None or case.kind == where.equals)
 
-        population = Population(where, KIND, values)
-        places = population.places(traces, Groups(values, KIND))
+        population = summands.Population(where, KIND, values)
+        places = population.places(traces, summands.Groups(values, KIND))
         assert places.dtype == np.int64
         assert places.tolist() == [
             values.index(case.kind) if case.kind in values and holds(case) else -1
             for case in cases
         ]  # fmt: skip
-        whole = Population(where).places(traces, Groups())
+        whole = summands.Population(where).places(traces, summands.Groups())
         assert whole.tolist() == [0 if holds(case) else -1 for case in cases]
         if where is not None:
-            assert cases_where(traces, where).tolist() == [holds(case) for case in cases]
+            assert summands.cases_where(traces, where).tolist() == [holds(case) for case in cases]
 
 
 def test_a_value_is_found_as_it_is_written_in_plain_texts_and_in_dictionaries() -> None:
@@ -168,9 +158,9 @@ def test_a_value_is_found_as_it_is_written_in_plain_texts_and_in_dictionaries() 
         pa.array([None, "a", "b", "A", "a ", "", "c"], pa.string()),
     )
     for values in (plain, plain.dictionary_encode(), hostile):
-        assert value_places(values, ["b", "a"]).tolist() == [1, -1, 0, -1, -1, -1, 1]
-        assert value_places(values, []).tolist() == [-1] * 7
-    assert value_places(plain[:0], ["a"]).tolist() == []
+        assert summands.value_places(values, ["b", "a"]).tolist() == [1, -1, 0, -1, -1, -1, 1]
+        assert summands.value_places(values, []).tolist() == [-1] * 7
+    assert summands.value_places(plain[:0], ["a"]).tolist() == []
 
 
 def naive_label(period: str, moment_us: int, zone: str) -> str:
@@ -198,7 +188,7 @@ def test_a_case_is_in_the_period_of_the_clock_of_the_place(
     period: str, zone: str, first_us: int, n_days: int, data: st.DataObject
 ) -> None:
     last_us = first_us + 86_400_000_000 * n_days + 1
-    groups = periods_of(period, first_us, last_us, zone)
+    groups = summands.periods_of(period, first_us, last_us, zone)
     assert groups.borders_us is not None and (np.diff(groups.borders_us) > 0).all()
     assert len(set(groups.labels)) == len(groups.labels)
     near = [int(border) + d for border in groups.borders_us for d in (-1, 0, 1)]
@@ -216,7 +206,7 @@ def test_a_case_is_in_the_period_of_the_clock_of_the_place(
 
 def test_a_range_of_no_time_has_no_period() -> None:
     with pytest.raises(UsageError, match="there is no month between the dates"):
-        periods_of("month", us("2024-01-01"), us("2023-12-31"), "UTC")
+        summands.periods_of("month", us("2024-01-01"), us("2023-12-31"), "UTC")
 
 
 RuleCase = list[tuple[str, int]]

@@ -23,17 +23,8 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE
 from tests.support.timed_logs import decided_on, timing_from, variants_of
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
+from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_spans import PairTimesDecision, SpansDecision, spans_at
-from tracecloak.anonymizers.times.fitted_times import (
-    LARGEST_LOG,
-    PairFactors,
-    agreeing_spans,
-    divided,
-    fitted,
-    sums_of_steps,
-    timed,
-    weights_of,
-)
 from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -55,7 +46,7 @@ CLIP = 5_000
 def fitted_to(mean: float, n_cases: int = 100) -> np.ndarray:
     """Times at even ranks, where clipped times are measured to come to such a mean."""
     measured = PairTimesDecision(np.array([mean * n_cases / CLIP]), 1.0, CLIP, False)
-    spans = agreeing_spans(SPANS, measured, n_cases)
+    spans = fitted_times.agreeing_spans(SPANS, measured, n_cases)
     assert spans.counts.sum() == COUNTS.sum() and spans.n_wide == SPANS.n_wide
     assert np.bincount(spans.wide, spans.counts).tolist() == [0, 20, 60, 20]
     return spans_at(spans, RANKS)
@@ -82,7 +73,9 @@ IDLE = np.array([False, False, True, False])
 
 some_steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**33)), max_size=5)
 some_cases = st.lists(st.tuples(some_steps, st.integers(0, 2**33)), max_size=6)
-some_logs = st.lists(st.floats(-LARGEST_LOG, LARGEST_LOG), min_size=4, max_size=4)
+some_logs = st.lists(
+    st.floats(-fitted_times.LARGEST_LOG, fitted_times.LARGEST_LOG), min_size=4, max_size=4
+)
 
 
 def steps_of(pairs: list[list[int]]) -> Steps:
@@ -98,10 +91,10 @@ def test_times_add_up_are_not_negative_and_are_in_proportion(cases, logs):
     steps = steps_of([[pair for pair, _ in case] for case, _ in cases])
     taken = np.array([x for case, _ in cases for _, x in case], np.int64)
     wanted = np.array([span for _, span in cases], np.int64)
-    factors = decode(encode(PairFactors(np.array(logs), IDLE)))
-    weights = weights_of(taken, steps, factors)
+    factors = decode(encode(fitted_times.PairFactors(np.array(logs), IDLE)))
+    weights = fitted_times.weights_of(taken, steps, factors)
     assert ((weights == 0) | ~IDLE[steps.pairs]).all() and (weights[IDLE[steps.pairs]] == 0).all()
-    found = divided(wanted, weights, steps)
+    found = fitted_times.divided(wanted, weights, steps)
     assert found.dtype == np.int64 and (found >= 0).all() and (found[weights == 0] == 0).all()
     for number, (_, span) in enumerate(cases):
         is_own = steps.own == number
@@ -111,9 +104,9 @@ def test_times_add_up_are_not_negative_and_are_in_proportion(cases, logs):
         for weight, time in zip(of_case, own, strict=True):
             if weight < max(of_case, default=0):
                 assert abs(time - span * weight / total) <= 1
-        assert is_own.sum() == len(own) and sums_of_steps(found, steps, len(cases))[number] == sum(
-            own
-        )
+        assert is_own.sum() == len(own) and fitted_times.sums_of_steps(found, steps, len(cases))[
+            number
+        ] == sum(own)
 
 
 DAY = 24 * 60 * MINUTE
@@ -146,9 +139,9 @@ def timed_anew(
 ) -> TraceBatch:
     """The same cases with drawn times."""
     known = decided_on(traces, LOG_TIME, N_PERIODS, variants)
-    known |= fitted(known, WORDS, randomness(number))
+    known |= fitted_times.fitted(known, WORDS, randomness(number))
     timing = timing_from(known, LOG_TIME, WORDS)
-    return timed(traces, np.arange(traces.n_cases), timing, randomness())
+    return fitted_times.timed(traces, np.arange(traces.n_cases), timing, randomness())
 
 
 def spans_of(traces: TraceBatch) -> np.ndarray:
@@ -216,7 +209,7 @@ def test_the_share_that_the_clip_keeps_is_that_of_the_made_cases():
     known = decided_on(log_of(cases), LOG_TIME, N_PERIODS)
     known["pair times"] = replace(known["pair times"], clip=24 * 3600)
     noting = MeasureRecorder()
-    fitted(known, WORDS, randomness(3).with_noise(noting))
+    fitted_times.fitted(known, WORDS, randomness(3).with_noise(noting))
     kept = {row.of: (row.value, row.deviation) for row in noting.measures.rows(TIME_KEPT)}
     assert kept.keys() == {("A", "B"), ("B", "A"), ("C", "B"), ()}
     assert {deviation for _, deviation in kept.values()} == {0.0}
@@ -231,14 +224,14 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     """Such as where noise has left none, whatever the log has."""
     empty = variants_of(log_of([]))
     known = decided_on(log_of(drifting(n_cases)), LOG_TIME, N_PERIODS, empty)
-    found = fitted(known, WORDS, randomness())
+    found = fitted_times.fitted(known, WORDS, randomness())
     check_chances(found, len(WORDS), known["periods"].size, known["spans"].n_wide)
     n_groups = len(WORDS) + known["spans"].n_wide
     assert found["step sums"].offsets.tolist() == [0] * (n_groups + 1)
     timing = timing_from(known | found, LOG_TIME, WORDS)
-    assert timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
+    assert fitted_times.timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
     # A case of whatever class has times all the same.
-    more = timed(log_of(drifting(9)), np.arange(45), timing, randomness())
+    more = fitted_times.timed(log_of(drifting(9)), np.arange(45), timing, randomness())
     assert ((more.times >= 0) & (more.times < N_DAYS * DAY)).all()
 
 
@@ -264,13 +257,17 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     """The control is drawn steps that nobody has fitted, with factors the wrong way round."""
     traces = log_of(uneven(300))
     known = decided_on(traces, LOG_TIME, N_PERIODS)
-    known |= fitted(known, WORDS, randomness(3))
-    made = timed(traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness())
+    known |= fitted_times.fitted(known, WORDS, randomness(3))
+    made = fitted_times.timed(
+        traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness()
+    )
     first = np.diff(made.times.reshape(-1, 4))[:, 0]
     assert (first == 0).all()
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 < 0.02
     wrong = np.zeros(len(WORDS) ** 2)
     wrong[1 * 3 + 2] = 10.0
-    timing = timing_from(known | {"pair factors": PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS)
-    made = timed(traces, np.arange(300), timing, randomness())
+    timing = timing_from(
+        known | {"pair factors": fitted_times.PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS
+    )
+    made = fitted_times.timed(traces, np.arange(300), timing, randomness())
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2

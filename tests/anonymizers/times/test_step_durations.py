@@ -26,14 +26,8 @@ from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
-from tracecloak.anonymizers.times import step_durations, time_bins
+from tracecloak.anonymizers.times import case_spans, step_durations, time_bins
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.case_spans import (
-    GranularityDecision,
-    SpansDecision,
-    clip_of,
-    count_pair_times,
-)
 from tracecloak.anonymizers.times.fitted_times import StepSums, decide_step_sums, ranks_of
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
@@ -203,7 +197,7 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         "vocabulary": VocabularyDecision(WORDS),
         "length": Length(2),
         "time_range": Range(TimeRange(0, DAY)),
-        "granularity": GranularityDecision("hour"),
+        "granularity": case_spans.GranularityDecision("hour"),
         "bins": time_bins.TimeBins(4, 9),
         **NONE,
     }
@@ -290,16 +284,16 @@ PAIR_ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 1000 * DAY), "second")
 N = len(WORDS)
 PAIR_BORDERS = np.array([1, 60, 600, 86_400])
 # All cases take from a minute to ten.
-SPANS = SpansDecision(
+SPANS = case_spans.SpansDecision(
     PAIR_BORDERS, np.array([0.0, 0.0, 1.0, 1.0, 1.0]), 86_400_000,
     np.array([0.0, 0.0, 100.0, 0.0, 0.0]), 1.0, np.arange(5),
 )  # fmt: skip
 DECISIONS: dict[str, Any] = {"spans": SPANS}
-CLIP = clip_of(SPANS, N)
+CLIP = case_spans.clip_of(SPANS, N)
 
 
 def sums_of(log: Log, *, is_pure: bool) -> list[int]:
-    counted = Counted(ClippedCells, count_pair_times, (PAIR_ALWAYS, is_pure)).count(
+    counted = Counted(ClippedCells, case_spans.count_pair_times, (PAIR_ALWAYS, is_pure)).count(
         public(log), DECISIONS, randomness()
     )
     return [int(x) for x in counted.dense(np.arange(N * N))]
@@ -341,13 +335,15 @@ def test_the_clip_rises_as_noise_falls_and_few_cases_exceed_it():
     reached = np.array([0, 0.25, 0.5, 0.75, 0.95, 1])
     counts = np.diff(reached, prepend=0) * 1000
     clips = [
-        clip_of(SpansDecision(borders, reached, 10**5, counts, x, np.arange(6)), N)
+        case_spans.clip_of(
+            case_spans.SpansDecision(borders, reached, 10**5, counts, x, np.arange(6)), N
+        )
         for x in (500.0, 3.0, 0.3, 0.003)
     ]
     assert clips == sorted(clips) and clips[0] == pytest.approx(1000, rel=0.01)
     assert clips[-1] > 50_000
-    none = SpansDecision(borders, np.ones(6), 10**5, np.zeros(6), 1.0, np.arange(6))
-    assert clip_of(none, N) == 1
+    none = case_spans.SpansDecision(borders, np.ones(6), 10**5, np.zeros(6), 1.0, np.arange(6))
+    assert case_spans.clip_of(none, N) == 1
 
 
 some_classes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=40)

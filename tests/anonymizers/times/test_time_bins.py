@@ -18,21 +18,12 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
-from tracecloak.anonymizers.times import case_spans
+from tracecloak.anonymizers.times import case_spans, time_bins
 from tracecloak.anonymizers.times.case_spans import (
     SpansDecision,
     changed_spans,
     count_spans,
     decide_spans,
-)
-from tracecloak.anonymizers.times.time_bins import (
-    MIN_BINS,
-    MOST_BINS,
-    estimated_shares,
-    n_bins_of,
-    time_borders,
-    times_at,
-    without_longest,
 )
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -59,9 +50,11 @@ def naive_borders(n_bins: int, n_ticks: int, second: int) -> list[int]:
     return sorted(border for border in wanted if border < n_ticks)
 
 
-@given(st.integers(MIN_BINS, 60), st.integers(1, 10**9), st.sampled_from([1, 10**3, 10**6]))
+@given(
+    st.integers(time_bins.MIN_BINS, 60), st.integers(1, 10**9), st.sampled_from([1, 10**3, 10**6])
+)
 def test_borders_are_those_of_a_loop(n_bins, n_seconds, second):
-    borders = time_borders(n_bins, n_seconds * second, second)
+    borders = time_bins.time_borders(n_bins, n_seconds * second, second)
     assert borders.dtype == np.int64
     assert (
         len(borders) < n_bins
@@ -81,10 +74,12 @@ def test_bins_are_as_many_as_the_noise_leaves_something_of():
         for allowance, deviation in ((gaussian, 20), (laplace, math.sqrt(8))):
             own = 8 * deviation * max_units
             cases = [0, 12.9 * own, 13.1 * own, 30.5 * own, 48.5 * own, 10**9]
-            found = [n_bins_of(int(n), allowance, max_units) for n in cases]
-            assert found == [12, 12, 13, 30, MOST_BINS, 48]
+            found = [time_bins.n_bins_of(int(n), allowance, max_units) for n in cases]
+            assert found == [12, 12, 13, 30, time_bins.MOST_BINS, 48]
             cases = [13.1 * own, 48.5 * own, 4 * 48.5 * own, 4 * 70.5 * own, 10**9]
-            found = [n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases]
+            found = [
+                time_bins.n_bins_of(int(n), allowance, max_units, is_of_cases=True) for n in cases
+            ]
             assert found == [13, 48, 48, 70, 200]
 
 
@@ -119,7 +114,7 @@ def noisy_rows(draw: st.DrawFn) -> tuple[np.ndarray, float, np.ndarray, np.ndarr
 @given(noisy_rows())
 def test_shares_are_those_of_a_loop_and_sum_to_1(drawn):
     rows, deviation, shares, is_large = drawn
-    found = estimated_shares(rows, deviation, shares, is_large)
+    found = time_bins.estimated_shares(rows, deviation, shares, is_large)
     assert found.shape == rows.shape and (found >= 0).all()
     assert found.sum(axis=1) == pytest.approx(1)
     assert (found[:, shares == 0] == 0)[~is_large[:, shares == 0]].all()
@@ -150,17 +145,19 @@ def naive_without_longest(row: list[float], deviation: float, shares: list[float
 @given(noisy_rows())
 def test_the_longest_times_are_those_of_a_loop(drawn):
     rows, deviation, shares, _ = drawn
-    found = without_longest(rows, deviation, shares)
+    found = time_bins.without_longest(rows, deviation, shares)
     for i, row in enumerate(rows.tolist()):
         assert found[i].tolist() == naive_without_longest(row, deviation, shares.tolist())
-    assert np.array_equal(without_longest(rows, deviation, np.tile(shares, (len(rows), 1))), found)
+    assert np.array_equal(
+        time_bins.without_longest(rows, deviation, np.tile(shares, (len(rows), 1))), found
+    )
 
 
 def times_of(shares: list[float], ranks: np.ndarray, borders: np.ndarray, n_ticks: int) -> Any:
     """The times with these ranks of the second of three rows, the others being of bin 0."""
     reached = np.ones((3, len(shares)))
     reached[1] = np.cumsum(shares) / sum(shares)
-    found = times_at(reached, np.ones(len(ranks), np.int64), borders, n_ticks, ranks)
+    found = time_bins.times_at(reached, np.ones(len(ranks), np.int64), borders, n_ticks, ranks)
     assert found.dtype == np.int64 and found.shape == ranks.shape
     return found
 
@@ -191,7 +188,7 @@ def naive_time(shares: list[float], rank: float, borders: list[int], n_ticks: in
 def bins_to_draw_from(draw: st.DrawFn) -> tuple[list[float], np.ndarray, int]:
     """Shares of bins, some 0, their borders and the length of the range."""
     n_ticks = draw(st.integers(1, 10**9))
-    borders = time_borders(draw(st.integers(4, 30)), n_ticks)
+    borders = time_bins.time_borders(draw(st.integers(4, 30)), n_ticks)
     weights = st.sampled_from([0, 0, 1, 2, 7, 100])
     n = len(borders) + 1
     return draw(st.lists(weights, min_size=n, max_size=n).filter(any)), borders, n_ticks
@@ -218,7 +215,7 @@ N_TICKS = 10_000 * 86_400
 ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 10_000 * DAY))
 WORDS = ActivityVocabulary.public("AB")
 N_BINS = 16
-BORDERS = time_borders(N_BINS, N_TICKS).tolist()
+BORDERS = time_bins.time_borders(N_BINS, N_TICKS).tolist()
 LARGE = Fraction(10**6)  # an epsilon at which there is no noise
 COUNTER = Counted(ClippedCells, count_spans, (ALWAYS, N_BINS))
 
@@ -264,7 +261,7 @@ def test_cases_are_counted_by_time(log, unit):
 def test_times_are_working_times_within_the_range():
     calendar = WorkingCalendar("UTC", (0, 1, 2, 3, 4), 9, 17)
     friday = TimeRange.of_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
-    hour, borders = 60 * MINUTE, time_borders(N_BINS, 16 * 3600)
+    hour, borders = 60 * MINUTE, time_bins.time_borders(N_BINS, 16 * 3600)
 
     def found(granularity: Any, *hours: int) -> int:
         log = [("c", "A", friday.first_us + time * hour) for time in hours]
@@ -320,7 +317,7 @@ def test_shares_sum_to_1_whatever_the_noise():
                 public(log), {}, randomness()
             )
             decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))
-            assert decided.borders.tolist() == time_borders(N_BINS, n_ticks).tolist()
+            assert decided.borders.tolist() == time_bins.time_borders(N_BINS, n_ticks).tolist()
             assert decided.reached.shape == (len(decided.borders) + 1,)
             assert (shares_of(decided) >= 0).all() and decided.reached[-1] == 1
             assert decided.n_ticks == n_ticks

@@ -15,22 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import language, random_tree, trees
-from tracecloak.anonymizers.trees import fitness
-from tracecloak.anonymizers.trees.cuts import (
-    PAIR_UNITS,
-    Part,
-    PartEnds,
-    Relation,
-    Rules,
-    build_tree,
-    cases_by_ends,
-    cases_with_pair,
-    clipped_pairs,
-    exclusive_cut,
-    loop_cut,
-    parallel_cut,
-    sequence_cut,
-)
+from tracecloak.anonymizers.trees import cuts, fitness
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
     fitness_sum,
@@ -51,10 +36,10 @@ def pm4py_module(name: str) -> Any:
         return pytest.importorskip(f"pm4py.{name}")
 
 
-def mined(counts: dict[Variant, int], names: str = NAMES, rules: Rules = "structural") -> str:
+def mined(counts: dict[Variant, int], names: str = NAMES, rules: cuts.Rules = "structural") -> str:
     variants = histogram(counts, names)
-    relation = Relation.exact(cases_with_pair(variants, len(names)))
-    return str(build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
+    relation = cuts.Relation.exact(cuts.cases_with_pair(variants, len(names)))
+    return str(cuts.build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
 
 
 @settings(max_examples=100, deadline=None)
@@ -70,22 +55,22 @@ def test_counts_are_those_of_plain_python(counts: dict[Variant, int]) -> None:
             pairs[pair] += n_cases
             weights = {1: min(1, 3 / len(own)), 2: min(1, (3 / len(own)) ** 0.5)}
             for norm, weight in weights.items():
-                clipped[norm][pair] += n_cases * int(PAIR_UNITS * weight + 1e-9)
-    found = cases_with_pair(variants, n)
+                clipped[norm][pair] += n_cases * int(cuts.PAIR_UNITS * weight + 1e-9)
+    found = cuts.cases_with_pair(variants, n)
     assert {tuple(at): found[tuple(at)] for at in np.argwhere(found).tolist()} == pairs
     for norm in (1, 2):
-        found = clipped_pairs(variants, n, 3, norm)  # type: ignore[arg-type]
+        found = cuts.clipped_pairs(variants, n, 3, norm)  # type: ignore[arg-type]
         assert {tuple(at): found[tuple(at)] for at in np.argwhere(found).tolist()} == clipped[norm]
 
 
 def test_ends_of_parts_are_those_of_the_projected_cases() -> None:
     variants = histogram({tuple("ABCAB"): 2, tuple("CB"): 3, tuple("BAB"): 5}, "ABCD")
-    starts, ends = cases_by_ends(variants, 4, [(0, 2), (1,)])
+    starts, ends = cuts.cases_by_ends(variants, 4, [(0, 2), (1,)])
     # Without B the cases are A C A, C and A.
     assert starts.tolist() == [2 + 5, 10, 3, 0] and ends.tolist() == [2 + 5, 10, 3, 0]
-    starts, ends = cases_by_ends(variants, 4, [(0, 1, 2)])
+    starts, ends = cuts.cases_by_ends(variants, 4, [(0, 1, 2)])
     assert starts.tolist() == [2, 5, 3, 0] and ends.tolist() == [0, 10, 0, 0]
-    starts, _ = cases_by_ends(variants, 4, [(3,)])
+    starts, _ = cuts.cases_by_ends(variants, 4, [(3,)])
     assert not starts.any()
 
 
@@ -103,7 +88,7 @@ def random_relation(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray
         ]
     used = sorted(set().union(*words))
     counts = dict.fromkeys(words, 1)
-    found = cases_with_pair(histogram(counts, used), len(used)) > 0
+    found = cuts.cases_with_pair(histogram(counts, used), len(used)) > 0
     return found[:-1, :-1], found[-1, :-1], found[:-1, -1]
 
 
@@ -131,10 +116,10 @@ def test_cuts_are_those_of_pm4py() -> None:
     n_found: Counter[str] = Counter()
     for _ in range(200):
         follows, starts, ends = relation = random_relation(random)
-        ours = {"sequence": sequence_cut(follows),
-                "xor": exclusive_cut(follows),
-                "concurrency": parallel_cut(follows, starts, ends),
-                "loop": loop_cut(follows, starts, ends)}  # fmt: skip
+        ours = {"sequence": cuts.sequence_cut(follows),
+                "xor": cuts.exclusive_cut(follows),
+                "concurrency": cuts.parallel_cut(follows, starts, ends),
+                "loop": cuts.loop_cut(follows, starts, ends)}  # fmt: skip
         for name, parts in ours.items():
             theirs = pm4py_cut(name, relation)
             if name in ("xor", "concurrency"):  # whose order means nothing
@@ -180,7 +165,7 @@ def test_the_example_of_the_paper() -> None:
     counts[tuple("RHSSD")] = 1
     looped = "->( 'R', 'H', X( tau, 'M', *( 'S', tau ) ), 'D' )"
     assert mined(counts, "DHMRS") == mined(counts, "DHMRS", "published") == looped
-    table = cases_with_pair(histogram(counts, "DHMRS"), 5)
+    table = cuts.cases_with_pair(histogram(counts, "DHMRS"), 5)
     d, h, m, r, s, end = range(6)
     rows = {(end, r): 101, (r, h): 101, (h, m): 63, (h, s): 26, (h, d): 12, (m, d): 63,
             (s, s): 1, (s, d): 26, (d, end): 101}  # fmt: skip
@@ -201,17 +186,17 @@ def test_published_rules_make_rare_parts_and_all_loops_of_parts_optional() -> No
 
 
 def test_a_tolerance_must_be_positive() -> None:
-    relation = Relation.exact(np.ones((2, 2), np.int64))
+    relation = cuts.Relation.exact(np.ones((2, 2), np.int64))
     with pytest.raises(ValueError, match="tolerance must be positive"):
-        build_tree(relation, "A", 0, exact_ends(histogram({}), 1))
+        cuts.build_tree(relation, "A", 0, exact_ends(histogram({}), 1))
 
 
 def test_any_relation_becomes_a_tree_of_its_activities() -> None:
     """Noise makes relations that no log has; each activity with a pair is in the tree once."""
     random = np.random.default_rng(7)
 
-    def nothing(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-        return [PartEnds(frozenset(), frozenset()) for _ in parts]
+    def nothing(operator: Operator, parts: Sequence[cuts.Part], depth: int) -> list[cuts.PartEnds]:
+        return [cuts.PartEnds(frozenset(), frozenset()) for _ in parts]
 
     for _ in range(150):
         n = int(random.integers(1, 7))
@@ -219,8 +204,8 @@ def test_any_relation_becomes_a_tree_of_its_activities() -> None:
         counts = random.integers(-20, 100, (n + 1, n + 1))
         for rules in ("published", "structural"):
             anew = bool(random.random() < 0.5)
-            tree = build_tree(
-                Relation(counts, holds),
+            tree = cuts.build_tree(
+                cuts.Relation(counts, holds),
                 NAMES,
                 5,
                 nothing,

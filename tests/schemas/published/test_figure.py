@@ -18,13 +18,7 @@ from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.schemas.published.figures import (
-    GRADES,
-    Scale,
-    grade_of,
-    grades,
-    wider_ends,
-)
+from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.step import EXPECTED_FALSE, Evidence, evidence, laplace_scales
 
 N_CELLS = 783  # possible pairs of the hospital's 26 activities
@@ -100,7 +94,7 @@ def test_examples() -> None:
         (5, 0, 11, "position", 100, "noise"),
         (5, 4, 6, "position", 0, "noise"),
     ]:
-        assert grade_of(value, low, high, scale, span) == grade
+        assert figures.grade_of(value, low, high, scale, span) == grade
 
 
 def naive(value: float, low: float, high: float, scale: str, span: float) -> str:
@@ -121,22 +115,22 @@ SCALES = st.sampled_from(["amount", "share", "position"])
 
 @given(SCALES, st.data())
 def test_many_at_once_are_as_one_by_one_and_a_wider_interval_is_never_surer(
-    scale: Scale, data: st.DataObject
+    scale: figures.Scale, data: st.DataObject
 ) -> None:
     ends = st.floats(0, 1) if scale == "share" else st.integers(-(2**62), 2**62)
     rows = data.draw(st.lists(st.lists(ends, min_size=3, max_size=3).map(sorted), min_size=1))
     span = data.draw(st.floats(0, 1e19))
     lows, values, highs = np.array(rows).T
-    graded = grades(values, lows, highs, scale, span).tolist()
+    graded = figures.grades(values, lows, highs, scale, span).tolist()
     assert graded == [
         naive(value, low, high, scale, span)
         for value, low, high in zip(values, lows, highs, strict=True)
     ]
     wider = [
-        GRADES.index(grade_of(value, low - 1, high + 1, scale, span))
+        figures.GRADES.index(figures.grade_of(value, low - 1, high + 1, scale, span))
         for value, low, high in zip(values.tolist(), lows.tolist(), highs.tolist(), strict=True)
     ]
-    assert all(GRADES.index(one) <= two for one, two in zip(graded, wider, strict=True))
+    assert all(figures.GRADES.index(one) <= two for one, two in zip(graded, wider, strict=True))
 
 
 # --- near the border of two grades ----------------------------------------------------------------
@@ -155,8 +149,8 @@ def test_the_end_on_the_side_of_a_border_is_further_off() -> None:
         (0, (0, 100)),
     ]:
         columns = [np.array([n]) for n in (value, max(value - 100, 0), value + 100)]
-        assert tuple(int(end[0]) for end in wider_ends(*columns)) == ends
-        assert [end.dtype for end in wider_ends(*columns)] == [np.int64, np.int64]
+        assert tuple(int(end[0]) for end in figures.wider_ends(*columns)) == ends
+        assert [end.dtype for end in figures.wider_ends(*columns)] == [np.int64, np.int64]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +167,8 @@ def test_intervals_hold_whatever_grade_the_noise_gives(
     for number in np.geomspace(0.5, 30, 200):
         values = np.maximum(number + noise, 0)
         plain = np.maximum(values - 1, 0), values + 1
-        for is_wider, (lows, highs) in ((True, wider_ends(values, *plain)), (False, plain)):
-            graded = grades(values, lows, highs)
+        for is_wider, (lows, highs) in ((True, figures.wider_ends(values, *plain)), (False, plain)):
+            graded = figures.grades(values, lows, highs)
             holds = (lows <= number) & (number <= highs)
             for grade in ("good", "rough"):
                 chance = float(chances[graded == grade].sum())

@@ -16,32 +16,17 @@ from hypothesis import given, settings
 from tests.support.trees import Word, language, random_tree, trees
 from tracecloak.anonymizers.queries.order_rules import rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
-from tracecloak.schemas.models import (
-    PetriNet,
-    ProcessTree,
-    Transition,
-    flower,
-    leaf,
-    net_of_tree,
-    normalise,
-    optional,
-    parse_tree,
-    sequence,
-    states_of,
-)
+from tracecloak.schemas import models
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.transforms.formats.xes_writer import sanitise
-from tracecloak.transforms.models.tree_forms import (
-    forms_of_tree,
-    lay_out_tree,
-    write_bpmn,
-    write_pnml,
-    write_ptml,
-    write_tree_svg,
-)
+from tracecloak.transforms.models import tree_forms
 
 SVG = "{http://www.w3.org/2000/svg}"
-WRITERS = {"ptml": write_ptml, "pnml": write_pnml, "bpmn": write_bpmn}
+WRITERS = {
+    "ptml": tree_forms.write_ptml,
+    "pnml": tree_forms.write_pnml,
+    "bpmn": tree_forms.write_bpmn,
+}
 HOSTILE = [
     "</text><script>alert(1)</script>",
     "\"quotes\" \\ 'and' &amp;&#0;",
@@ -55,10 +40,12 @@ HOSTILE = [
 ]
 
 
-def some_trees(n: int) -> list[ProcessTree]:
+def some_trees(n: int) -> list[models.ProcessTree]:
     random = np.random.default_rng(8)
-    made = [normalise(random_tree(random, "ABCDE"[: random.integers(1, 6)])) for _ in range(n)]
-    return [*made, parse_tree("tau"), normalise(flower("ABC"))]
+    made = [
+        models.normalise(random_tree(random, "ABCDE"[: random.integers(1, 6)])) for _ in range(n)
+    ]
+    return [*made, models.parse_tree("tau"), models.normalise(models.flower("ABC"))]
 
 
 def pm4py_module() -> Any:
@@ -79,7 +66,7 @@ def read_by_pm4py(path: Path) -> set[Word]:
         else:
             net, first, last = pm4py.convert_to_petri_net(pm4py.read_bpmn(str(path)))
     made = tuple(
-        Transition(
+        models.Transition(
             t.label,
             {arc.source.name: arc.weight for arc in t.in_arcs},
             {arc.target.name: arc.weight for arc in t.out_arcs},
@@ -87,11 +74,11 @@ def read_by_pm4py(path: Path) -> set[Word]:
         for t in net.transitions
     )
     markings = ({place.name: n for place, n in marking.items()} for marking in (first, last))
-    return words_of(PetriNet(made, *markings), 4)
+    return words_of(models.PetriNet(made, *markings), 4)
 
 
-def words_of(net: PetriNet, max_length: int) -> set[Word]:
-    model = states_of(net)
+def words_of(net: models.PetriNet, max_length: int) -> set[Word]:
+    model = models.states_of(net)
     silent = model.codes < 0
     start = np.zeros(model.n_states, bool)
     start[0] = True
@@ -128,13 +115,13 @@ def test_our_own_reader_gives_the_same_rules(tmp_path: Path, ending: str) -> Non
             continue
         path = tmp_path / f"{i}.{ending}"
         path.write_text(WRITERS[ending](tree, "a title"), encoding="utf-8")
-        assert read_model_rules(str(path)) == rules_of_model(net_of_tree(tree))
+        assert read_model_rules(str(path)) == rules_of_model(models.net_of_tree(tree))
 
 
 @pytest.mark.parametrize("ending", WRITERS)
 def test_names_do_no_harm(ending: str) -> None:
     """Every name comes back as XML can hold it, and equal trees are equal bytes."""
-    tree = sequence(*map(leaf, HOSTILE))
+    tree = models.sequence(*map(models.leaf, HOSTILE))
     text = WRITERS[ending](tree, HOSTILE[0])
     assert text == WRITERS[ending](tree, HOSTILE[0])
     root = ElementTree.fromstring(text.encode())
@@ -154,14 +141,14 @@ NAMES_OF_TREE = {
 @pytest.mark.filterwarnings("ignore")
 def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> None:
     pm4py = pm4py_module()
-    tree = sequence(*map(leaf, NAMES_OF_TREE), flower(NAMES_OF_TREE))
+    tree = models.sequence(*map(models.leaf, NAMES_OF_TREE), models.flower(NAMES_OF_TREE))
     product = ReleasedTree(pa.array(NAMES_OF_TREE), str(tree), True, None)
-    text = forms_of_tree(product, "t", "p")["tree"].decode()
+    text = tree_forms.forms_of_tree(product, "t", "p")["tree"].decode()
     theirs = pm4py.parse_process_tree(text)
     assert [child.label for child in theirs.children[:-1]] == list(NAMES_OF_TREE.values())
-    assert len(set(parse_tree(text).labels)) == len(NAMES_OF_TREE)
+    assert len(set(models.parse_tree(text).labels)) == len(NAMES_OF_TREE)
     assert [node.label for node in theirs.children[-1].children[1].children] == [
-        child.label for child in parse_tree(text).children[-1].children[1].children
+        child.label for child in models.parse_tree(text).children[-1].children[1].children
     ]
     assert ReleasedTree.from_json(product.to_json()).tree == tree
 
@@ -171,8 +158,8 @@ def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> Non
 
 @settings(max_examples=60, deadline=None)
 @given(trees("ABCDEFGH"))
-def test_boxes_are_apart_and_lines_go_round_them(tree: ProcessTree) -> None:
-    diagram = lay_out_tree(tree)
+def test_boxes_are_apart_and_lines_go_round_them(tree: models.ProcessTree) -> None:
+    diagram = tree_forms.lay_out_tree(tree)
     boxes = [(n.x, n.y, n.x + n.width, n.y + n.height) for n in diagram.nodes]
     for left, top, right, bottom in boxes:
         assert left >= -0.01 and top >= -0.01
@@ -194,9 +181,11 @@ def test_boxes_are_apart_and_lines_go_round_them(tree: ProcessTree) -> None:
 
 
 def test_the_picture_is_one_file_that_needs_nothing() -> None:
-    tree = sequence(parse_tree("*( 'A', X( 'B', +( 'C', 'D' ) ) )"), *map(leaf, HOSTILE[:-1]))
-    text = write_tree_svg(tree, "title <&>", "what is promised " * 30)
-    assert text == write_tree_svg(tree, "title <&>", "what is promised " * 30)
+    tree = models.sequence(
+        models.parse_tree("*( 'A', X( 'B', +( 'C', 'D' ) ) )"), *map(models.leaf, HOSTILE[:-1])
+    )
+    text = tree_forms.write_tree_svg(tree, "title <&>", "what is promised " * 30)
+    assert text == tree_forms.write_tree_svg(tree, "title <&>", "what is promised " * 30)
     root = ElementTree.fromstring(text)
     allowed = {"svg", "title", "desc", "rect", "g", "text", "path", "circle"}
     assert {e.tag.removeprefix(SVG) for e in root.iter()} <= allowed
@@ -215,8 +204,8 @@ def test_the_picture_is_one_file_that_needs_nothing() -> None:
 
 
 def test_a_deep_tree_can_be_written() -> None:
-    tree = leaf("A")
+    tree = models.leaf("A")
     for i in range(90):
-        tree = sequence(leaf(f"B{i}"), optional(tree))
-    for write in (*WRITERS.values(), lambda t, title: write_tree_svg(t, title, "")):
+        tree = models.sequence(models.leaf(f"B{i}"), models.optional(tree))
+    for write in (*WRITERS.values(), lambda t, title: tree_forms.write_tree_svg(t, title, "")):
         assert len(write(tree, "deep")) > 1000
