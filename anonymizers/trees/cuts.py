@@ -7,7 +7,7 @@ DPIM (Schulze et al., algorithms 3 to 5), and the structural ones for relations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -372,8 +372,9 @@ def build_tree(
     """
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, got {tolerance}")
-    builder = _Published if rules == "published" else _Structural
-    return models.normalise(builder(relation, names, tolerance, ends_of_parts, begins_anew).whole())
+    is_published = rules == "published"
+    builder = _Builder(relation, names, tolerance, ends_of_parts, is_published, begins_anew)
+    return models.normalise(builder.whole())
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,35 +421,36 @@ class _Place:
         return self.within(part, starts, ends)
 
 
+@dataclass(frozen=True, eq=False)
 class _Builder:
-    """The recursion, and what both sets of rules share."""
+    """The recursion; its fields are what `build_tree` is given."""
 
-    def __init__(
-        self,
-        relation: Relation,
-        names: Sequence[str],
-        tolerance: float,
-        ends_of_parts: EndsOfParts,
-        begins_anew: bool,
-    ) -> None:
-        self.begins_anew = begins_anew
-        self.names = names
-        self.tolerance = tolerance
-        self.ends_of_parts = ends_of_parts
-        self.n = relation.n_activities
-        self.holds = relation.holds
-        self.counts = np.where(relation.holds, relation.counts, 0)
-        self.n_cases = int(self.counts[self.n].sum())  # DP-ESize
+    relation: Relation
+    names: Sequence[str]
+    tolerance: float
+    ends_of_parts: EndsOfParts
+    is_published: bool
+    begins_anew: bool
+
+    @property
+    def n(self) -> int:
+        return self.relation.n_activities
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        return np.where(self.relation.holds, self.relation.counts, 0)
+
+    @property
+    def n_cases(self) -> int:
+        """DP-ESize."""
+        return int(self.counts[self.n].sum())
 
     def whole(self) -> models.ProcessTree:
-        inner = self.holds[: self.n, : self.n]
-        is_used = self.holds[:, : self.n].any(axis=0) | self.holds[: self.n].any(axis=1)
-        part = tuple(np.flatnonzero(is_used).tolist())
+        holds, n = self.relation.holds, self.n
+        part = tuple(np.flatnonzero(holds[:, :n].any(axis=0) | holds[:n].any(axis=1)).tolist())
         if not part:
             return models.SILENT
-        return self.mined(
-            _Place(part, inner, self.holds[self.n, : self.n], self.holds[: self.n, self.n])
-        )
+        return self.mined(_Place(part, holds[:n, :n], holds[n, :n], holds[:n, n]))
 
     def mined(self, place: _Place) -> models.ProcessTree:
         """Returns the tree of a place."""
@@ -498,101 +500,65 @@ class _Builder:
     @cached_property
     def loops(self) -> np.ndarray:
         """bool[n, n]: the pairs of two activities that follow each other in too many cases."""
-        counts, holds = self.counts[: self.n, : self.n], self.holds[: self.n, : self.n]
+        counts, holds = self.counts[: self.n, : self.n], self.relation.holds[: self.n, : self.n]
         is_loop = holds & holds.T & (counts + counts.T >= self.n_cases + self.tolerance)
         np.fill_diagonal(is_loop, False)
         return is_loop
-
-    def name(self, activity: int) -> models.ProcessTree:
-        return models.leaf(self.names[activity])
 
     def of_flower(self, place: _Place) -> models.ProcessTree:
         return models.flower(self.names[activity] for activity in place.part)
 
     def of_activity(self, activity: int) -> models.ProcessTree:
-        name = self.name(activity)
-        return models.loop(name, models.SILENT) if self.holds[activity, activity] else name
-
-    def of_cut(
-        self, operator: models.Operator, place: _Place, parts: list[Part]
-    ) -> models.ProcessTree:
-        raise NotImplementedError
-
-    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
-        """Returns a loop of a body and ways back; of these one is empty if it goes straight."""
-        places = self.of_loop_parts(place, parts)
-        children = [self.mined(inner) for inner in places]
-        ways = [models.SILENT] * goes_straight + children[1:]
-        return models.loop(children[0], _choice(ways))
-
-    def of_loop_parts(self, place: _Place, parts: list[Part]) -> list[_Place]:
-        return [place.entered(part) for part in parts]
-
-
-class _Published(_Builder):
-    """Algorithms 3 and 4 of DPIM."""
-
-    def of_activity(self, activity: int) -> models.ProcessTree:
-        tree = super().of_activity(activity)
-        return models.optional(tree) if self.is_rare((activity,)) else tree
+        name = models.leaf(self.names[activity])
+        follows_itself = self.relation.holds[activity, activity]
+        tree = models.loop(name, models.SILENT) if follows_itself else name
+        return _optional(tree, self.is_rare((activity,)))
 
     def is_rare(self, part: Part) -> bool:
         """Whether activities begin fewer pairs than there are cases (DP-ActC and DP-ESize)."""
-        return bool(self.counts[list(part)].sum() <= self.n_cases - self.tolerance)
-
-    def of_cut(
-        self, operator: models.Operator, place: _Place, parts: list[Part]
-    ) -> models.ProcessTree:
-        if operator != "parallel":
-            places = [place.entered(part) for part in parts]
-        else:
-            place = replace(place, follows=self.without_loops(place.follows))
-            places = self.asked(operator, place, parts)
-        tree = models.ProcessTree(operator, None, tuple(self.mined(inner) for inner in places))
-        return models.optional(tree) if self.is_rare(place.part) else tree
-
-    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
-        return models.optional(super().of_loop(place, parts, goes_straight))
-
-    def of_loop_parts(self, place: _Place, parts: list[Part]) -> list[_Place]:
-        places = super().of_loop_parts(place, parts)
-        # How cases begin and end says nothing about the ways back of a loop, nor about a part that
-        # is repeated as a whole.
-        if len(parts) == 1:
-            return places
-        body = self.asked("loop", place, parts)[0]
-        return [body, *(replace(back, n_asking=body.n_asking) for back in places[1:])]
-
-    def asked(self, operator: models.Operator, place: _Place, parts: list[Part]) -> list[_Place]:
-        """Returns the places of the parts, as the callback answers if they are to be mined."""
-        if max(map(len, parts)) == 1:
-            return [place.within(part, place.starts, place.ends) for part in parts]
-        answers = self.ends_of_parts(operator, parts, place.n_asking + 1)
-        return [place.answered(part, answer) for part, answer in zip(parts, answers, strict=True)]
-
-
-class _Structural(_Builder):
-    """The inductive miner's rules for relations."""
+        occurrences = self.counts[list(part)].sum()
+        return self.is_published and bool(occurrences <= self.n_cases - self.tolerance)
 
     def of_cut(
         self, operator: models.Operator, place: _Place, parts: list[Part]
     ) -> models.ProcessTree:
         if operator == "parallel":
-            answers = self.ends_of_parts(operator, parts, place.n_asking + 1)
-            places = [place.answered(*pair) for pair in zip(parts, answers, strict=True)]
-            is_optional = [bool(answer.is_optional) for answer in answers]
+            follows = self.without_loops(place.follows) if self.is_published else place.follows
+            inner = self.asked(operator, replace(place, follows=follows), parts)
         else:
-            places = [place.entered(part) for part in parts]
-            is_optional = _passed(place, parts) if operator == "sequence" else [False] * len(parts)
-        children = map(self.mined, places)
-        return models.ProcessTree(
-            operator,
-            None,
-            tuple(
-                models.optional(child) if is_left_out else child
-                for child, is_left_out in zip(children, is_optional, strict=True)
-            ),
-        )
+            can_be_passed = operator == "sequence" and not self.is_published
+            passed = _passed(place, parts) if can_be_passed else [False] * len(parts)
+            inner = zip(map(place.entered, parts), passed, strict=True)
+        children = tuple(_optional(self.mined(part), is_optional) for part, is_optional in inner)
+        return _optional(models.ProcessTree(operator, None, children), self.is_rare(place.part))
+
+    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
+        """Returns a loop of a body and ways back; of these one is empty if it goes straight."""
+        places = list(map(place.entered, parts))
+        # How cases begin and end says nothing about the ways back of a loop, nor about a part that
+        # is repeated as a whole.
+        if self.is_published and len(parts) > 1:
+            [(body, _), *_] = self.asked("loop", place, parts)
+            places = [body, *(replace(back, n_asking=body.n_asking) for back in places[1:])]
+        first, *ways = map(self.mined, places)
+        back = models.exclusive(*[models.SILENT] * goes_straight, *ways)
+        return _optional(models.loop(first, back), self.is_published)
+
+    def asked(
+        self, operator: models.Operator, place: _Place, parts: list[Part]
+    ) -> Iterable[tuple[_Place, bool]]:
+        """Returns the places of the parts, as the callback answers, and which are optional."""
+        if self.is_published and max(map(len, parts)) == 1:  # none is to be mined
+            return [(place.within(part, place.starts, place.ends), False) for part in parts]
+        answers = self.ends_of_parts(operator, parts, place.n_asking + 1)
+        return [
+            (place.answered(part, answer), bool(answer.is_optional) and not self.is_published)
+            for part, answer in zip(parts, answers, strict=True)
+        ]
+
+
+def _optional(tree: models.ProcessTree, is_optional: bool) -> models.ProcessTree:
+    return models.optional(tree) if is_optional else tree
 
 
 def _passed(place: _Place, parts: list[Part]) -> list[bool]:
@@ -601,23 +567,11 @@ def _passed(place: _Place, parts: list[Part]) -> list[bool]:
     number = np.full(len(place.starts), -1)
     for i, part in enumerate(parts):
         number[list(part)] = i
-    passed = [False] * n
-    sources, targets = np.nonzero(place.follows)
-    steps = {
-        (int(number[a]), int(number[b]))
-        for a, b in zip(sources.tolist(), targets.tolist(), strict=True)
-        if number[a] >= 0 and number[b] >= 0
-    }
-    steps |= {(-1, int(number[a])) for a in np.flatnonzero(place.starts)}
-    steps |= {(int(number[a]), n) for a in np.flatnonzero(place.ends)}
-    for earlier, later in steps:
-        for i in range(earlier + 1, later):
-            passed[i] = True
-    return passed
-
-
-def _choice(children: list[models.ProcessTree]) -> models.ProcessTree:
-    return models.exclusive(*children) if len(children) > 1 else children[0]
+    sources, targets = np.nonzero(place.follows & (number[:, None] >= 0) & (number >= 0))
+    starts, ends = number[place.starts], number[place.ends]
+    leaves = np.concatenate([number[sources], np.full(len(starts), -1), ends])
+    enters = np.concatenate([number[targets], starts, np.full(len(ends), n)])
+    return [bool(((leaves < i) & (i < enters)).any()) for i in range(n)]
 
 
 def _outer(parts: list[Part], place: _Place) -> list[Part]:
