@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -30,7 +30,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Operation
-from tracecloak.schemas.published.step import Step, StepFacts, StepRelease, View
+from tracecloak.schemas.published.step import Step, StepRelease, View
 
 # --- Parameters of the counts that a stream publishes: over which time, and the privacy of it all.
 # Everything is declared before the stream begins, so all noise is known beforehand. What depends
@@ -299,7 +299,7 @@ class CountSteps:
         """See `StepProduct`."""
         return self.params.repeated_budget(n_times, gap)
 
-    def common(self, step: int, name: StreamName) -> StepFacts:
+    def common(self, step: int, name: StreamName) -> dict[str, Any]:
         """Returns what the release of a step says beside its counts."""
         params = self.params
         first = {1: step, None: 0}.get(params.length, max(step + 1 - (params.length or 0), 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
@@ -204,16 +204,17 @@ def grade_columns(graded: np.ndarray) -> dict[str, pa.Array]:
     }
 
 
-def kind_columns(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> dict[str, pa.Array]:
-    """Returns the columns kind, usable and grade of a table of counts that are all measured.
+def interval_columns(counted: Any) -> dict[str, pa.Array]:
+    """Returns the columns low, high (int64), kind, usable and grade of counts that are measured.
 
     Args:
-        values: As of `grades`, and so are the others.
-        lows: See there.
-        highs: See there.
+        counted: With int64[n] `counts`, `lows` and `highs`; without kinds, the first two alone.
     """
-    kinds = {"kind": pa.array([MEASURED] * len(values), pa.string())}
-    return kinds | grade_columns(grades(values, lows, highs))
+    columns = {name: pa.array(getattr(counted, f"{name}s"), pa.int64()) for name in ("low", "high")}
+    if not getattr(counted, "has_kinds", True):
+        return columns
+    kinds = {"kind": pa.array([MEASURED] * len(counted.counts), pa.string())}
+    return columns | kinds | grade_columns(grades(counted.counts, counted.lows, counted.highs))
 
 
 def codes_of_ends(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[np.ndarray]:
@@ -234,6 +235,30 @@ def without_kinds(product: Any) -> Any:
     old = copy.copy(product)
     object.__setattr__(old, "has_kinds", False)
     return old
+
+
+class ReleasedRows(ReleasedProduct):
+    """A product that is the list of its rows.
+
+    Attributes:
+        json_name: What its JSON calls them.
+    """
+
+    json_name: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the rows of its table as JSON values."""
+        return {self.json_name: self.to_table().to_pylist()}
+
+    def _columns(self, names: Iterable[str]) -> dict[str, Any]:
+        """Returns its fields as columns of these names."""
+        own: Any = self
+        return dict(zip(names, (getattr(own, f.name) for f in fields(own)), strict=True))
+
+    def _values(self) -> Iterator[tuple[Any, ...]]:
+        """Returns its fields row by row."""
+        own: Any = self
+        return zip(*(getattr(own, f.name).tolist() for f in fields(own)), strict=True)
 
 
 @dataclass(frozen=True)
@@ -270,7 +295,7 @@ _FIGURE_COLUMNS: dict[str, type[Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedFigures(ReleasedProduct):
+class ReleasedFigures(ReleasedRows):
     """Numbers of a release beside its graph: totals, and limits of what is not shown.
 
     Attributes:
@@ -291,6 +316,7 @@ class ReleasedFigures(ReleasedProduct):
     """
 
     wire_name: ClassVar[str] = "released-figures"
+    json_name: ClassVar[str] = "figures"
 
     figures: pa.StringArray
     sources: pa.StringArray
@@ -323,21 +349,15 @@ class ReleasedFigures(ReleasedProduct):
 
     def rows(self) -> list[Figure]:
         """Returns the figures one by one."""
-        columns = (getattr(self, column.name).tolist() for column in fields(self))
         return [
             Figure(row[0], tuple(end for end in row[1:3] if end is not None), *row[3:])
-            for row in zip(*columns, strict=True)
+            for row in self._values()
         ]
 
     def to_table(self) -> pa.Table:
         """Returns figure, source, target, value, low, high, kind, usable, grade."""
-        columns = (getattr(self, column.name) for column in fields(self))
-        graded = grade_columns(grades(self.values, self.lows, self.highs))
-        return pa.table(dict(zip(_FIGURE_COLUMNS, columns, strict=True)) | graded)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the same as JSON values."""
-        return {"figures": self.to_table().to_pylist()}
+        columns = self._columns(_FIGURE_COLUMNS)
+        return pa.table(columns | grade_columns(grades(self.values, self.lows, self.highs)))
 
     @classmethod
     def from_json(cls, body: Any) -> ReleasedFigures:
@@ -439,7 +459,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedMeasures(ReleasedProduct):
+class ReleasedMeasures(ReleasedRows):
     """The sums of a release.
 
     Attributes:
@@ -451,6 +471,7 @@ class ReleasedMeasures(ReleasedProduct):
     """
 
     wire_name: ClassVar[str] = "released-measures"
+    json_name: ClassVar[str] = "measures"
 
     what: pa.StringArray
     offsets: np.ndarray
@@ -495,10 +516,6 @@ class ReleasedMeasures(ReleasedProduct):
                 "deviation": self.deviations,
             }
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the same as JSON values."""
-        return {"measures": self.to_table().to_pylist()}
 
     @classmethod
     def from_json(cls, body: Any) -> ReleasedMeasures:
@@ -564,7 +581,7 @@ class IndicatorRow:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedIndicators:
+class ReleasedIndicators(ReleasedRows):
     """Indicators in long form, in the order in which they were asked for.
 
     Attributes:
@@ -579,6 +596,7 @@ class ReleasedIndicators:
     """
 
     wire_name: ClassVar[str] = "graded-indicators"
+    json_name: ClassVar[str] = "indicators"
 
     indicators: pa.StringArray
     groups: pa.StringArray
@@ -596,20 +614,13 @@ class ReleasedIndicators:
 
     def rows(self) -> list[IndicatorRow]:
         """Returns the rows one by one."""
-        columns = (getattr(self, column.name).tolist() for column in fields(self))
-        return [IndicatorRow(*row) for row in zip(*columns, strict=True)]
+        return [IndicatorRow(*row) for row in self._values()]
 
     def to_table(self) -> pa.Table:
         """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
-        columns = dict(
-            zip(_INDICATOR_COLUMNS, (getattr(self, c.name) for c in fields(self)), strict=True)
-        )
+        columns = self._columns(_INDICATOR_COLUMNS)
         graded = grade_columns(np.array(columns.pop("grade").tolist(), np.str_))
         return pa.table(columns | graded)
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the same as JSON values."""
-        return {"indicators": self.to_table().to_pylist()}
 
     @classmethod
     def from_json(cls, body: Any) -> ReleasedIndicators:

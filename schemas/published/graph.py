@@ -181,12 +181,8 @@ class ReleasedGraph:
             "source": labels.take(pa.array(self.sources, pa.int32())),
             "target": labels.take(pa.array(self.targets, pa.int32())),
             "count": pa.array(self.counts, pa.int64()),
-            "low": pa.array(self.lows, pa.int64()),
-            "high": pa.array(self.highs, pa.int64()),
         }
-        if self.has_kinds:
-            columns |= figures.kind_columns(self.counts, self.lows, self.highs)
-        return pa.table(columns)
+        return pa.table(columns | figures.interval_columns(self))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the graph as JSON values: start, end, activities, and edges with the columns."""
@@ -309,7 +305,7 @@ class ReleasedGroups(figures.ReleasedProduct):
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedDurations(figures.ReleasedProduct):
+class ReleasedDurations(figures.ReleasedRows):
     """A histogram of durations for each released edge, in public bins; safe to publish.
 
     Attributes:
@@ -327,6 +323,7 @@ class ReleasedDurations(figures.ReleasedProduct):
     """
 
     wire_name: ClassVar[str] = "released-durations"
+    json_name: ClassVar[str] = "durations"
     has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
@@ -347,7 +344,6 @@ class ReleasedDurations(figures.ReleasedProduct):
         lower = np.concatenate([[0], self.edges_us])[self.bins]
         upper = pa.array(np.concatenate([self.edges_us, [0]])[self.bins])
         is_last = pa.array(self.bins == len(self.edges_us))
-        kinds = figures.kind_columns(self.counts, self.lows, self.highs)
         return pa.table(
             {
                 "source": labels.take(pa.array(self.sources)),
@@ -355,15 +351,9 @@ class ReleasedDurations(figures.ReleasedProduct):
                 "from_us": lower,
                 "to_us": pc.if_else(is_last, pa.scalar(None, pa.int64()), upper),
                 "count": self.counts,
-                "low": self.lows,
-                "high": self.highs,
-                **(kinds if self.has_kinds else {}),
+                **figures.interval_columns(self),
             }
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the same as JSON values."""
-        return {"durations": self.to_table().to_pylist()}
 
     @classmethod
     def from_json(cls, body: Any) -> ReleasedDurations:

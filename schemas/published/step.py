@@ -6,10 +6,10 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,11 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedIndicators, kind_columns
+from tracecloak.schemas.published.figures import (
+    ReleasedFigures,
+    ReleasedIndicators,
+    interval_columns,
+)
 from tracecloak.schemas.texts import bounded_json
 
 # --- What one step of a stream publishes: counts of a product, indicators, or a synthetic log. ----
@@ -28,33 +32,11 @@ from tracecloak.schemas.texts import bounded_json
 View = Literal["window", "total", "sliding"]
 
 
-class StepFacts(TypedDict):
-    """What a release of a step says beside its counts; see `StepRelease`."""
-
-    release_id: str
-    epoch: str
-    product: str
-    view: View
-    step: int
-    start_us: int
-    end_us: int
-    n_steps_left: int
-    epsilon: str
-    delta: str
-
-
-STEP_FIELDS = tuple(StepFacts.__annotations__)
-"""What stands beside the cells, in the order of a message's keys."""
-
-
-def with_step_columns(table: pa.Table, step: object) -> pa.Table:
-    """Returns a table of a step behind its `STEP_FIELDS`, which all rows have in common."""
+def with_step_columns(table: pa.Table, step: Step) -> pa.Table:
+    """Returns a table of a step behind its facts, which all rows have in common."""
     columns = {
-        name: pa.array(
-            [getattr(step, name)] * len(table),
-            pa.int64() if name in ("step", "start_us", "end_us", "n_steps_left") else pa.string(),
-        )
-        for name in STEP_FIELDS
+        name: pa.array([fact] * len(table), pa.string() if isinstance(fact, str) else pa.int64())
+        for name, fact in step.facts.items()
     }
     return pa.table(columns | dict(zip(table.column_names, table.columns, strict=True)))
 
@@ -94,13 +76,18 @@ class Step(ABC):
     delta: str
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What stands beside the cells, in the order of a message's keys."""
+        return {field.name: getattr(self, field.name) for field in fields(Step)}
+
+    @property
     def key(self) -> tuple[str, str, str, str, int]:
         """What must not be published twice: (release_id, epoch, product, view, step)."""
         return self.release_id, self.epoch, self.product, self.view, self.step
 
     def to_json(self) -> bytes:
         """Returns one JSON object in UTF-8 with the key in it; equal releases are equal bytes."""
-        body = {**{name: getattr(self, name) for name in STEP_FIELDS}, **self._body()}
+        body = {**self.facts, **self._body()}
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
@@ -188,7 +175,7 @@ class StepRelease(Step):
         cells: Sequence[tuple[str, ...]],
         counts: np.ndarray,
         standard_errors: np.ndarray,
-        **others: Unpack[StepFacts],
+        **others: Any,
     ) -> StepRelease:
         """Returns the release of cells in any order, without limits.
 
@@ -248,9 +235,7 @@ class StepRelease(Step):
             "standard_error": pa.array(self.standard_errors, pa.float64()),
         }
         if self.lows is not None and self.highs is not None:
-            columns["low"] = pa.array(self.lows, pa.int64())
-            columns["high"] = pa.array(self.highs, pa.int64())
-            columns |= kind_columns(self.counts, self.lows, self.highs)
+            columns |= interval_columns(self)
         return pa.table(columns)
 
 

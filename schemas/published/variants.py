@@ -15,7 +15,7 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
     MODELLED,
     Key,
-    kind_columns,
+    interval_columns,
     wider_ends,
     without_kinds,
 )
@@ -102,10 +102,8 @@ class ReleasedVariants:
         columns = {"variant": variants, "count": pa.array(self.counts, pa.int64())}
         if self.lows is None or self.highs is None:
             kinds = {"kind": pa.array([MODELLED] * self.n_variants, pa.string())}
-        else:
-            columns |= {"low": pa.array(self.lows), "high": pa.array(self.highs)}
-            kinds = kind_columns(self.counts, self.lows, self.highs)
-        return pa.table(columns | kinds if self.has_kinds else columns)
+            return pa.table(columns | kinds if self.has_kinds else columns)
+        return pa.table(columns | interval_columns(self))
 
     def to_json(self) -> dict[str, Any]:
         """Returns the same as JSON values."""
