@@ -139,9 +139,9 @@ class DatabaseKeyStore(KeyStore):
         return super().descriptor(name)
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
+    def locked(self, name: str, refusal: str = "") -> Iterator[None]:
         """As any key store; what the block wrote is in the database afterwards."""
-        with super().locked(name):
+        with super().locked(name, refusal):
             yield
             self._copy.save()
 

@@ -91,38 +91,29 @@ class StoreFolder:
                 (self.path / name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def locked(self, name: str) -> Iterator[None]:
-        """Keeps other processes of this machine waiting, which ask for the same lock.
+    def locked(self, name: str, refusal: str = "") -> Iterator[None]:
+        """Keeps other processes of this machine from the same lock, which ends with ours.
+
+        Args:
+            name: Of the lock.
+            refusal: What to say at once where another process has it; empty: it is waited for.
 
         Raises:
-            RetryLater: Another one has had it all the time, for ten minutes.
+            RetryLater: Another one has it, or has had it all the time for ten minutes.
         """
         with self.in_use():
             descriptor = self.descriptor(name)
         with os.fdopen(descriptor, "w") as stream:
             gives_up_s = time.monotonic() + _LOCK_SECONDS
             while not self._is_locked(stream):
-                if time.monotonic() >= gives_up_s:
+                if refusal or time.monotonic() >= gives_up_s:
                     raise RetryLater(
-                        f"another process holds {self.path.absolute() / name}, and has not let "
+                        refusal
+                        or f"another process holds {self.path.absolute() / name}, and has not let "
                         f"it go for {_LOCK_SECONDS} seconds; run the same command again, or end "
                         "that process if it hangs"
                     )
                 time.sleep(_LOCK_PAUSE_SECONDS)
-            yield
-
-    @contextlib.contextmanager
-    def held(self, name: str, refusal: str) -> Iterator[None]:
-        """Keeps other processes of this machine from holding the same lock, which ends with ours.
-
-        Raises:
-            RetryLater: Another process holds it, in the words of the refusal.
-        """
-        with self.in_use():
-            descriptor = self.descriptor(name)
-        with os.fdopen(descriptor, "w") as stream:
-            if not self._is_locked(stream):
-                raise RetryLater(refusal)
             yield
 
     def _is_locked(self, stream: IO[str]) -> bool:
@@ -342,7 +333,7 @@ class KeyStore(StoreFolder):
             RetryLater: Another process is at it.
         """
         refusal = BEING_MADE.format(output, release_id)
-        return self.held(_name(output, release_id, ".lock"), refusal)
+        return self.locked(_name(output, release_id, ".lock"), refusal)
 
     def is_held(self, output: str, release_id: str) -> bool:
         """Returns whether a process makes a release, see `alone`; makes and writes nothing."""
@@ -498,9 +489,7 @@ class KeyStore(StoreFolder):
         Returns:
             Whether there was a key.
         """
-        had_key = self._path(output, release_id, ".key").exists()
-        self.forget_for_workers(output, release_id)
-        self.remove(*(_name(output, release_id, ending) for ending in (".gate", ".key")))
+        had_key = self._remove_files(output, release_id, ".gate", ".key")
         folder = self.operator_folder(output, release_id)
         if is_on_this_machine(folder):
             with self.in_use():
@@ -516,9 +505,13 @@ class KeyStore(StoreFolder):
         Returns:
             Whether there was a key.
         """
+        endings = (".gate", ".step", ".names", ".json", ".key")
+        return self._remove_files(output, release_id, *endings)
+
+    def _remove_files(self, output: str, release_id: str, *endings: str) -> bool:
+        """Removes files of a release in their order, and returns whether its key was there."""
         had_key = self._path(output, release_id, ".key").exists()
         self.forget_for_workers(output, release_id)
-        endings = (".gate", ".step", ".names", ".json", ".key")
         self.remove(*(_name(output, release_id, ending) for ending in endings))
         return had_key
 

@@ -78,7 +78,7 @@ def _nobody_at_work(store: KeyStore) -> Iterator[None]:
                     "encrypted anew under it; wait until it ends, then run this again"
                 )
                 lock = path.with_suffix(".lock").relative_to(store.path)
-                held.enter_context(store.held(str(lock), refusal))
+                held.enter_context(store.locked(str(lock), refusal))
         yield
 
 

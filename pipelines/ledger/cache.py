@@ -41,11 +41,13 @@ class Copy:
         name: Of the file that has it.
         first_hash: Of the first entry, which tells one ledger from another.
         head: The last entry.
+        declares: Whether it declares accounts.
     """
 
     name: str
     first_hash: str
     head: Entry
+    declares: bool
 
 
 class LedgerCache:
@@ -97,20 +99,9 @@ class LedgerCache:
             with contextlib.closing(self.opened(name)) as past:
                 first, head = past.at(1), past.head
                 if first is not None and head is not None:
-                    copies.append(Copy(name, first.hash, head))
+                    declares = any(one.action == "account" for one in past.declarations())
+                    copies.append(Copy(name, first.hash, head, declares))
         return copies
-
-    def knows_others_with_caps(self) -> bool:
-        """Returns whether accounts are declared in other ledgers of this key store.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        for name in self._names():
-            with contextlib.closing(self.opened(name)) as past:
-                if name != self.file and any(e.action == "account" for e in past.declarations()):
-                    return True
-        return False
 
     def accept(self, entries: Sequence[Entry]) -> None:
         """Makes the copy what a ledger says, whatever the copy has, and counts on from there.

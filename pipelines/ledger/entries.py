@@ -349,10 +349,6 @@ class Entry:
         """Whether the charge is neither given back, nor visible, nor given up."""
         return self.action in OPEN
 
-    def is_of(self, output: str, release_id: str, key_fingerprint: str) -> bool:
-        """Says whether the entry is about a release under a key."""
-        return self.of_key == (output, release_id, key_fingerprint)
-
     def values(self) -> tuple[Fraction | None, Fraction | None]:
         """Returns epsilon and delta as numbers.
 

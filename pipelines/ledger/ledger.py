@@ -118,7 +118,10 @@ class Ledger:
                 lambda connection: is_there(self._database, connection), writes=False
             ):
                 return
-        seen = None if self.memory is None else self.memory.head()
+        copies = [] if self.memory is None else self.memory.copies()
+        own = "" if self.memory is None else self.memory.file
+        others = [copy for copy in copies if copy.name != own]
+        seen = next((copy.head for copy in copies if copy.name == own), None)
         if seen is not None and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
         if seen is None and not new:
@@ -127,11 +130,7 @@ class Ledger:
                 "correct ledger or key_store, or begin a ledger in which nothing is spent with "
                 "`tracecloak ledger begin`, or with --new_ledger at the first release"
             )
-        if (
-            self.memory is not None
-            and not self._may_begin_beside_caps
-            and self.memory.knows_others_with_caps()
-        ):
+        if not self._may_begin_beside_caps and any(copy.declares for copy in others):
             raise UsageError(
                 f"{self.place} does not exist, and accounts are declared in another "
                 "ledger that this key store paid with: their caps would not hold in a fresh one. "
@@ -141,7 +140,7 @@ class Ledger:
             self._database.make_file()
             self.make_tables()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
-        if self.memory and any(copy.name != self.memory.file for copy in self.memory.copies()):
+        if others:
             _LOG.warning(
                 "this key store paid with another ledger before, and %s knows nothing of what was "
                 "spent there",
