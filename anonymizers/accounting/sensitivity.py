@@ -135,22 +135,6 @@ def of_distinct_cells(n_cells: int, max_cases: int = 1) -> Sensitivity:
     return Sensitivity(n, n, n, 1).of_cases(max_cases)
 
 
-def of_events(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
-    """Numbers of events by what each has one of, such as a value with an activity.
-
-    All of a case may be in one cell, or each in its own.
-
-    Args:
-        max_trace_length: Events of a case.
-        max_cases: Cases of a privacy unit.
-
-    Raises:
-        UsageError: One of them is below 1.
-    """
-    n = _at_least_1("max_trace_length", max_trace_length)
-    return Sensitivity(n, n, n**2, n).of_cases(max_cases)
-
-
 def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
     """Steps between events, by source and target, by target, and by position in some variants.
 

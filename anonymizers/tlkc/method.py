@@ -289,18 +289,6 @@ class _Alive:
         self.with_element = self.with_element - np.bincount(lost, minlength=len(self.with_element))
 
 
-def scores(violating: Patterns, frequent: Patterns) -> np.ndarray:
-    """Returns float64[n_elements], PG / (UL + 1) of Definition 18.
-
-    Args:
-        violating: The minimal violating traces.
-        frequent: The maximal frequent traces, over the same elements.
-    """
-    gain = np.diff(_Members.of(violating).element_offsets)
-    loss = np.diff(_Members.of(frequent).element_offsets)
-    return gain / (loss + 1)
-
-
 def suppressed_by_frequent_traces(
     violating: Patterns,
     frequent: Patterns,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -25,7 +25,7 @@ from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 _MAX_EXAMPLES = 10
 
 
-@dataclass(frozen=True)
+@dataclass
 class TlkcFinding:
     """What was found; it tells of the log and is not for publication.
 
@@ -40,12 +40,12 @@ class TlkcFinding:
     """
 
     n_cases: int
-    n_known: int
-    fewest_cases: int
-    largest_share: Fraction
-    n_too_few: int
-    n_too_sure: int
-    examples: tuple[tuple[str, ...], ...]
+    n_known: int = 0
+    fewest_cases: int = 0
+    largest_share: Fraction = Fraction(0)
+    n_too_few: int = 0
+    n_too_sure: int = 0
+    examples: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
     def holds(self) -> bool:
@@ -83,11 +83,10 @@ def examine_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFind
     A log that violates much takes long: every piece of knowledge that occurs is looked at.
     """
     log = _Log.of(released, params)
-    examination = _Examination(params)
-    examination.look_at((), np.arange(log.n_cases), log)
+    finding = TlkcFinding(log.n_cases)
     if log.n_cases:
-        examination.go_on((), np.arange(log.n_cases), log.offsets[:-1], log)
-    return examination.finding(log.n_cases)
+        _examine(finding, log, params, (), np.arange(log.n_cases), log.offsets[:-1])
+    return finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,78 +204,63 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-class _Examination:
-    """Adds up what is found along the way."""
+def _examine(
+    finding: TlkcFinding,
+    log: _Log,
+    params: TlkcParams,
+    pattern: tuple[str, ...],
+    cases: np.ndarray,
+    places: np.ndarray,
+) -> None:
+    """Judges one piece of knowledge by the cases that match it, and all that continues it.
 
-    def __init__(self, params: TlkcParams) -> None:
-        self._params = params
-        self._n_known = self._n_too_few = self._n_too_sure = 0
-        self._fewest: int | None = None
-        self._share = Fraction(0)
-        self._examples: list[tuple[str, ...]] = []
+    Args:
+        finding: Adds up what is found along the way.
+        log: The log.
+        params: What it is held to.
+        pattern: What is known.
+        cases: int64[n], those that match it, at least one.
+        places: int64[n], where in `elements` each can continue: after its earliest match.
+    """
+    _judge(finding, log, params, pattern, cases)
+    n_later = log.offsets[cases + 1] - places
+    if len(pattern) == params.length or not n_later.any():
+        return
+    whose = np.repeat(np.arange(len(cases)), n_later)
+    place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
+    element = log.elements[place]
+    # Of equal elements of a case the earliest counts; cases and places are ascending already.
+    order = np.argsort(element, kind="stable")
+    element, whose, place = element[order], whose[order], place[order]
+    is_earliest = np.ones(len(element), bool)
+    is_earliest[1:] = (element[1:] != element[:-1]) | (whose[1:] != whose[:-1])
+    element, whose, place = element[is_earliest], whose[is_earliest], place[is_earliest]
+    starts = np.flatnonzero(np.diff(element, prepend=-1))
+    for first, last in zip(starts, np.append(starts[1:], len(element)), strict=True):
+        longer = (*pattern, log.texts[element[first]])
+        _examine(finding, log, params, longer, cases[whose[first:last]], place[first:last] + 1)
 
-    def finding(self, n_cases: int) -> TlkcFinding:
-        return TlkcFinding(
-            n_cases,
-            self._n_known,
-            self._fewest or 0,
-            self._share,
-            self._n_too_few,
-            self._n_too_sure,
-            tuple(self._examples),
-        )
 
-    def look_at(self, pattern: tuple[str, ...], cases: np.ndarray, log: _Log) -> None:
-        """Judges one piece of knowledge by the cases that match it."""
-        if len(cases) == 0:
-            return
-        most = 0
-        for values in log.sensitive:
-            case_values = values[cases]
-            if (case_values >= 0).any():
-                most = max(most, int(np.bincount(case_values[case_values >= 0]).max()))
-        self._add(pattern, len(cases), most)
-
-    def _add(self, pattern: tuple[str, ...], n_cases: int, most: int) -> None:
-        share = Fraction(most, n_cases)
-        self._n_known += 1
-        self._fewest = n_cases if self._fewest is None else min(self._fewest, n_cases)
-        self._share = max(self._share, share)
-        if n_cases < self._params.k:
-            self._n_too_few += 1
-        elif share > self._params.exact_confidence:
-            self._n_too_sure += 1
-        else:
-            return
-        if len(self._examples) < _MAX_EXAMPLES:
-            self._examples.append(pattern)
-
-    def go_on(
-        self, pattern: tuple[str, ...], cases: np.ndarray, places: np.ndarray, log: _Log
-    ) -> None:
-        """Looks at all that continues a pattern.
-
-        Args:
-            pattern: What is known.
-            cases: int64[n], those that match it.
-            places: int64[n], where in `elements` each can continue: after its earliest match.
-            log: The log.
-        """
-        n_later = log.offsets[cases + 1] - places
-        if len(pattern) == self._params.length or not n_later.any():
-            return
-        whose = np.repeat(np.arange(len(cases)), n_later)
-        place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
-        element = log.elements[place]
-        # Of equal elements of a case the earliest counts; cases and places are ascending already.
-        order = np.argsort(element, kind="stable")
-        element, whose, place = element[order], whose[order], place[order]
-        is_earliest = np.ones(len(element), bool)
-        is_earliest[1:] = (element[1:] != element[:-1]) | (whose[1:] != whose[:-1])
-        element, whose, place = element[is_earliest], whose[is_earliest], place[is_earliest]
-        starts = np.flatnonzero(np.diff(element, prepend=-1))
-        for first, last in zip(starts, np.append(starts[1:], len(element)), strict=True):
-            longer = (*pattern, log.texts[element[first]])
-            matching = cases[whose[first:last]]
-            self.look_at(longer, matching, log)
-            self.go_on(longer, matching, place[first:last] + 1, log)
+def _judge(
+    finding: TlkcFinding,
+    log: _Log,
+    params: TlkcParams,
+    pattern: tuple[str, ...],
+    cases: np.ndarray,
+) -> None:
+    most = 0
+    for values in log.sensitive:
+        known = values[cases]
+        most = max(most, int(np.bincount(known[known >= 0]).max(initial=0)))
+    share = Fraction(most, len(cases))
+    finding.n_known += 1
+    finding.fewest_cases = min(finding.fewest_cases or len(cases), len(cases))
+    finding.largest_share = max(finding.largest_share, share)
+    if len(cases) < params.k:
+        finding.n_too_few += 1
+    elif share > params.exact_confidence:
+        finding.n_too_sure += 1
+    else:
+        return
+    if len(finding.examples) < _MAX_EXAMPLES:
+        finding.examples.append(pattern)

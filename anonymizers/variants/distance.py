@@ -51,12 +51,7 @@ class VariantDistance(Protocol):
 
 
 class LevenshteinDistance:
-    """Edits between variants, bounded from below by what their multisets of activities differ in.
-
-    Attributes:
-        lengths: int64[n_variants], events of each variant.
-        bags: uint[n_used, n_variants], how often each activity that is used occurs in each variant;
-            as wide as the largest length asks for.
+    """Edits between variants, bounded from below by the difference of their lengths.
 
     Args:
         variants: The variants.
@@ -81,24 +76,16 @@ class LevenshteinDistance:
         points = (codes + np.where(codes >= first, number, 0)).astype("<u4")
         text = points.tobytes().decode("utf-32-le")
         offsets = variants.offsets.tolist()
-        self.lengths = np.diff(variants.offsets)
+        self._lengths = np.diff(variants.offsets)
         # An array, as one look-up takes many of them. Those of like length are asked for together,
         # so they lie together in memory.
-        order = np.argsort(self.lengths, kind="stable").tolist()
+        order = np.argsort(self._lengths, kind="stable").tolist()
         self._texts = np.empty(len(order), object)
         self._texts[order] = [text[offsets[row] : offsets[row + 1]] for row in order]
-        n = variants.n_variants
-        cells = codes * n + np.repeat(np.arange(n), self.lengths)
-        bags = np.bincount(cells, minlength=n * len(used))
-        dtype = np.min_scalar_type(int(self.lengths.max(initial=0)))
-        self.bags = bags.astype(dtype).reshape(len(used), n)
 
     def bounds(self, variant: int, candidates: np.ndarray) -> np.ndarray:
-        """Returns int64[n]: what of the longer one has no equal in the other takes an edit each."""
-        codes = np.flatnonzero(self.bags[:, variant])
-        common = np.minimum(self.bags[np.ix_(codes, candidates)], self.bags[codes, variant, None])
-        longer = np.maximum(self.lengths[candidates], self.lengths[variant])
-        return longer - common.sum(axis=0, dtype=np.int64)
+        """Returns int64[n]: each event that only the longer one has room for takes an edit."""
+        return np.abs(self._lengths[candidates] - self._lengths[variant])
 
     def between(self, variant: int, candidates: np.ndarray, cutoff: int | None) -> np.ndarray:
         """Returns int64[n], the numbers of edits."""

@@ -125,10 +125,8 @@ class GroupSums:
         """float64[size], lattice steps of one occurrence in each cell."""
         return self.cells.weights * (self.noise.units / PARTS)
 
-    def compared(
-        self, proposals: VariantHistogram
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
-        """Returns what cases add to the sums, and the sums; see `joint_variants.Compared`."""
+    def compared(self, proposals: VariantHistogram) -> joint_variants.Block:
+        """Returns what cases add to the sums, and the sums."""
         vectors = group_vectors(proposals, self.groups.codes, self.cells)
         reached, column = distinct_places(vectors.keys)
         values = vectors.clipped(self.clip, self.noise.units // PARTS) / self.noise.units
@@ -394,7 +392,7 @@ class GroupedVariants(joint_variants.JointVariants):
         )
         follows = is_hidden and not measured.cells.has_whole
         chain = group_chain(measured, sums) if follows else measured.chain_alone()
-        drawn = self.drawn(measured, chain, (sums,), domain, randomness)
+        drawn = self.drawn(measured, chain, (sums.compared,), domain, randomness)
         sums.note(drawn, domain, randomness)
         return released(drawn, domain.vocabulary)
 

@@ -24,10 +24,10 @@ To measure many views of a log and to fit one that agrees with them: McKenna, Sh
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +76,14 @@ _SURELY = math.sqrt(2)
 # Before fitting, all variants that were not seen together get at least this many deviations of the
 # number of cases.
 _LEAST_UNSEEN = 0.5
+
+
+Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]
+"""What cases of proposals add to sums, and the sums.
+
+int64[n] twice and float64[n], row, column and value of each entry; int64[m], the sum of each
+column, in lattice steps; and the noise of these.
+"""
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ class JointVariants(VariantGenerator):
         self,
         measured: Measured,
         chain: markov.Chain | None,
-        beside: Sequence[Compared],
+        beside: Sequence[Callable[[VariantHistogram], Block]],
         domain: Domain,
         randomness: Randomness,
     ) -> VariantHistogram:
@@ -207,21 +215,6 @@ class JointVariants(VariantGenerator):
         )
         measured.note_arcs(drawn, domain, randomness)
         return drawn
-
-
-class Compared(Protocol):
-    """Noisy sums of other things, with which proposals are compared as well."""
-
-    def compared(
-        self, proposals: VariantHistogram
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]:
-        """Returns what a case of each proposal adds to the sums, and the sums.
-
-        Returns:
-            int64[n] twice and float64[n], row, column and value of each entry; int64[m], the sum of
-            each column, in lattice steps; and the noise of these.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,7 +362,7 @@ class Measured:
     def compared(
         self,
         proposals: VariantHistogram,
-        beside: Sequence[Compared],
+        beside: Sequence[Callable[[VariantHistogram], Block]],
         domain: Domain,
         randomness: Randomness,
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
@@ -398,10 +391,10 @@ class Measured:
     def _blocks(
         self,
         proposals: VariantHistogram,
-        beside: Sequence[Compared],
+        beside: Sequence[Callable[[VariantHistogram], Block]],
         domain: Domain,
         randomness: Randomness,
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, SumNoise]]:
+    ) -> Iterator[Block]:
         """Yields blocks of columns: rows, columns and values of entries, the sums, their noise."""
         yield (*self._of_chain(proposals), self.chain_noise)
         noise = self.marginals_noise
@@ -415,7 +408,7 @@ class Measured:
         seen = np.arange(self.seen.n_variants)
         yield seen, seen, np.ones(len(seen)), self.seen.counts.astype(float), self.seen_noise
         for of in beside:
-            rows, columns, values, measured, noise = of.compared(proposals)
+            rows, columns, values, measured, noise = of(proposals)
             yield rows, columns, values, measured / noise.units, noise
 
     def _of_chain(

@@ -95,9 +95,6 @@ class Names:
         found = (" ".join(map(self.of, words)) for words in patterns.words())
         return {text.removeprefix("000 ") for text in found}
 
-    def by_element(self, patterns: method.Patterns, values: np.ndarray) -> dict[str, float]:
-        return {self.of(int(w)): float(v) for w, v in zip(patterns.elements, values, strict=True)}
-
 
 class Mined:
     """What is mined from a table before anything is suppressed."""
@@ -124,7 +121,11 @@ def test_table_6_follows_from_the_corrected_table_3() -> None:
     assert mined.names.patterns(mined.violating) == {
         "RE1 HO4", "RE1 VI5", "RE1 BT7", "VI5 VI8", "VI5 RL9",
     }  # fmt: skip
-    found = mined.names.by_element(mined.violating, method.scores(mined.violating, mined.frequent))
+    gain, loss = (
+        Counter(element for pattern in patterns.words() for element in set(pattern))
+        for patterns in (mined.violating, mined.frequent)
+    )
+    found = {mined.names.of(word): n / (loss[word] + 1) for word, n in gain.items()}
     assert {name: found[name] for name in ("RE1", "HO4", "VI5", "BT7", "VI8", "RL9")} == {
         "RE1": 0.75, "HO4": 0.25, "VI5": 1.5, "BT7": 0.2, "VI8": pytest.approx(1 / 6), "RL9": 0.2,
     }  # fmt: skip
