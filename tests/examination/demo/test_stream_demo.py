@@ -19,14 +19,11 @@ from tests.benchmarks.stream_demo import (
     Demo,
     Summary,
     run,
-    stream_flags,
 )
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.examination.demo.hospital import ACTIVITIES, END_ACTIVITIES
+from tracecloak.examination.demo.hospital import END_ACTIVITIES
 from tracecloak.examination.demo.live_page import PublishedSteps, total_of
-from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.run import StreamOutcome
 
 
 @pytest.fixture
@@ -85,22 +82,6 @@ def test_a_hospital_is_published_step_by_step(server: None, tmp_path: Path) -> N
     assert (tmp_path / "key-store" / "operator").is_dir()  # of what could not be read
 
 
-def test_a_case_of_its_stream_ends_with_any_of_the_hospitals_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "activities.txt").write_text("\n".join(ACTIVITIES))
-    configs: list[StreamConfig] = []
-
-    def noted(config: StreamConfig, _: object) -> StreamOutcome:
-        configs.append(config)
-        return StreamOutcome("nowhere", is_spent=True)
-
-    monkeypatch.setattr("tracecloak.pipelines.stream.run.run_stream", noted)
-    names = "projects/p/subscriptions/s", "projects/p/topics/t"
-    assert tracecloak("stream", *stream_flags(Demo(tmp_path), *names, 1.8e9)) == 0
-    assert [config.end_activity for config in configs] == [END_ACTIVITIES]
-
-
 MAKEFILE = (Path(__file__).parents[3] / "Makefile").read_text(encoding="utf-8")
 
 
@@ -130,9 +111,3 @@ def test_the_releases_of_the_demo_are_near_the_hospital(
     assert tracecloak("release", "--log", log, "--output", "out", "--release_id", "x", *flags) == 0
     assert tracecloak("evaluate", "--log", log, "out", "--output", "found.json") == 0
     assert json.loads(Path("found.json").read_text())["edge_relative_error"] < allowed
-
-
-def test_the_demo_attacks_nothing() -> None:
-    (recipe,) = re.findall(r"^demo: \$\(CORE\)\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
-    assert "tracecloak release" in recipe
-    assert "attack" not in recipe

@@ -28,14 +28,6 @@ def log_of() -> Log:
 # --- what the paper prints ------------------------------------------------------------------------
 
 
-def test_a_log_of_the_paper_is_known_by_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    for sizes, name, longest in (((1050, 15214, 846), "Sepsis", 185), ((1050, 15214, 845), "", 0)):
-        identity = dict(zip(("cases", "events", "variants"), sizes, strict=True))
-        monkeypatch.setattr(Log, "identity", lambda self, identity=identity: identity)
-        found = grid().printed(log_of())
-        assert (found.get("name", ""), found.get("longest_trace", 0)) == (name, longest)
-
-
 def as_sepsis(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"cases": 1050, "events": 15214, "variants": 846}
     monkeypatch.setattr(Log, "identity", lambda self: sizes)

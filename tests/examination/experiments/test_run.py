@@ -254,7 +254,7 @@ def test_the_same_rows_make_the_same_bytes(path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_refusal_is_a_row_and_the_others_go_on(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
 
@@ -273,6 +273,7 @@ def test_a_refusal_is_a_row_and_the_others_go_on(
     page = (path.parent / "out" / "experiment.html").read_text()
     assert "Amun, filtering at 0.3 was refused after 0 releases: too many candidates." in page
     assert len(rows) == 1 + 2 + 1 + 2
+    assert "missing" not in capsys.readouterr().out  # what was refused is not
     assert command("amun", path, *flags) == 0
     assert read_rows(path.parent / "out") == rows
 

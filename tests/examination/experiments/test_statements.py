@@ -27,7 +27,6 @@ from tracecloak.examination.experiments.table import (
     judge_statement,
     sections_of,
 )
-from tracecloak.schemas.errors import UsageError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -191,16 +190,3 @@ def test_no_release_is_begun_when_the_time_is_over(monkeypatch: pytest.MonkeyPat
     # The same again goes on.
     more = list(wanted.rows(rows))
     assert [is_new for _, is_new in more].count(True) == 3 * n_cells - 8
-
-
-def test_what_was_refused_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing(log: Log, cell: Cell) -> Any:
-        if cell.arm == "SaPa":
-            raise UsageError("no")
-        return release_of(log, cell)
-
-    monkeypatch.setattr(experiment, "release_of", refusing)
-    wanted = Experiment(sacofa_sapa(), (log_of(),), None, 2, 0)
-    rows = [row for row, _ in wanted.rows()]
-    assert sum("refused" in row for row in rows) == 1
-    assert wanted.missing(rows) == 0 and wanted.missing(rows[:1]) > 0

@@ -133,9 +133,3 @@ def test_what_is_drawn_has_the_laws_of_the_log() -> None:
     assert drawn(CHAINS["chain by position"], counts, 1) != drawn(
         CHAINS["chain by position"], counts, 2
     )
-
-
-def test_walks_end_where_the_longest_case_does() -> None:
-    looping = {("A",) * 30: 50}
-    found = drawn(Chain(1, False), looping)
-    assert max(map(len, found)) <= 30
