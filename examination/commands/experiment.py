@@ -22,6 +22,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.examination.experiments.run import (
         DEFAULT_MINUTES,
         DEFAULT_PATIENCE,
+        DEFAULT_REPETITIONS,
         PAPERS,
         REPORT_FILES,
     )
@@ -50,12 +51,11 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     )
     parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
     kinds = [PAPERS[name] for name in argv if name in PAPERS][:1] or list(PAPERS.values())
-    counts = sorted({str(kind.repetitions) for kind in kinds})
     parser.add_argument(
-        "--repetitions", type=int, help=f"releases of each cell (default {' or '.join(counts)})"
+        "--repetitions", type=int, help=f"releases of each cell (default {DEFAULT_REPETITIONS})"
     )
-    if any(kind.has_models for kind in kinds):
-        mined = sorted({str(kind.spec.get("mined", "all")) for kind in kinds if kind.has_models})
+    if specs := [kind.spec for kind in kinds if kind.spec["has_models"]]:
+        mined = sorted({str(spec.get("mined", "all")) for spec in specs})
         parser.add_argument(
             "--mine",
             type=int,
@@ -107,7 +107,7 @@ def run(given: Given) -> int:
     own_flags = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
     is_full = flags.pop("full", False)
     paper = experiment.paper_named(name, own_flags, is_full)
-    repetitions = flags.pop("repetitions", paper.repetitions)
+    repetitions = flags.pop("repetitions", experiment.DEFAULT_REPETITIONS)
     settings = {
         "methods": None if methods is None else listed(methods),
         "repetitions": repetitions,

@@ -152,9 +152,6 @@ class Paper(ABC):
             model's quality beside what is said in every evaluation; `logs`: what the paper prints
             of its logs.
         methods: The registry's names of what is compared.
-        repetitions: Of each cell in which something is drawn, unless told otherwise: as many as a
-            box of quartiles takes to be read.
-        has_models: See `spec`.
         given: Values of the flags by name: see `value_of`.
 
     Args:
@@ -166,14 +163,12 @@ class Paper(ABC):
 
     name: ClassVar[str]
     methods: ClassVar[tuple[str, ...]]
-    repetitions: ClassVar[int] = 10
-    has_models: ClassVar[bool]
     spec: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls) -> None:
         file = resources.files(__package__) / "papers" / f"{cls.name}.toml"
         cls.spec = spec = tomllib.loads(file.read_text(encoding="utf-8"))
-        cls.methods, cls.has_models = tuple(spec["methods"]), spec["has_models"]
+        cls.methods = tuple(spec["methods"])
 
     def __init__(self, texts: Mapping[str, str | None]) -> None:
         self.given: dict[str, Any] = {
@@ -201,7 +196,7 @@ class Paper(ABC):
 
     def of_the_log(self) -> Cell:
         """Returns the cell that stands for the log itself."""
-        return Cell(THE_LOG, "", "", "", {}, is_mined=self.has_models)
+        return Cell(THE_LOG, "", "", "", {}, is_mined=self.spec["has_models"])
 
     def notes(self) -> Sequence[str]:
         """Returns paragraphs on what was run and how it differs from the paper."""

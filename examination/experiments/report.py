@@ -22,7 +22,6 @@ from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.run import Experiment
 from tracecloak.examination.experiments.table import (
-    THE_LOG,
     Boxes,
     Lines,
     Section,
@@ -39,7 +38,7 @@ FIGURES = "figures"
 
 # Colours that differ in lightness too.
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
-_DASHES = ("-", "--", ":", "-.")
+_DASHES = ("--", "-", ":", "-.")
 _DRAWING = {"svg.hashsalt": "tracecloak", "svg.fonttype": "none", "font.size": 9}
 # Leaves of a process model that is still drawn; a larger one is shown as text.
 _MAX_LEAVES = 120
@@ -203,9 +202,7 @@ def _boxes(axes: Any, boxes: Boxes) -> dict[str, Any]:
             medianprops={"color": "black", "linewidth": 0.8},
         )
         handles[arm] = drawn["boxes"][0]
-    marks = [(THE_LOG, boxes.line, "--")] if boxes.line is not None else []
-    marks += [(*mark, style) for mark, style in zip(boxes.marks.items(), itertools.cycle(_DASHES))]
-    for label, value, style in marks:
+    for (label, value), style in zip(boxes.marks.items(), itertools.cycle(_DASHES)):
         handles[label] = axes.axhline(value, color="black", linewidth=0.8, linestyle=style)
     if boxes.is_log:
         axes.set_yscale("log")

@@ -52,6 +52,8 @@ from tracecloak.transforms.sources import EventSource
 PAPERS: dict[str, type[Paper]] = {
     paper.name: paper for paper in (AmunPaper, SacofaSapaPaper, TlkcPaper, PretsaPaper, DpimPaper)
 }
+# Releases of a cell: as many as a box of quartiles takes to be read.
+DEFAULT_REPETITIONS = 10
 DEFAULT_PATIENCE = 120.0
 # After so many minutes no release is begun any more, unless the paper's whole grid is asked for.
 DEFAULT_MINUTES = 60.0
@@ -89,7 +91,7 @@ def require_extras(paper: Paper, mined: int) -> None:
     """
     if paper.spec["has_distances"]:
         require_pot()
-    if paper.has_models:
+    if paper.spec["has_models"]:
         require_scikit_learn()
         if mined:
             require_pm4py()
@@ -138,7 +140,7 @@ class Experiment:
     paper: Paper
     logs: tuple[Log, ...]
     methods: Sequence[str] | None = None
-    repetitions: int = 10
+    repetitions: int = DEFAULT_REPETITIONS
     mined: int = 10
     patience: float = DEFAULT_PATIENCE
     max_minutes: float | None = None
@@ -209,7 +211,7 @@ class Experiment:
         return sorted(steps, key=lambda step: step.row["repetition"])  # cells keep their order
 
     def _step(self, log: Log, number: int, cell: Cell, row: Row, repetition: int) -> Step:
-        is_mined = cell.is_mined and repetition < self.mined and self.paper.has_models
+        is_mined = cell.is_mined and repetition < self.mined and self.paper.spec["has_models"]
         patience = self.patience if is_mined else 0.0
 
         def release() -> tuple[Row, Asked | None]:
@@ -223,7 +225,7 @@ class Experiment:
             return figures, (tree or cell.model or released.variants) if is_mined else None
 
         def of_model(quality: ModelQuality | None, seconds: float | None) -> Row:
-            if not self.paper.has_models:
+            if not self.paper.spec["has_models"]:
                 return {}
             names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
             of_quality: Row = {name: getattr(quality, name, None) for name in names}

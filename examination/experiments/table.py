@@ -151,16 +151,14 @@ class Boxes:
         x: What the groups are.
         groups: Their names, from left to right.
         values: Figures by (arm, group); an arm lacks the groups where it was not run.
-        line: The log's own figure, or None.
         is_log: Whether the vertical axis is logarithmic.
-        marks: Further figures to be drawn as lines, by what they are.
+        marks: Figures to be drawn as lines, by what they are, such as the log's own.
     """
 
     y: str
     x: str
     groups: Sequence[str]
     values: Mapping[tuple[str, str], Sequence[float]]
-    line: float | None = None
     is_log: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
 
@@ -237,8 +235,7 @@ def sections_of(
             yield from _trees(spec, table, arms)
             continue
         first, title = next(iter(figures.items()))
-        line = table.median(first, THE_LOG, "") if spec.get("log") else None
-        fields = {**words, "title": title, "log": format_figure(line)}
+        fields = {**words, "title": title, "log": format_figure(table.median(first, THE_LOG, ""))}
         header, rows = _table(spec, table, figures, [*arms, *also])
         yield Section(
             spec["title"].format(one, **fields),
@@ -246,7 +243,7 @@ def sections_of(
             spec["file"].format(one, **fields),
             header,
             rows,
-            _chart(spec, table, first, title, arms, line) if spec.get("chart") else None,
+            _chart(spec, table, first, title, arms) if spec.get("chart") else None,
         )
 
 
@@ -279,12 +276,7 @@ def _table(
 
 
 def _chart(
-    spec: Mapping[str, Any],
-    table: Figures,
-    figure: str,
-    title: str,
-    arms: Sequence[str],
-    line: float | None,
+    spec: Mapping[str, Any], table: Figures, figure: str, title: str, arms: Sequence[str]
 ) -> Boxes | None:
     """A group a level and a box an arm; or, if `is_grouped`, a group a level and a part of it."""
     values: dict[tuple[str, str], Sequence[float]] = {}
@@ -301,11 +293,10 @@ def _chart(
     groups = list(dict.fromkeys(group for _, group in values))
     marks = spec.get("marks") or {
         arm: mark
-        for arm in arms
-        if arm in table.models and (mark := table.median(figure, arm, "")) is not None
+        for arm in [THE_LOG] * spec.get("log", False) + table.models
+        if arm in (THE_LOG, *arms) and (mark := table.median(figure, arm, "")) is not None
     }
-    is_log = spec.get("is_log", False)
-    return Boxes(title, table.spec["axis"], groups, values, line, is_log, marks)
+    return Boxes(title, table.spec["axis"], groups, values, spec.get("is_log", False), marks)
 
 
 def _trees(spec: Mapping[str, Any], table: Figures, arms: Sequence[str]) -> Iterator[Section]:
