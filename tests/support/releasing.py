@@ -337,6 +337,10 @@ def _any(*_: Any, **__: Any) -> bool:
     return True
 
 
+def _of(name: str) -> Callable[..., bool]:
+    return lambda method, *_, **__: method.name == name
+
+
 _STORE = "tracecloak.pipelines.keys.key_store"
 _LEDGER, _UNITS = "tracecloak.pipelines.ledger.ledger", "tracecloak.pipelines.ledger.unit_book"
 _FOLDER = "tracecloak.transforms.publish.release_folder"
@@ -355,12 +359,12 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     # Inside a transaction of the ledger: the row is written and not committed.
     "insert": ("sqlalchemy", "Connection.execute", lambda _, s, *__: isinstance(s, sa.Insert)),
     "count": ("tracecloak.anonymizers.contract.case_digests", "InputDigest.from_traces", _any),
-    "decide variants": (_PARTS, "PartsMethod.decide", lambda m, *_: m.name == "variant-histogram"),
-    "decide graph": (_PARTS, "PartsMethod.decide", lambda m, *_: m.name == "private-dfg"),
+    "decide variants": (_PARTS, "RoundsMethod.decide", _of("variant-histogram")),
+    "decide graph": (_PARTS, "RoundsMethod.decide", _of("private-dfg")),
     "write": (_FOLDER, "ReleaseFolder.write", _any),
     "bytes": (_FOLDER, "_HashingStream.write", _any),
     "commit": (_FOLDER, "ReleaseFolder.commit", _any),
-    "rename": (_FOLDER, "rename", _any),
+    "rename": ("tracecloak.transforms.files", "rename", _any),
     "latest": (_FOLDER, "ReleaseFolder.point_latest", _any),
     "ledger": (_LEDGER, "Ledger.commit", _any),
     "receipt": (_STORE, "KeyStore.commit", _any),
