@@ -209,10 +209,9 @@ class Contents:
         numbers = sorted(int(match[1]) for p in paths if (match := PART.fullmatch(p)))
         if numbers != list(range(len(numbers))):
             raise Wrong("The parts of the log are not numbered from 0 on: one is missing.")
-        if self.logs:
-            for form in self.logs:
-                for _ in form.rows(self.schema):
-                    pass
+        for form in self.logs:
+            for _ in form.rows(self.schema):
+                pass
         of_logs = {path for form in self.logs for path in form.paths}
         for path in paths:
             if path not in of_logs:
@@ -406,14 +405,13 @@ def check_steps(received: Received) -> str:
         Wrong: One is not, or they do not.
         NotApplicable: There is no step yet.
     """
-    n_found = 0
-    for number, forms in received.steps():
+    steps = list(received.steps())
+    for number, forms in steps:
         _check_step(received, number, forms)
-        n_found += 1
-    if not n_found:
+    if not steps:
         raise NotApplicable("No step has been published yet.")
     n_steps = received.body["stream"]["n_steps"]
-    return f"{n_found:,} of the {n_steps:,} steps are there, each the same in all its forms."
+    return f"{len(steps):,} of the {n_steps:,} steps are there, each the same in all its forms."
 
 
 def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
@@ -445,21 +443,17 @@ def _check_step(received: Received, number: int, forms: dict[str, str]) -> None:
         _check_table(received, path, forms.get(".parquet"))
         return
     logs = forms_of(received.folder, list(forms.values()), path.removesuffix("step.json"))
-    schema = logs[0].schema() if logs else None
-    for form in logs:
-        if schema is None:
-            break
-        check_same(logs[0], form, schema)
+    if logs and (schema := logs[0].schema()) is not None:
+        for form in logs:
+            check_same(logs[0], form, schema)
 
 
 def _check_table(received: Received, path: str, table_path: str | None) -> None:
     data = received.folder.read(path)
-    release: StepRelease | StepIndicators
+    is_of_indicators = received.body["params"].get("product") == "indicators"
+    kind: type[StepRelease | StepIndicators] = StepIndicators if is_of_indicators else StepRelease
     try:
-        if received.body["params"].get("product") == "indicators":
-            release = StepIndicators.from_json(data)
-        else:
-            release = StepRelease.from_json(data)
+        release = kind.from_json(data)
     except UsageError:
         raise Wrong(f"{quote_names([path])} is no release of a step.") from None
     if release.to_json() != data or not _follows(release):

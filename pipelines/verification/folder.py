@@ -396,9 +396,6 @@ class _DigestedFile(io.RawIOBase):
         self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at}.get(whence, self._n_bytes)
         return self._at
 
-    def tell(self) -> int:
-        return self._at
-
     def readinto(self, buffer: Any) -> int:
         number, begin = divmod(self._at, _BLOCK_BYTES)
         if number >= len(self._blocks):

@@ -9,6 +9,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
@@ -151,7 +152,9 @@ def check_budget(received: Received) -> str:
     if not received.body["spends"]:
         raise Wrong("An epsilon is promised, and no part of the budget is listed.")
     try:
-        parts = [spend_of_json(part) for part in _bounded(received.body["spends"])]
+        if len(json.dumps(received.body["spends"])) > _LONGEST_SPENDS:
+            raise Unsure("The parts of the budget have too many numbers to add up.")
+        parts = [spend_of_json(part) for part in received.body["spends"]]
         if len(parts) > 1 and sum(map(_n_sums, parts)) > _MOST_SUMS:
             raise Unsure("The budget has too many parts to account for the noise of each.")
         is_enough = [is_accounted_for(part) for part in parts]
@@ -176,12 +179,6 @@ def check_budget(received: Received) -> str:
             "list no scale)"
         )
     return f"The parts of the budget add up to the promise, and {of_noise}."
-
-
-def _bounded(spends: list[Any]) -> list[Any]:
-    if len(json.dumps(spends)) > _LONGEST_SPENDS:
-        raise Unsure("The parts of the budget have too many numbers to add up.")
-    return spends
 
 
 def _n_sums(part: Spend) -> int:
@@ -250,22 +247,15 @@ def _check_xes(received: Received, path: str) -> None:
     if more and received.is_by_this_version:
         raise Wrong(f"{quote_names([path])} says more than {MANIFEST_NAME}: {quote_names(more)}.")
     for key, stated in expected.items():
-        value = values.get(key)
+        value = values.get(key, "")
+        is_same = key in values and value == sanitise(str(stated))
         if isinstance(stated, float):
-            same = value is not None and _number(value) == stated
-        else:
-            same = value == sanitise(str(stated))
-        if not same:
+            with suppress(ValueError):
+                is_same = float(value) == stated
+        if not is_same:
             raise Wrong(
                 f"{quote_names([path])} says something else than {MANIFEST_NAME} under {key}."
             )
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def _decimal(value: float) -> str:

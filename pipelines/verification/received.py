@@ -54,15 +54,10 @@ class Received:
             for error in islice(_validator().iter_errors(body), _SHOWN_PLACES)
         ]
         if faults:
-            made_by = body.get("tool") if isinstance(body, dict) else None
-            version = made_by.get("version") if isinstance(made_by, dict) else None
-            hint = (
-                ""
-                if version == TOOL_VERSION
-                else f" This is tracecloak {TOOL_VERSION}, and it may be by another version."
+            raise Wrong(
+                f"{MANIFEST_NAME} is not as its schema asks: {', '.join(faults)}. This is "
+                f"tracecloak {TOOL_VERSION}, and it may be by another version."
             )
-            places = ", ".join(faults)
-            raise Wrong(f"{MANIFEST_NAME} is not as its schema asks: {places}.{hint}")
         return cls(folder, body)
 
     @classmethod
@@ -89,11 +84,9 @@ class Received:
             NotApplicable: The manifest lists none, as that of a stream.
         """
         paths = self.paths
-        if self.is_stream and paths:
-            raise Wrong(
-                f"{MANIFEST_NAME} of an epoch lists files, although it is written before them."
-            )
         if self.is_stream:
+            if paths:
+                raise Wrong(f"{MANIFEST_NAME} of an epoch lists files, but is written before them.")
             raise NotApplicable(
                 f"{MANIFEST_NAME} of an epoch is written before its steps, without their digests."
             )

@@ -344,35 +344,34 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         Wrong: The signature does not hold, or is missing although a key is trusted.
         NotApplicable: There is no signature, and nobody asked for one.
     """
-    there = [name in folder.sizes for name in SIGNATURE_NAMES]
-    if not any(there):
-        if trusted is not None:
-            raise Wrong(f"There is no {_SIGNATURE}: nobody signed the release.")
+    is_signed, has_key = (name in folder.sizes for name in SIGNATURE_NAMES)
+    if not is_signed and not has_key and trusted is None:
         raise NotApplicable(
             "The release is not signed: nothing shows who made it, or that it was not replaced."
         )
-    if not there[0]:
-        raise Wrong(f"{_PUBLIC} is there, and {_SIGNATURE} is not.")
+    if not is_signed:
+        raise Wrong(f"There is no {_SIGNATURE}: nobody signed the release.")
     signature = folder.read(_SIGNATURE, _LARGEST_KEY)
+    pem = folder.read(_PUBLIC, _LARGEST_KEY) if has_key else None
     if len(signature) != SIGNATURE_BYTES:
         raise Wrong(f"{_SIGNATURE} is no signature of ed25519, which has {SIGNATURE_BYTES} bytes.")
-    manifest = folder.read(MANIFEST_NAME)
+    manifest = folder.manifest
     if trusted is not None:
         if not trusted.signed(manifest, signature):
             raise Wrong(
                 f"{_SIGNATURE} is not by the key that you trust, with fingerprint "
                 f"{trusted.fingerprint}, or {MANIFEST_NAME} was changed."
             )
-        if there[1] and folder.read(_PUBLIC, _LARGEST_KEY) != trusted.pem:
+        if pem not in (None, trusted.pem):
             raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
         return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
-    if not there[1]:
+    if pem is None:
         raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key with --key.")
     try:
-        public = PublicKey.of_text(folder.read(_PUBLIC, _LARGEST_KEY), _PUBLIC)
+        public = PublicKey.of_text(pem, _PUBLIC)
     except UsageError:
         raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
-    if public.pem != folder.read(_PUBLIC, _LARGEST_KEY):
+    if public.pem != pem:
         raise Wrong(f"{_PUBLIC} holds more than a public key in PEM.")
     if not public.signed(manifest, signature):
         raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
