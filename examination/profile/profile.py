@@ -314,7 +314,11 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
         for other, like in list(near.items())[: _SHOWN if names_ids else 0]:
             # In ASCII, as two forms of a letter look alike.
             yield "ids", f"{other[:_LONGEST]!a} is like {like[:_LONGEST]!a}: are they one?"
-    yield "duplicates", _duplicates(profile)
+    yield (
+        "duplicates",
+        f"{quantity(cases.n_duplicates, 'event')} equal to an earlier one of the case, in "
+        f"{quantity(cases.n_cases_with_duplicates, 'case')}",
+    )
     yield (
         "order",
         f"{quantity(cases.n_out_of_order, 'record')} earlier than the one before of the same case; "
@@ -336,7 +340,7 @@ def yaml_lines(profile: Profile) -> list[str]:
 
 
 def _column(one: ColumnFacts) -> str:
-    share = one.n_empty / one.n if one.n else 0.0
+    share = one.n["empty"] / max(one.n["records"], 1)
     distinct = "very many" if one.n_distinct is None else f"{one.n_distinct:,}"
     parts = [
         f"{one.name} ({one.type}): {share:.1%} empty, {distinct} different values",
@@ -344,18 +348,10 @@ def _column(one: ColumnFacts) -> str:
         "times, which begin the events" if one.place_of_time == "start" else "",
         "times, which end the events" if one.place_of_time == "end" else "",
         f"looks like persons, as {one.person}" if one.person else "",
-        f"{one.n_point_zero:,} written with .0" if one.has_numbers_of_two_forms else "",
+        f"{one.n['point_zero']:,} written with .0" if one.has_numbers_of_two_forms else "",
         "starts and completions" if one.has_transitions else "",
     ]
     return "; ".join(part for part in parts if part)
-
-
-def _duplicates(profile: Profile) -> str:
-    cases = profile.cases
-    return (
-        f"{quantity(cases.n_duplicates, 'event')} equal to an earlier one of the case, in "
-        f"{quantity(cases.n_cases_with_duplicates, 'case')}"
-    )
 
 
 def _gap(profile: Profile) -> str:

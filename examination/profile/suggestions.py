@@ -7,6 +7,7 @@ be) and what its cases are like: order, duplicates, gaps, and how fine their tim
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,9 +33,12 @@ MAX_DISTINCT = 200_000
 # A column is one of times if so many of its values are, and begins or ends an event if so many of
 # its times lie on that side of the event's own.
 _MOSTLY = 0.9
-_POINT_ZERO = r"^-?(?:0|[1-9][0-9]*)\.0+$"
-_EMAIL = r"^[^@\s]+@[^@\s]+\.[^@\s]+$"
-_FULL_NAME = r"^\p{Lu}\p{Ll}+[ ,]+\p{Lu}[\p{L}.'-]+$"
+_WRITTEN = {
+    "point_zero": r"^-?(?:0|[1-9][0-9]*)\.0+$",
+    "whole": r"^-?[0-9]+$",
+    "email": r"^[^@\s]+@[^@\s]+\.[^@\s]+$",
+    "full_name": r"^\p{Lu}\p{Ll}+[ ,]+\p{Lu}[\p{L}.'-]+$",
+}
 _PERSON = re.compile(
     r"person|patient|client|customer|citizen|applicant|employee|member|user|resource|nurse|doctor|"
     r"physician|teacher|student|pupil|driver|owner|insured|holder|agent|clerk|operator|e-?mail|phone|"
@@ -52,28 +56,15 @@ class ColumnFacts:
     Attributes:
         name: Of the column.
         type: As the source declares it; `text` where only records tell.
-        n: Records.
-        n_empty: Records without a value in it.
-        n_point_zero: Values that are written as a whole number with `.0`.
-        n_whole: Values that are written as a whole number.
-        n_times: Values that are times.
-        n_before: Those that are no later than the event's time.
-        n_after: Those that are no earlier.
-        n_emails: Values that are written as an e-mail address.
-        n_full_names: Values that are written as a first and a last name.
+        n: How many `records` there are, and how many are `empty`; how many values are `times`, and
+            no later (`before`) or no earlier (`after`) than the event's; and how many are written
+            as a whole number with `.0`, as one without, as an e-mail address, and as a first and a
+            last name.
     """
 
     name: str
     type: str
-    n: int = 0
-    n_empty: int = 0
-    n_point_zero: int = 0
-    n_whole: int = 0
-    n_times: int = 0
-    n_before: int = 0
-    n_after: int = 0
-    n_emails: int = 0
-    n_full_names: int = 0
+    n: Counter[str] = field(default_factory=Counter)
     _values: set[int] = field(default_factory=set)
     _cases: set[int] = field(default_factory=set)
     _of_cases: set[int] = field(default_factory=set)
@@ -92,8 +83,8 @@ class ColumnFacts:
         """
         column = SourceColumn(self.name, values)
         is_empty = column.is_empty()
-        self.n += len(values)
-        self.n_empty += int(is_empty.sum())
+        self.n["records"] += len(values)
+        self.n["empty"] += int(is_empty.sum())
         self._add_times(column, times, mapping)
         try:
             text = column.text(of_attribute=True)
@@ -101,10 +92,8 @@ class ColumnFacts:
             return
         is_there = np.asarray(pc.is_valid(text))
         text = text.drop_null().cast(pa.string())
-        self.n_point_zero += _matches(text, _POINT_ZERO)
-        self.n_whole += _matches(text, r"^-?[0-9]+$")
-        self.n_emails += _matches(text, _EMAIL)
-        self.n_full_names += _matches(text, _FULL_NAME)
+        for what, pattern in _WRITTEN.items():
+            self.n[what] += _n_true(pc.match_substring_regex(text, pattern))
         hashes = hash_text(text)
         _add(self._values, hashes)
         if len(self._transitions) <= _MOST_TRANSITIONS:
@@ -120,9 +109,9 @@ class ColumnFacts:
             times = column.times(mapping.wall_clock(), mapping.timestamp_format, None)
         except InputSchemaError:
             return
-        self.n_times += len(times) - times.null_count
-        self.n_before += pc.sum(pc.less_equal(times, events)).as_py() or 0
-        self.n_after += pc.sum(pc.greater_equal(times, events)).as_py() or 0
+        self.n["times"] += len(times) - times.null_count
+        self.n["before"] += _n_true(pc.less_equal(times, events))
+        self.n["after"] += _n_true(pc.greater_equal(times, events))
 
     @property
     def n_distinct(self) -> int | None:
@@ -132,7 +121,7 @@ class ColumnFacts:
     @property
     def n_values(self) -> int:
         """Records with a value."""
-        return self.n - self.n_empty
+        return self.n["records"] - self.n["empty"]
 
     @property
     def is_of_case(self) -> bool:
@@ -143,16 +132,17 @@ class ColumnFacts:
     @property
     def has_numbers_of_two_forms(self) -> bool:
         """Whether whole numbers are written with `.0`, as tables with empty cells are."""
-        return self.n_point_zero > 0 and self.n_point_zero + self.n_whole == self.n_values
+        n_point_zero = self.n["point_zero"]
+        return n_point_zero > 0 and n_point_zero + self.n["whole"] == self.n_values
 
     @property
     def place_of_time(self) -> str:
         """`start` or `end` of a column of times that begin or end the events; else empty."""
-        if self.n_times < _MOSTLY * self.n_values or not self.n_times:
+        most = _MOSTLY * self.n["times"]
+        begins, ends = self.n["before"] >= most, self.n["after"] >= most
+        if not most or self.n["times"] < _MOSTLY * self.n_values or begins == ends:
             return ""
-        if self.n_before >= _MOSTLY * self.n_times:
-            return "" if self.n_after >= _MOSTLY * self.n_times else "start"
-        return "end" if self.n_after >= _MOSTLY * self.n_times else ""
+        return "start" if begins else "end"
 
     @property
     def has_transitions(self) -> bool:
@@ -163,11 +153,12 @@ class ColumnFacts:
     @property
     def person(self) -> str:
         """Why its values look like persons; else empty."""
-        if self.n_times == self.n_values:
+        most = _MOSTLY * self.n_values
+        if self.n["times"] == self.n_values:
             return ""
-        if self.n_emails >= _MOSTLY * self.n_values:
+        if self.n["email"] >= most:
             return "its values are written as e-mail addresses"
-        if self.n_full_names >= _MOSTLY * self.n_values and (self.n_distinct or 99) > 5:
+        if self.n["full_name"] >= most and (self.n_distinct or 99) > 5:
             return "its values are written as first and last names"
         return "its name says so" if _PERSON.search(self.name) else ""
 
@@ -181,14 +172,14 @@ class ColumnFacts:
         return {
             "column": self.name,
             "type": self.type,
-            "records": self.n,
-            "empty": self.n_empty,
+            "records": self.n["records"],
+            "empty": self.n["empty"],
             "distinct": self.n_distinct,
-            "times": self.n_times,
+            "times": self.n["times"],
             "place_of_time": self.place_of_time or None,
             "one_value_for_each_case": self.is_of_case,
             "looks_like_persons": self.person or None,
-            "written_with_point_zero": self.n_point_zero,
+            "written_with_point_zero": self.n["point_zero"],
         }
 
 
@@ -223,8 +214,8 @@ def add_batch(
         one.add(values, cases, times, mapping)
 
 
-def _matches(text: pa.Array, pattern: str) -> int:
-    return int(pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0)
+def _n_true(flags: pa.Array) -> int:
+    return int(pc.sum(flags).as_py() or 0)
 
 
 def _add(hashes: set[int], more: np.ndarray) -> None:
@@ -395,7 +386,9 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
     """
     duplicates = is_duplicate(traces)
     of_case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    days = np.unique(LocalClock.of(time_zone).local_us(traces.times) // _DAY_US)
+    local_us = LocalClock.of(time_zone).local_us(traces.times)
+    whole = [name for name, length in GRID_US.items() if not (local_us % length).any()]
+    days = np.unique(local_us // _DAY_US)
     gaps = np.diff(days) - 1
     longest = int(gaps.argmax()) if len(gaps) and gaps.max() else None
     return CaseFacts(
@@ -406,21 +399,13 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
         int(((traces.durations == 0) & ~traces.is_first).sum()),
         int(traces.is_tied.sum()),
         _out_of_order(events),
-        _granularity(traces.times, time_zone),
+        max(whole, key=GRID_US.__getitem__, default=None) if len(local_us) else None,
         _date(days[0]) if len(days) else None,
         _date(days[-1]) if len(days) else None,
         0 if longest is None else int(gaps[longest]),
         None if longest is None else _date(days[longest] + 1),
         float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 0.0,
     )
-
-
-def _granularity(times: np.ndarray, time_zone: str) -> str | None:
-    if not len(times):
-        return None
-    local = LocalClock.of(time_zone).local_us(times)
-    whole = [name for name, length in GRID_US.items() if not (local % length).any()]
-    return max(whole, key=lambda name: GRID_US[name]) if whole else None
 
 
 def _out_of_order(events: Sequence[pa.RecordBatch]) -> int:
