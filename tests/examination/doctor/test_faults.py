@@ -75,9 +75,21 @@ class House:
         return list(run_checks(Setting(config, of_beam, **others)))
 
 
+@pytest.fixture(scope="module")
+def first_house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    made = House(tmp_path_factory.mktemp("house"))
+    shutil.copytree(made.folder, made.folder.with_suffix(".whole"))
+    return made
+
+
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return House(tmp_path)
+def house(first_house: House) -> Iterator[House]:
+    """The same for each test, which finds it whole."""
+    folder, body = first_house.folder, dict(first_house.body)
+    yield first_house
+    shutil.rmtree(folder)
+    shutil.copytree(folder.with_suffix(".whole"), folder)
+    first_house.body = body
 
 
 def test_nothing_is_wrong_with_what_is_whole(house: House) -> None:
