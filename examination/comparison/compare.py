@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import functools
 import math
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tracecloak.examination.comparison import rows
-from tracecloak.examination.comparison.contenders import Contender, Outcome, Release
+from tracecloak.examination.comparison.contenders import Contender, Release, Released
 from tracecloak.examination.comparison.original import Original, graph_figures
 from tracecloak.examination.comparison.rows import Asked, Row, Step
 from tracecloak.examination.measure import measures
@@ -146,12 +145,9 @@ class Comparison:
 def _release_figures(
     original: Original, release_of: Any, is_mined: bool
 ) -> tuple[Row, Asked | None]:
-    release = release_of()
-    begun = time.perf_counter()
-    released: Outcome = release()
-    seconds = time.perf_counter() - begun
+    released: Released = release_of()()
     asked = released.variants if is_mined else None
-    return {**_figures(original, released), "seconds": seconds}, asked
+    return {**_figures(original, released), "seconds": released.seconds}, asked
 
 
 def _of_model(is_mined: bool, quality: ModelQuality | None, seconds: float | None) -> Row:
@@ -159,11 +155,10 @@ def _of_model(is_mined: bool, quality: ModelQuality | None, seconds: float | Non
     return {"is_mined": is_mined, **checked(of_model)}
 
 
-def _figures(original: Original, released: Outcome) -> Row:
+def _figures(original: Original, released: Released) -> Row:
     """The measures of a release, by what it holds."""
     if released.graph is not None:
         return graph_figures(original.side, released.graph, released.half_width)
-    assert released.variants is not None
     return original.figures(released.variants, released.traces)
 
 
@@ -171,6 +166,6 @@ def _line_figures(original: Original, name: str, draw: int) -> tuple[Row, None]:
     """The measures of a line: all that it has; a chain has no times."""
     if name == BOOTSTRAP:
         traces = bootstrap(original.traces, draw).recode(original.vocabulary)
-        return _figures(original, Outcome(VariantHistogram.from_traces(traces), traces)), None
+        return _figures(original, Released(VariantHistogram.from_traces(traces), traces)), None
     drawn = CHAINS[name].draw(original.variants, len(original.vocabulary), draw)
-    return _figures(original, Outcome(drawn)), None
+    return _figures(original, Released(drawn)), None

@@ -24,10 +24,12 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +38,7 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
-from tracecloak.anonymizers.contract.in_memory import anonymise, bound
+from tracecloak.anonymizers.contract.in_memory import MethodRun, bound, decide, released
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.drawing import draw_gaussian
@@ -48,9 +50,8 @@ from tracecloak.examination.measure.intervals import noise_half_width
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 TRAVAS, PRIVATE_PGM, PALSYN = "travas", "private-pgm", "palsyn"
@@ -208,25 +209,64 @@ _COMPARABLE = (
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One release in memory: what it holds, by its kind.
+class Released:
+    """One release in memory.
 
     Attributes:
-        variants: In the codes of the original's vocabulary; None of a graph.
+        variants: In the codes of the original's vocabulary; none of a graph, and of a tree.
         traces: A log with times, in these codes, or None.
+        seconds: What the release took, from cases in memory on.
         graph: A directly-follows graph, or None.
         half_width: Half the 95 % interval of the noise of the graph; None: there is no graph, or it
             is not known.
+        tree: A process tree, or None.
     """
 
-    variants: VariantHistogram | None = None
+    variants: VariantHistogram = field(default_factory=lambda: VariantHistogram.merge(()))
     traces: TraceBatch | None = None
+    seconds: float = 0.0
     graph: ReleasedGraph | None = None
     half_width: float | None = None
+    tree: ReleasedTree | None = None
 
 
 # Makes one release, under a key of its own.
-Release = Callable[[], Outcome]
+Release = Callable[[], Released]
+
+
+def released_in_memory(
+    original: Original, method: Anonymizer, params: Any, needs_log: bool
+) -> Released:
+    """Makes one release of a log, under a fresh key, and verifies it where that is due.
+
+    Args:
+        original: The log.
+        method: The method.
+        params: Its parameters.
+        needs_log: Whether the released log is wanted, where the method has another product.
+
+    Raises:
+        UsageError: The method refuses the log with its parameters.
+        GuaranteeError: It cannot keep its promise on this log, or has not.
+    """
+    run = MethodRun(method, params, ReleaseKey.generate(), "experiment", "")
+    begun = time.perf_counter()
+    decided = decide([original.traces], run)
+    if not needs_log and {"variants", "tree", "dfg"} & {*method.writes(params)}:
+        products: Mapping[str, Any] = run.products(decided).by_name
+        seconds = time.perf_counter() - begun
+        if "variants" in products:
+            return Released(original.recoded(products["variants"]), seconds=seconds)
+        spends = [spend.to_json() for spend in method.spends(params)]
+        width = noise_half_width({"params": params.resolved(), "spends": spends})
+        graph, tree = products.get("dfg"), products.get("tree")
+        return Released(seconds=seconds, graph=graph, half_width=width, tree=tree)
+    made = list(released([original.traces], run, decided))
+    seconds = time.perf_counter() - begun
+    if method.verifies:
+        method.verify(made, params)
+    traces = TraceBatch.concat([batch.recode(original.vocabulary) for batch in made])
+    return Released(VariantHistogram.from_traces(traces), traces, seconds)
 
 
 @dataclass(frozen=True)
@@ -299,8 +339,9 @@ class Registered:
             epsilon, delta, original.names, original.max_length, original.dates
         )
         self.method.spends(params)  # or is refused before anything is counted
-        release_of = _counted_once if self.kind == "variants" else _run_anew
-        return release_of(original, self.method, params)
+        if self.kind == "variants":
+            return _counted_once(original, self.method, params)
+        return partial(released_in_memory, original, self.method, params, self.kind == "log")
 
 
 def _counted_once(original: Original, method: Anonymizer, params: Any) -> Release:
@@ -312,29 +353,11 @@ def _counted_once(original: Original, method: Anonymizer, params: Any) -> Releas
         for name, counter in method.requires("variants", params).items()
     }
 
-    def release() -> Outcome:
+    def release() -> Released:
+        begun = time.perf_counter()
         decided = method.decide("variants", statistics, {}, params, fresh_randomness())
         variants: Any = method.products({"variants": decided}, params).by_name["variants"]
-        return Outcome(original.recoded(variants))
-
-    return release
-
-
-def _run_anew(original: Original, method: Anonymizer, params: Any) -> Release:
-    """A method whose rounds depend on each other: each release, a log or a graph, runs them all."""
-
-    def release() -> Outcome:
-        key = ReleaseKey.generate()
-        output = anonymise([original.traces], method, params, key, "comparison", "")
-        if method.log == "none":
-            spends = [spend.to_json() for spend in method.spends(params)]
-            half_width = noise_half_width({"params": params.resolved(), "spends": spends})
-            graph: Any = output.products.by_name["dfg"]
-            return Outcome(graph=graph, half_width=half_width)
-        released = ActivityVocabulary.merge([batch.vocabulary for batch in output.traces])
-        log = TraceBatch.concat([batch.recode(released) for batch in output.traces])
-        traces = log.recode(original.vocabulary)
-        return Outcome(VariantHistogram.from_traces(traces), traces)
+        return Released(original.recoded(variants), seconds=time.perf_counter() - begun)
 
     return release
 
@@ -359,7 +382,13 @@ class Pgm:
         """Returns what releases a log."""
         facts = len(original.vocabulary), original.max_length, epsilon, delta
         pgm = PrivatePgm(original.cut, *facts)
-        return lambda: Outcome(pgm.release(fresh_randomness()))
+
+        def release() -> Released:
+            begun = time.perf_counter()
+            variants = pgm.release(fresh_randomness())
+            return Released(variants, seconds=time.perf_counter() - begun)
+
+        return release
 
 
 # Something that is compared.

@@ -27,9 +27,10 @@ from tracecloak.anonymizers.amun.params import (
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
+from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.original import Side, measured
 from tracecloak.examination.comparison.rows import Row
-from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
+from tracecloak.examination.experiments.paper import Cell, Log, Paper
 from tracecloak.examination.experiments.table import (
     NOTHING,
     THE_LOG,

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.pretsa.method import event_distances
 from tracecloak.anonymizers.trees.cuts import cases_with_pair
+from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.paper import (
     Cell,
     Log,
     Paper,
-    Released,
     figures_of,
     perspectives_of,
 )

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.table import (
@@ -50,7 +51,6 @@ from tracecloak.examination.measure.mining import Baseline, NormalBehaviour
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.background_knowledge import Perspective
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages.page import from_template
@@ -117,23 +117,6 @@ class Cell:
             "epsilon": self.epsilon,
             "params": json.dumps({**self.params, **columns}, sort_keys=True),
         }
-
-
-@dataclass(frozen=True)
-class Released:
-    """One release in memory.
-
-    Attributes:
-        variants: In the codes of the original's vocabulary; none where a tree is released.
-        traces: The cases, or None: none were asked for.
-        seconds: What the release took, from cases in memory on.
-        tree: The process tree, or None: that is not what the method releases.
-    """
-
-    variants: VariantHistogram
-    traces: TraceBatch | None
-    seconds: float
-    tree: ReleasedTree | None = None
 
 
 class Paper(ABC):

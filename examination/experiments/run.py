@@ -19,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pydantic
 
-from tracecloak.anonymizers.contract.in_memory import MethodRun, decide, released
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison import rows as kept
+from tracecloak.examination.comparison.contenders import Released, released_in_memory
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.comparison.rows import Asked, Row, Step
 from tracecloak.examination.experiments.amun import AmunPaper
@@ -34,7 +33,7 @@ from tracecloak.examination.experiments.other_papers import (
     SacofaSapaPaper,
     TlkcPaper,
 )
-from tracecloak.examination.experiments.paper import Cell, Log, Paper, Released
+from tracecloak.examination.experiments.paper import Cell, Log, Paper
 from tracecloak.examination.experiments.table import THE_LOG, Figures
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import (
@@ -44,8 +43,6 @@ from tracecloak.examination.measure.mining import (
     require_scikit_learn,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.sources import EventSource
 
 # A new experiment is a file of a paper, its TOML file, and a line here.
@@ -259,32 +256,16 @@ def _parameters(method: Anonymizer, cell: Cell) -> Any:
 
 
 def release_of(log: Log, cell: Cell) -> Released:
-    """Makes one release of a log in memory, under a fresh key, and verifies it where that is due.
-
-    Of a cell without a method the log itself stands for it.
+    """Makes one release of a log; of a cell without a method the log itself stands for it.
 
     Raises:
         UsageError: The method refuses its parameters, or the log with them.
         GuaranteeError: It cannot keep its promise on this log, or has not.
     """
     if not cell.method:
-        return Released(log.variants, log.traces.recode(log.vocabulary), 0.0)
+        return Released(log.variants, log.side.traces)
     method = METHODS[cell.method]
-    params = _parameters(method, cell)
-    run = MethodRun(method, params, ReleaseKey.generate(), "experiment", "")
-    begun = time.perf_counter()
-    if not cell.needs_log and {"variants", "tree"} & {*method.writes(params)}:
-        products: Mapping[str, Any] = run.products(decide([log.traces], run)).by_name
-        seconds = time.perf_counter() - begun
-        if "variants" in products:
-            return Released(log.recoded(products["variants"]), None, seconds)
-        return Released(VariantHistogram.merge(()), None, seconds, products["tree"])
-    made = list(released([log.traces], run, decide([log.traces], run)))
-    seconds = time.perf_counter() - begun
-    if method.verifies:
-        method.verify(made, params)
-    traces = TraceBatch.concat([batch.recode(log.vocabulary) for batch in made])
-    return Released(VariantHistogram.from_traces(traces), traces, seconds)
+    return released_in_memory(log, method, _parameters(method, cell), cell.needs_log)
 
 
 def write_parquet(rows: Sequence[Row], path: Path) -> None:

@@ -21,8 +21,9 @@ from tests.support.logs import read_cases, trace_batch
 from tests.support.pages import drawn_in
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
+from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.experiments.other_papers import declaration, top_shares
-from tracecloak.examination.experiments.paper import Log, Paper, Released, figures_of
+from tracecloak.examination.experiments.paper import Log, Paper, figures_of
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named
 from tracecloak.examination.experiments.table import THE_LOG, format_figure, values_of
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
