@@ -249,7 +249,7 @@ def released_in_memory(
         UsageError: The method refuses the log with its parameters.
         GuaranteeError: It cannot keep its promise on this log, or has not.
     """
-    run = MethodRun(method, params, ReleaseKey.generate(), "experiment", "")
+    run = MethodRun(method, params, ReleaseKey.generate(), "comparison", "")
     begun = time.perf_counter()
     decided = decide([original.traces], run)
     if not needs_log and {"variants", "tree", "dfg"} & {*method.writes(params)}:

@@ -128,7 +128,7 @@ def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPa
     for name, own in candidates().items():
         assert isinstance(own, Registered)
         params = own.parameters("1", "1e-6", log.names, log.max_length, log.dates)
-        run = MethodRun(own.method, params, release_key(), "experiment", "")
+        run = MethodRun(own.method, params, release_key(), "comparison", "")
         decisions = decide([log.traces], run).decisions
         products = own.method.products(decisions, params).by_name
         released = own.cell(log, "1", "1e-6")()
