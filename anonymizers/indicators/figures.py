@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.indicators import declared
+from tracecloak.anonymizers.indicators import declared, quantiles, summands, terms
 from tracecloak.anonymizers.indicators.params import (
     QUANTILE_SHARE,
     IndicatorParams,
@@ -26,38 +26,6 @@ from tracecloak.anonymizers.indicators.params import (
     quantile_bins,
     selection_name,
     weighed_terms,
-)
-from tracecloak.anonymizers.indicators.quantiles import (
-    Interval95,
-    Measuring,
-    NoisyNumber,
-    PointsDecision,
-    choose_points,
-    count_within,
-    interval_between,
-    mean_of,
-    number_of,
-    quantiles_of_running,
-    rank_half_width,
-    value_at,
-)
-from tracecloak.anonymizers.indicators.summands import (
-    RANGE,
-    CellSums,
-    Population,
-    bounds_of,
-    numbers_counted,
-)
-from tracecloak.anonymizers.indicators.terms import (
-    BinsOf,
-    CasesOf,
-    CasesWith,
-    EventsOf,
-    SumOf,
-    Term,
-    coarse_grid,
-    grid,
-    of_unit,
 )
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex
 from tracecloak.anonymizers.rigorous import bought
@@ -205,16 +173,16 @@ def _relabelled(traces: TraceBatch, labels: np.ndarray, texts: pa.Array) -> Trac
     return replace(traces, activities=codes, vocabulary=vocabulary)
 
 
-def count_times(batch: Batch, indicator: declared.Timed) -> CellSums:
+def count_times(batch: Batch, indicator: declared.Timed) -> summands.CellSums:
     """Counts cases by the bin of an indicator's time, of `LONGEST_US`.
 
     Args:
         batch: Complete cases, and what was decided before.
         indicator: What it is.
     """
-    numbers = numbers_counted(indicator, indicator.steps_of)(batch.traces)
+    numbers = summands.numbers_counted(indicator, indicator.steps_of)(batch.traces)
     bins = np.searchsorted(LONGEST_US, numbers.values[numbers.is_there])
-    return CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
+    return summands.CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 
 
 def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
@@ -268,7 +236,10 @@ def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fract
         return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
     sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
-    needs, counters = (Choice(name, share),), {name: Counted(CellSums, count_times, (indicator,))}
+    needs, counters = (
+        (Choice(name, share),),
+        {name: Counted(summands.CellSums, count_times, (indicator,))},
+    )
     return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")
 
 
@@ -303,16 +274,16 @@ def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
     return decided
 
 
-def noise_of(term: Term, means: Allowances, params: IndicatorParams) -> SumNoise:
+def noise_of(term: terms.Term, means: Allowances, params: IndicatorParams) -> SumNoise:
     """Returns the noise of a term's sums.
 
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return means[term.name].noise(of_unit(term, params.max_units), term.units)
+    return means[term.name].noise(terms.of_unit(term, params.max_units), term.units)
 
 
-def measuring_of(params: IndicatorParams, means: Allowances) -> Measuring:
+def measuring_of(params: IndicatorParams, means: Allowances) -> quantiles.Measuring:
     """Returns the noise of the sums of all terms, in their own units.
 
     Raises:
@@ -320,10 +291,10 @@ def measuring_of(params: IndicatorParams, means: Allowances) -> Measuring:
     """
     noises = {term: noise_of(term, means, params) for term in weighed_terms(params)}
     widths = {term.name: noise.width / term.units for term, noise in noises.items()}
-    return Measuring(widths, all(noise.is_laplace for noise in noises.values()))
+    return quantiles.Measuring(widths, all(noise.is_laplace for noise in noises.values()))
 
 
-def count_sums(batch: Batch, params: IndicatorParams) -> CellSums:
+def count_sums(batch: Batch, params: IndicatorParams) -> summands.CellSums:
     """Counts all terms of a round, one after the other, and the exact bins of choices.
 
     Args:
@@ -332,21 +303,23 @@ def count_sums(batch: Batch, params: IndicatorParams) -> CellSums:
     """
     known = Known(params, unfold_decisions(batch.decisions))
     counted = [term.count(batch.traces, known) for term in counted_terms(params)]
-    return CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
+    return summands.CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
 
 
-def chosen_bins(params: IndicatorParams) -> list[BinsOf]:
+def chosen_bins(params: IndicatorParams) -> list[terms.BinsOf]:
     """Returns the bins of all indicators whose quantiles are chosen."""
     bins = (quantile_bins(indicator, params) for indicator in params.indicators)
     return [one for one in bins if one is not None]
 
 
-def counted_terms(params: IndicatorParams) -> list[Term]:
+def counted_terms(params: IndicatorParams) -> list[terms.Term]:
     """Returns what is counted in the round of sums, in the order of the totals."""
     return [*weighed_terms(params), *chosen_bins(params)]
 
 
-def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known) -> np.ndarray:
+def cells_of(
+    term: terms.Term, totals: summands.CellSums, params: IndicatorParams, known: Known
+) -> np.ndarray:
     """Returns int64[n_cells], what of all totals is a term's."""
     counted = counted_terms(params)
     begin = sum(other.n_cells(known) for other in counted[: counted.index(term)])
@@ -357,15 +330,15 @@ def cells_of(term: Term, totals: CellSums, params: IndicatorParams, known: Known
 def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts in the order in which they are decided."""
     parts = list(bought_parts(params))
-    terms = weighed_terms(params)
-    realities = [_reality(terms), *[""] * len(terms)]  # the first says it of all
-    for (term, share), reality in zip(terms.items(), realities, strict=False):
+    weighed = weighed_terms(params)
+    realities = [_reality(weighed), *[""] * len(weighed)]  # the first says it of all
+    for (term, share), reality in zip(weighed.items(), realities, strict=False):
         parts.append(_sums_part(term, share, reality, params))
     return (*parts, *(_quantiles_part(bins, params) for bins in chosen_bins(params)))
 
 
-def _reality(terms: Iterable[Term]) -> str:
-    changes = "; ".join(dict.fromkeys(map(_change, terms)))
+def _reality(weighed: Iterable[terms.Term]) -> str:
+    changes = "; ".join(dict.fromkeys(map(_change, weighed)))
     return (
         f"One case is in one group of an indicator, and changes at most: {changes}. Exact discrete "
         "noise on all of these, also of groups that no case is in, covers that. Means, shares and "
@@ -373,13 +346,13 @@ def _reality(terms: Iterable[Term]) -> str:
     )
 
 
-def _change(term: Term) -> str:
+def _change(term: terms.Term) -> str:
     """What one case changes of a term at most, in words: its `changed`."""
-    if isinstance(term, SumOf):
+    if isinstance(term, terms.SumOf):
         return "each sum by half of the distance of its bounds, since their middle is taken off"
-    if isinstance(term, EventsOf):
+    if isinstance(term, terms.EventsOf):
         return f"numbers of events by {term.changed.l1 // term.units} in all"
-    if isinstance(term, BinsOf):
+    if isinstance(term, terms.BinsOf):
         running = "the running sums that quantiles are read from by 1 each, where they have its bin"
         return running if term.is_running else "one bin of each histogram by 1"
     if term.changed.linf < term.units:
@@ -387,8 +360,8 @@ def _change(term: Term) -> str:
     return "each number of cases by 1"
 
 
-def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
-    need = Sums(term.name, share, of_unit(term, params.max_units), term.units)
+def _sums_part(term: terms.Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
+    need = Sums(term.name, share, terms.of_unit(term, params.max_units), term.units)
 
     def sentence(means: Allowances) -> str:
         noise = noise_of(term, means, params)
@@ -402,43 +375,45 @@ def _sums_part(term: Term, share: Fraction, reality: str, params: IndicatorParam
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
-    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, count_sums, (params,))}
+    counters = {SUMS: Counted(summands.CellSums, count_sums, (params,))}
     return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
 
 
-def _half_width(term: Term, noise: SumNoise) -> str:
+def _half_width(term: terms.Term, noise: SumNoise) -> str:
     cases = noise.half_width
-    if isinstance(term, SumOf):
+    if isinstance(term, terms.SumOf):
         of = "occurrences" if isinstance(term.indicator, declared.Frequency) else "times the range"
         return f"{cases:,} {of}"
-    return f"{cases:,} events" if isinstance(term, EventsOf) else f"{cases:,} cases"
+    return f"{cases:,} events" if isinstance(term, terms.EventsOf) else f"{cases:,} cases"
 
 
-def _quantiles_part(bins: BinsOf, params: IndicatorParams) -> Part:
+def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:
     indicator = bins.indicator
     assert isinstance(indicator, declared.Measured)
-    name, quantiles = indicator.title, indicator.quantiles
-    n_choices = 2 * len(quantiles) * bins.n_steps
+    name, wanted = indicator.title, indicator.quantiles
+    n_choices = 2 * len(wanted) * bins.n_steps
 
     def sentence(means: Allowances) -> str:
         epsilon = means[name].epsilon / n_choices
-        ranks = max(rank_half_width(epsilon, quantile, params.max_units) for quantile in quantiles)
-        each = "each quantile" if len(quantiles) > 1 else "the quantile"
+        ranks = max(
+            quantiles.rank_half_width(epsilon, quantile, params.max_units) for quantile in wanted
+        )
+        each = "each quantile" if len(wanted) > 1 else "the quantile"
         return (
             f"chooses two values around {each}, {math.ceil(ranks):,} cases below its rank and "
             "above it, by which a choice errs at most (95 %)"
         )
 
-    def decide(given: Given) -> PointsDecision:
+    def decide(given: Given) -> quantiles.PointsDecision:
         known = Known(params, given.decisions)
         cells = cells_of(bins, given.statistics[SUMS], params, known)
         epsilon = given.means[name].epsilon / n_choices
         rows = cells.reshape(-1, bins.n_bins)
         randomness = given.randomness
-        return choose_points(rows, quantiles, epsilon, params.max_units, randomness, name)
+        return quantiles.choose_points(rows, wanted, epsilon, params.max_units, randomness, name)
 
     needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * QUANTILE_SHARE),)
-    counters: Mapping[str, contract.Counter] = {SUMS: Counted(CellSums, count_sums, (params,))}
+    counters = {SUMS: Counted(summands.CellSums, count_sums, (params,))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
@@ -459,7 +434,7 @@ class Measurements:
     """
 
     values: Mapping[str, np.ndarray]
-    measuring: Measuring
+    measuring: quantiles.Measuring
     chosen: Mapping[str, np.ndarray]
 
 
@@ -489,21 +464,21 @@ class NumbersOfCases:
     """
 
     params: RequestedParams
-    number: Callable[[Term, int], NoisyNumber]
+    number: Callable[[terms.Term, int], quantiles.NoisyNumber]
 
-    def cases(self, population: Population, group: int = 0) -> NoisyNumber:
+    def cases(self, population: summands.Population, group: int = 0) -> quantiles.NoisyNumber:
         """Returns the number of cases of a group of a population."""
-        term = CasesOf(population)
+        term = terms.CasesOf(population)
         number = self.number(term, group)
-        return number.plus(0.5, self.cases(Population())) if term.is_centred else number
+        return number.plus(0.5, self.cases(summands.Population())) if term.is_centred else number
 
     def cases_of(
         self, indicator: declared.Indicator, group: int = 0, place: int = 0
-    ) -> NoisyNumber:
+    ) -> quantiles.NoisyNumber:
         """Returns the cases of a group that have a number of an indicator, for one of its steps."""
         if indicator.is_of_all:
-            return self.cases(Population.of(indicator), group)
-        term = CasesWith(indicator, self.params.n_steps_of(indicator))
+            return self.cases(summands.Population.of(indicator), group)
+        term = terms.CasesWith(indicator, self.params.n_steps_of(indicator))
         number = self.number(term, place)
         if not term.is_centred:
             return number
@@ -529,13 +504,15 @@ class _Figures:
         self.measured, self.measuring = measured, measured.measuring
         self.numbers = NumbersOfCases(known.params, self.number)
 
-    def number(self, term: Term, place: int) -> NoisyNumber:
+    def number(self, term: terms.Term, place: int) -> quantiles.NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
-        return NoisyNumber(float(self.measured.values[term.name][place]), {term.name: 1.0})
+        return quantiles.NoisyNumber(
+            float(self.measured.values[term.name][place]), {term.name: 1.0}
+        )
 
     def rows(self, indicator: declared.Indicator) -> Iterator[IndicatorRow]:
         """The rows of an indicator, by group and step."""
-        groups = self.known.groups(Population.of(indicator)).labels
+        groups = self.known.groups(summands.Population.of(indicator)).labels
         names = [""]
         if indicator.is_by_steps:
             names = [step_text(step) for step in self.known.steps(indicator)]
@@ -554,54 +531,58 @@ class _Figures:
         kind, bounds = DERIVED, _NO_BOUNDS
         n_steps = self.params.n_steps_of(indicator)
         if isinstance(indicator, declared.Cases | declared.Workload):
-            population = Population.of(indicator)
+            population = summands.Population.of(indicator)
             if isinstance(indicator, declared.Workload):
-                number = self.number(EventsOf(indicator, n_steps), place)
+                number = self.number(terms.EventsOf(indicator, n_steps), place)
             else:
                 number = self.numbers.cases(population, group)
-            is_derived = isinstance(indicator, declared.Cases) and CasesOf(population).is_centred
+            is_derived = (
+                isinstance(indicator, declared.Cases) and terms.CasesOf(population).is_centred
+            )
             kind = DERIVED if is_derived else MEASURED
-            interval = number_of(number, self.measuring)
+            interval = quantiles.number_of(number, self.measuring)
         else:
-            term = SumOf(indicator, n_steps)
+            term = terms.SumOf(indicator, n_steps)
             summand = term.summand(self.known)
             low, high = summand.low, summand.high
-            total = NoisyNumber(0.0, {}).plus(high - low, self.number(term, place))
+            total = quantiles.NoisyNumber(0.0, {}).plus(high - low, self.number(term, place))
             cases = self.numbers.cases_of(indicator, group, place)
             number = total.plus(summand.middle, cases)
             if isinstance(indicator, declared.Frequency):
-                interval = number_of(number, self.measuring)
+                interval = quantiles.number_of(number, self.measuring)
             elif isinstance(indicator, declared.Measured) and indicator.of == "sum":
-                interval = number_of(number, self.measuring, is_count=False)
+                interval = quantiles.number_of(number, self.measuring, is_count=False)
                 if low >= 0:
-                    interval = Interval95(*(max(n, 0.0) for n in _ends(interval)))
+                    interval = quantiles.Interval95(*(max(n, 0.0) for n in interval))
                 n_cases = max(cases.value, 1.0)
                 bounds = low * n_cases, high * n_cases
             else:
-                interval = mean_of(total, cases, low, high, self.measuring)
+                interval = quantiles.mean_of(total, cases, low, high, self.measuring)
                 bounds = low, high
         yield _row(indicator, label, interval, indicator.unit, kind, bounds)
 
     def _quantiles(
         self, indicator: declared.Measured, group: int, place: int, label: str
     ) -> Iterator[IndicatorRow]:
-        low, high = bounds_of(indicator, self.known.selected_us(indicator))
+        low, high = summands.bounds_of(indicator, self.known.selected_us(indicator))
         n = len(indicator.quantiles)
         if quantile_bins(indicator, self.params) is None:
-            term = BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
+            term = terms.BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
             first = place * term.n_bins
             running = self.measured.values[term.name][first : first + term.n_bins]
             noise = self.measuring.noise(self.number(term, first))
-            places = quantiles_of_running(running, indicator.quantiles, noise.half_width)
-            points = coarse_grid()
+            places = quantiles.quantiles_of_running(running, indicator.quantiles, noise.half_width)
+            points = terms.coarse_grid()
         else:
             ends = self.measured.chosen[indicator.title][place * n : (place + 1) * n]
-            places = [interval_between(*of_one) for of_one in ends.tolist()]
-            points = grid()
+            places = [quantiles.interval_between(*of_one) for of_one in ends.tolist()]
+            points = terms.grid()
         for quantile, of_one in zip(indicator.quantiles, places, strict=True):
-            value, least, most = (value_at(end, low, high, points) for end in _ends(of_one))
-            rounding = (high - low) / (2 * RANGE)
-            interval = Interval95(value, max(least - rounding, low), min(most + rounding, high))
+            value, least, most = (quantiles.value_at(end, low, high, points) for end in of_one)
+            rounding = (high - low) / (2 * summands.RANGE)
+            interval = quantiles.Interval95(
+                value, max(least - rounding, low), min(most + rounding, high)
+            )
             group_text = _joined(label, decimal_text(quantile) if n > 1 else "")
             yield _row(indicator, group_text, interval, indicator.unit, MEASURED, (low, high))
 
@@ -609,19 +590,19 @@ class _Figures:
         self, indicator: declared.Measured, group: int, place: int, label: str
     ) -> Iterator[IndicatorRow]:
         """The bins, none negative and together as many as cases were measured, by them or apart."""
-        term = BinsOf(indicator, self.params.n_steps_of(indicator))
+        term = terms.BinsOf(indicator, self.params.n_steps_of(indicator))
         first = place * term.n_bins
         counts = self.measured.values[term.name][first : first + term.n_bins]
         half = self.measuring.noise(self.number(term, first)).half_width
-        total, population = counts.sum(), Population.of(indicator)
-        if indicator.is_of_all and CasesOf(population).name in self.measured.values:
+        total, population = counts.sum(), summands.Population.of(indicator)
+        if indicator.is_of_all and terms.CasesOf(population).name in self.measured.values:
             total = self.numbers.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
-        low, high = bounds_of(indicator, self.known.selected_us(indicator))
+        low, high = summands.bounds_of(indicator, self.known.selected_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]
         for b, (count, value) in enumerate(zip(counts, fitted, strict=True)):
-            ends = count_within(float(count), half)
-            interval = Interval95(round(value), min(ends[0], value), max(ends[1], value))
+            ends = quantiles.count_within(float(count), half)
+            interval = quantiles.Interval95(round(value), min(ends[0], value), max(ends[1], value))
             of = _edges_text(indicator, edges[b], edges[b + 1])
             yield _row(indicator, _joined(label, of), interval, "cases", DERIVED)
 
@@ -641,14 +622,10 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _ends(interval: Interval95) -> tuple[float, float, float]:
-    return interval.value, interval.low, interval.high
-
-
 def _row(
     indicator: declared.Indicator,
     group: str,
-    interval: Interval95,
+    interval: quantiles.Interval95,
     unit: str,
     kind: str,
     bounds: tuple[float, float] = _NO_BOUNDS,
@@ -656,7 +633,7 @@ def _row(
     """The row of a number; of what can be negative, or is 0, the grade is by its bounds."""
     one = _SECOND_US if unit == "s" else 1
     scale: Scale = "share" if unit == SHARE else "position" if bounds[0] < 0 else "amount"
-    ends = _ends(interval)
+    ends: tuple[float, float, float] = interval
     most = 0 if getattr(indicator, "of", "") == "sum" else bounds[1]
     # The interval of a quantile reaches to chosen points, which is wide enough.
     if scale == "amount" and not getattr(indicator, "quantiles", ()):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -128,8 +128,7 @@ class Measuring:
         return Noise(tuple(widths), self.is_laplace)
 
 
-@dataclass(frozen=True)
-class Interval95:
+class Interval95(NamedTuple):
     """A number between two others.
 
     Attributes:
