@@ -46,8 +46,7 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    recode_to_selected,
-    truncate_to_selected,
+    traces_in_domain,
     vocabulary_in_effect,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
@@ -98,9 +97,7 @@ def clipped_sums(
         units: Lattice steps of what the vectors count by.
         given: Further arguments of `cells_of`.
     """
-    traces = truncate_to_selected(
-        recode_to_selected(batch.traces, batch.decisions), batch.decisions
-    )
+    traces = traces_in_domain(batch)
     cells = cells_of(traces, batch.decisions, *given)
     return ClippedCells.of_cases(cells, clip_of_values(clip, batch.decisions), units)
 

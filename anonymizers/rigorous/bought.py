@@ -187,16 +187,15 @@ def length_in_effect(public: int | None, decisions: contract.Decisions) -> int:
     return bought.max_trace_length
 
 
-def truncate_to_selected(traces: TraceBatch, decisions: contract.Decisions) -> TraceBatch:
-    """Returns the traces cut at the length that was bought, if one was; else as they are."""
-    if "length" not in decisions:
-        return traces
-    return traces.truncate(decisions["length"].max_trace_length)
+def traces_in_domain(batch: Batch) -> TraceBatch:
+    """Returns the traces over the vocabulary and within the length that were bought, if any was."""
+    traces = recode_to_selected(batch.traces, batch.decisions)
+    length: LengthDecision | None = batch.decisions.get("length")
+    return traces if length is None else traces.truncate(length.max_trace_length)
 
 
 def _variants_within(batch: Batch) -> VariantHistogram:
-    traces = recode_to_selected(batch.traces, batch.decisions)
-    return VariantHistogram.from_traces(truncate_to_selected(traces, batch.decisions))
+    return VariantHistogram.from_traces(traces_in_domain(batch))
 
 
 VARIANTS_IN_DOMAIN = Counted(VariantHistogram, _variants_within)

@@ -27,8 +27,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
-    recode_to_selected,
-    truncate_to_selected,
+    traces_in_domain,
     vocabulary_in_effect,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
@@ -195,8 +194,7 @@ def count_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> Clipp
         time: When the log takes place; times are working time in its range, in ticks of its grid.
         n_bins: See `time_borders`; None for as many as were decided.
     """
-    traces, decisions = batch.traces, batch.decisions
-    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
+    traces, decisions = traces_in_domain(batch), batch.decisions
     traces = traces.take(np.flatnonzero(traces.lengths > 1))
     bins, n_bins = bins_of_spans(traces, time, n_bins, decisions)
     n = traces.n_cases
@@ -470,8 +468,7 @@ def count_pair_times(
         is_pure: Whether a case's norm is L1.
         detail: By what time is added up: where all events are of one activity, by case.
     """
-    traces, decisions = batch.traces, batch.decisions
-    traces = detail.cases(truncate_to_selected(recode_to_selected(traces, decisions), decisions))
+    traces, decisions = detail.cases(traces_in_domain(batch)), batch.decisions
     n = len(traces.vocabulary)
     ticks = time.grid(decisions).ticks(traces.times)
     step = np.flatnonzero(~traces.is_first)

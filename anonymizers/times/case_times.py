@@ -32,8 +32,7 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
-    recode_to_selected,
-    truncate_to_selected,
+    traces_in_domain,
     vocabulary_in_effect,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
@@ -204,8 +203,7 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
         batch: Complete cases, and what was decided before.
         time: When the log takes place.
     """
-    traces, decisions = batch.traces, batch.decisions
-    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
+    traces, decisions = traces_in_domain(batch), batch.decisions
     classes = CaseClasses.of(decisions["variants"], traces.vocabulary)
     periods: Periods = decisions["periods"]
     working = time.working_time(decisions)

@@ -35,8 +35,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, un
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
-    recode_to_selected,
-    truncate_to_selected,
+    traces_in_domain,
     vocabulary_in_effect,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances
@@ -146,8 +145,7 @@ def count_durations(
             case then exceeds.
         detail: By what steps are counted.
     """
-    traces, decisions = batch.traces, batch.decisions
-    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
+    traces, decisions = traces_in_domain(batch), batch.decisions
     classes = detail.classes(decisions["variants"], traces.vocabulary)
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, classes)
@@ -172,8 +170,7 @@ def count_norms(
         n_bins: See `time_borders`; None for as many as were decided.
         detail: By what steps are counted.
     """
-    traces, decisions = batch.traces, batch.decisions
-    traces = truncate_to_selected(recode_to_selected(traces, decisions), decisions)
+    traces, decisions = traces_in_domain(batch), batch.decisions
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, case_classes.NO_CLASSES)
     return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
