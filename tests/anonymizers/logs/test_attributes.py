@@ -123,7 +123,7 @@ def by_class(variants: Sequence[str]) -> Any:
 def test_vectors_of_cases_are_those_of_a_loop(cells_of, attribute, cases, naive, variants):
     cells = cells_of(traces_of(cases, attribute), {"variants": released(*variants)}, attribute)
     found: list[Counter[int]] = [Counter() for _ in cases]
-    for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
+    for case, key, count in zip(cells.rows, cells.keys, cells.counts, strict=True):
         found[int(case)][int(key)] = int(count)
     assert found == [naive(case) for case in cases]
     assert max(map(max, filter(None, found))) < cells.n_keys
