@@ -16,36 +16,26 @@ from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
 from tracecloak.schemas.calendar.working_time import GRID_US, TimeGrid, WorkingCalendar
 
 
-@pytest.mark.parametrize("text", ["", "90", "d", "-1d", "1y", "1 month", "0.0001ms", 90, None])
-def test_what_is_no_duration_is_told_what_one_is(text: object) -> None:
-    with pytest.raises(ValueError, match=r"such as 90s|whole number of milliseconds"):
-        duration_us(text)
+def test_what_is_no_duration_or_moment_is_told_what_one_is() -> None:
+    for value in ("", "90", "d", "-1d", "1y", "1 month", "0.0001ms", 90, None):
+        with pytest.raises(ValueError, match=r"such as 90s|whole number of milliseconds"):
+            duration_us(value)
+    for value in ("", "January", "1970-13-01", "1970-01-01T00:00:00.0001"):
+        with pytest.raises(ValueError, match=r"such as 2026-12-01|whole number of milliseconds"):
+            moment_us(value)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("0s", "0 seconds"), ("1s", "1 second"), ("1500ms", "1.5 seconds"),
-     ("90m", "1 hour 30 minutes"),
-     ("2w", "14 days"), ("25h", "1 day 1 hour"), ("900d", "900 days"), ("1ms", "0.001 seconds")],
-)  # fmt: skip
-def test_a_duration_is_said_in_words(text: str, words: str) -> None:
-    assert duration_text(duration_us(text)) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "micros"),
-    [("1970-01-02", 864 * 10**8), ("1970-01-01T01:00", 36 * 10**8),
-     ("1970-01-01T01:00+01:00", 0), (datetime.date(1970, 1, 2), 864 * 10**8),
-     (datetime.datetime(1970, 1, 1, 1), 36 * 10**8)],
-)  # fmt: skip
-def test_a_moment_without_an_offset_is_in_utc(value: object, micros: int) -> None:
-    assert moment_us(value) == micros
-
-
-@pytest.mark.parametrize("value", ["", "January", "1970-13-01", "1970-01-01T00:00:00.0001"])
-def test_what_is_no_moment_is_told_what_one_is(value: str) -> None:
-    with pytest.raises(ValueError, match=r"such as 2026-12-01|whole number of milliseconds"):
-        moment_us(value)
+def test_a_duration_is_said_in_words_and_a_moment_without_an_offset_is_in_utc() -> None:
+    words = {
+        "0s": "0 seconds", "1s": "1 second", "1500ms": "1.5 seconds", "90m": "1 hour 30 minutes",
+        "2w": "14 days", "25h": "1 day 1 hour", "900d": "900 days", "1ms": "0.001 seconds",
+    }  # fmt: skip
+    assert {text: duration_text(duration_us(text)) for text in words} == words
+    moments = {
+        "1970-01-02": 864 * 10**8, "1970-01-01T01:00": 36 * 10**8, "1970-01-01T01:00+01:00": 0,
+        datetime.date(1970, 1, 2): 864 * 10**8, datetime.datetime(1970, 1, 1, 1): 36 * 10**8,
+    }  # fmt: skip
+    assert {value: moment_us(value) for value in moments} == moments
 
 
 MINUTE_US = HOUR_US // 60

@@ -119,32 +119,29 @@ def test_event_schema_refuses_unknown_columns():
 # --- text -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param([["canary"]], id="list"),
-        pytest.param([{"a": "canary"}], id="struct"),
-        pytest.param([True], id="bool"),
-        pytest.param([datetime(2021, 1, 1)], id="timestamp"),
-        pytest.param([time(12)], id="time"),
-        pytest.param(pa.array([b"ab"], pa.binary(2)), id="fixed size binary"),
-        pytest.param(pa.array([b"ab"], pa.binary_view()), id="binary view"),
-    ],
-)
+NO_TEXT = [
+    pa.array([["canary"]]), pa.array([{"a": "canary"}]), pa.array([True]), pa.array([time(12)]),
+    pa.array([datetime(2021, 1, 1)]), pa.array([b"ab"], pa.binary(2)),
+    pa.array([b"ab"], pa.binary_view()),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("part", ["case_id", "activity", "resource", "filter"])
-def test_a_type_that_cannot_be_text_is_refused_by_name(values, part):
-    values = values if isinstance(values, pa.Array) else pa.array(values)
-    if part == "filter":
-        if pa.types.is_boolean(values.type) or pa.types.is_timestamp(values.type):
-            pytest.skip("has a text that filters compare")
-        mapping = ColumnMapping(filters=(RowFilter("who", equals=("x",)),))
-    else:
-        mapping = ColumnMapping(**{part: "who"})
-    with pytest.raises(InputSchemaError) as caught:
-        canonicalise(log(who=values), mapping)
-    assert f"column 'who' has type {values.type}, which cannot serve as text" in str(caught.value)
-    assert "canary" not in str(caught.value)
-    assert caught.value.exit_code == 3 and isinstance(caught.value, TracecloakError)
+def test_a_type_that_cannot_be_text_is_refused_by_name(part):
+    for values in NO_TEXT:
+        mapping = (
+            ColumnMapping(**{part: "who"})
+            if part != "filter"
+            else ColumnMapping(filters=(RowFilter("who", equals=("x",)),))
+        )
+        has_text = pa.types.is_boolean(values.type) or pa.types.is_timestamp(values.type)
+        if part == "filter" and has_text:  # which filters compare
+            continue
+        with pytest.raises(InputSchemaError) as caught:
+            canonicalise(log(who=values), mapping)
+        told = f"column 'who' has type {values.type}, which cannot serve as text"
+        assert told in str(caught.value) and "canary" not in str(caught.value)
+        assert caught.value.exit_code == 3 and isinstance(caught.value, TracecloakError)
 
 
 # --- numbering and rejects ------------------------------------------------------------------------

@@ -60,14 +60,12 @@ LATE, EARLY = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(1, 1, 1, 
 US_LATE, US_EARLY = 253402300799000000, -62135596800000000
 INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
+UUIDS = {"type": "string", "logicalType": "uuid"}
+DATE = {"type": "int", "logicalType": "date"}
+ICEBERG = "adjust-to-utc"
 TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
     "string": ("string", ["a", "é\0", ""], pa.string(), ["a", "é\0", ""]),
-    "java string": (
-        {"type": "string", "avro.java.string": "String"},
-        ["a"],
-        pa.string(),
-        ["a"],
-    ),
+    "java string": ({"type": "string", "avro.java.string": "String"}, ["a"], pa.string(), ["a"]),
     "nullable string": (["null", "string"], ["a", None], pa.string(), ["a", None]),
     "enum": (ENUM, ["B", "A"], pa.string(), ["B", "A"]),
     "nullable enum": (["null", ENUM], ["B", None], pa.string(), ["B", None]),
@@ -83,68 +81,36 @@ TYPES: dict[str, tuple[Any, list[Any], pa.DataType, list[Any]]] = {
     "fixed": ({"type": "fixed", "name": "F", "size": 2}, [b"ab"], pa.binary(), [b"ab"]),
     "bytes or string": (["bytes", "string"], [b"a", "b"], pa.string(), ["a", "b"]),
     "int or string": (["long", "string", "null"], [7, "7", None], pa.string(), ["7", "7", None]),
-    "string, boolean or double": (
-        ["string", "boolean", "double"],
-        ["x", True, 1.5],
-        pa.string(),
-        ["x", "true", "1.5"],
-    ),
+    "three": (["string", "boolean", "double"], ["x", True, 1.5], pa.string(), ["x", "true", "1.5"]),
     "double, long or string": (  # as a double the integer would lose its last digit
-        ["double", "long", "string"],
-        [("long", 2**62 + 1), 1.5, "x"],
-        pa.string(),
-        ["4611686018427387905", "1.5", "x"],
+        ["double", "long", "string"], [("long", 2**62 + 1), 1.5, "x"],
+        pa.string(), ["4611686018427387905", "1.5", "x"],
     ),
     "decimal": (DECIMAL, [Decimal("1.25"), Decimal("-3.00")], pa.decimal128(5, 2), []),
-    "uuid": (
-        {"type": "string", "logicalType": "uuid"},
-        [UUID(int=1)],
-        pa.string(),
-        ["00000000-0000-0000-0000-000000000001"],
-    ),
-    "date": (
-        {"type": "int", "logicalType": "date"},
-        [date(1, 1, 1), date(9999, 12, 31)],
-        pa.date32(),
-        [date(1, 1, 1), date(9999, 12, 31)],
-    ),
+    "uuid": (UUIDS, [UUID(int=1)], pa.string(), ["00000000-0000-0000-0000-000000000001"]),
+    "date": (DATE, [date(1, 1, 1), date(9999, 12, 31)], pa.date32(), []),
     "millis": (long("timestamp-millis"), [LATE, EARLY, -1], INSTANT, [US_LATE, US_EARLY, -1000]),
     "micros": (long("timestamp-micros"), [LATE, EARLY, -1], INSTANT, [US_LATE, US_EARLY, -1]),
     "beyond the year 9999": (
-        ["null", long("timestamp-micros")],
-        [US_LATE + 10**6, None],
-        INSTANT,
-        [US_LATE + 10**6, None],
+        ["null", long("timestamp-micros")], [US_LATE + 10**6, None],
+        INSTANT, [US_LATE + 10**6, None],
     ),
     "millis that overflow": (
-        long("timestamp-millis"),
-        [2**63 - 1, 0, -(2**63)],
-        INSTANT,
-        [None, 0, None],
+        long("timestamp-millis"), [2**63 - 1, 0, -(2**63)], INSTANT, [None, 0, None],
     ),
     "nanos": (long("timestamp-nanos"), [5], pa.timestamp("ns", "UTC"), [5]),
     "local millis": (long("local-timestamp-millis"), [5], LOCAL, [5000]),
     "local micros": (["null", long("local-timestamp-micros")], [5, None], LOCAL, [5, None]),
-    "local time of Iceberg": (
-        long("timestamp-micros", **{"adjust-to-utc": False}),
-        [5],
-        LOCAL,
-        [5],
-    ),
+    "local time of Iceberg": (long("timestamp-micros", **{ICEBERG: False}), [5], LOCAL, [5]),
     "instant of Iceberg": (
-        ["null", long("timestamp-micros", **{"adjust-to-utc": True})],
-        [5, None],
-        INSTANT,
-        [5, None],
+        ["null", long("timestamp-micros", **{ICEBERG: True})], [5, None], INSTANT, [5, None],
     ),
     "string or stamp": (
-        ["string", long("timestamp-millis")],
-        ["x", datetime(2010, 1, 1, tzinfo=UTC)],
-        pa.string(),
-        ["x", "2010-01-01 00:00:00.000000Z"],
+        ["string", long("timestamp-millis")], ["x", datetime(2010, 1, 1, tzinfo=UTC)],
+        pa.string(), ["x", "2010-01-01 00:00:00.000000Z"],
     ),
     "unknown logical type": (long("no-such"), [5], pa.int64(), [5]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TYPES)

@@ -24,32 +24,22 @@ Row = tuple[str, str, int]  # case, activity, microseconds since 1970
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
+OPERATION = (
+    XesAttribute("privacy:operation_type", "suppression"),
+    XesAttribute("privacy:level", "event"),
+    XesAttribute("privacy:target", "concept:name"),
+)
+BUDGET = (
+    XesAttribute("tracecloak:epsilon", 0.5),
+    XesAttribute("tracecloak:delta", 1e-9),
+    XesAttribute("tracecloak:unit", "case"),
+)
 METADATA = (
     XesAttribute("concept:name", 'released "log"'),
     XesAttribute(
-        "privacy:anonymizations",
-        "",
-        (
-            XesAttribute(
-                "privacy:anonymizer1",
-                "",
-                (
-                    XesAttribute("privacy:operation_type", "suppression"),
-                    XesAttribute("privacy:level", "event"),
-                    XesAttribute("privacy:target", "concept:name"),
-                ),
-            ),
-        ),
+        "privacy:anonymizations", "", (XesAttribute("privacy:anonymizer1", "", OPERATION),)
     ),
-    XesAttribute(
-        "tracecloak:guarantee",
-        "rigorous",
-        (
-            XesAttribute("tracecloak:epsilon", 0.5),
-            XesAttribute("tracecloak:delta", 1e-9),
-            XesAttribute("tracecloak:unit", "case"),
-        ),
-    ),
+    XesAttribute("tracecloak:guarantee", "rigorous", BUDGET),
     XesAttribute("tracecloak:release_id", "2026-03"),
     XesAttribute("tracecloak:k", 20),
 )

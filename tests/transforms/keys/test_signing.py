@@ -6,6 +6,7 @@ import shutil
 import stat
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -122,35 +123,26 @@ def pem(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("of", "kind", "told"),
     [
-        ("passphrase", "has a passphrase"),
-        ("curve", "of another kind than ed25519"),
-        ("public", "is a public one; sign with the private one"),
-        ("text", "no private key in PEM"),
+        (SigningReference, "passphrase", "has a passphrase"),
+        (SigningReference, "curve", "of another kind than ed25519"),
+        (SigningReference, "public", "is a public one; sign with the private one"),
+        (SigningReference, "text", "no private key in PEM"),
+        (PublicKey, "private", "is a private one"),
+        (PublicKey, "curve's public", "of another kind than ed25519"),
+        (PublicKey, "text", "no public key in PEM"),
     ],
 )
-def test_another_key_does_not_sign_and_is_not_shown(tmp_path: Path, kind: str, told: str) -> None:
+def test_another_key_does_not_sign_is_not_trusted_and_is_not_shown(
+    tmp_path: Path, of: Any, kind: str, told: str
+) -> None:
     data = pem(kind)
     (tmp_path / "key").write_bytes(data)
     with pytest.raises(UsageError, match=told) as raised:
-        SigningReference.given(str(tmp_path / "key")).key()
+        of.given(str(tmp_path / "key")).key()
     body = data.decode().splitlines()[1] if b"\n" in data else data.decode()
     assert body not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
-        ("private", "is a private one"),
-        ("curve's public", "of another kind than ed25519"),
-        ("text", "no public key in PEM"),
-    ],
-)
-def test_another_key_is_not_trusted(tmp_path: Path, kind: str, told: str) -> None:
-    (tmp_path / "key").write_bytes(pem(kind))
-    with pytest.raises(UsageError, match=told):
-        PublicKey.given(str(tmp_path / "key"))
 
 
 def test_a_key_that_is_given_as_it_is_or_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -170,13 +170,8 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
         source(f"delta:{tmp_path / 'nothing'}")
     # A list of deleted rows lies in a file of its own, which a VACUUM can delete.
     (added,) = [action["add"] for action in actions_of(table, 1) if "add" in action]
-    vector = {
-        "storageType": "u",
-        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-        "offset": 1,
-        "sizeInBytes": 36,
-        "cardinality": 2,
-    }
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^"}
+    vector |= {"offset": 1, "sizeInBytes": 36, "cardinality": 2}
     commit(table, 2, [protocol("deletionVectors"), {"add": {**added, "deletionVector": vector}}])
     with pytest.raises(VersionGoneError, match=r"version 2 .*deleted rows cannot be read"):
         source(f"delta:{table}")
@@ -230,14 +225,7 @@ def test_addresses() -> None:
         address = address_of(text)
         assert (address.place, address.version) == (place, version), text
         assert address_of(str(address)) == address
-    for text in (
-        "delta:",
-        "delta:@3",
-        "delta:/t@",
-        "delta:/t@-1",
-        "delta:/t@3.5",
-        "delta:/t@\u0661",
-    ):
+    for text in ("delta:", "delta:@3", *(f"delta:/t@{v}" for v in ("", "-1", "3.5", "\u0661"))):
         with pytest.raises(UsageError, match="log"):
             address_of(text)
 
