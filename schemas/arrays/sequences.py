@@ -91,16 +91,15 @@ def arcs_of(
     end.
 
     Args:
-        offsets: int64[n+1], CSR offsets into `codes`.
+        offsets: int64[n+1], CSR offsets into `codes`, from 0.
         codes: int[n_positions].
         start: The source of each row's first arc.
         end: The target of its last one.
     """
-    codes = codes[offsets[0] : offsets[-1]].astype(np.int64)
-    targets = np.insert(codes, offsets[1:] - offsets[0], end)
+    targets = np.insert(codes.astype(np.int64), offsets[1:], end)
     sources = np.empty_like(targets)
     sources[1:] = targets[:-1]
-    sources[offsets[:-1] - offsets[0] + np.arange(len(offsets) - 1)] = start
+    sources[offsets[:-1] + np.arange(len(offsets) - 1)] = start
     return sources, targets
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -23,10 +25,10 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.read import ReadFiles, check_pieces
 from tracecloak.transforms.batch.read import pieces as pieces_of
-from tracecloak.transforms.formats import csv
+from tracecloak.transforms.formats import csv, jsonl, pieces
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.pieces import MissingColumns
+from tracecloak.transforms.formats.pieces import MissingColumns, QuotedScanner
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
@@ -45,6 +47,7 @@ _JSON_LINES = st.lists(
             b"{",
             b"",
             b" \t",
+            b" " * 9,
             b"\r",
             b"\xef\xbb\xbf",
             b'{"a":null}\r',
@@ -76,12 +79,35 @@ def test_csv_of_any_quotes_is_the_same_in_pieces_and_in_blocks(
         assert len(whole) == len(lines)
 
 
-@given(_JSON_LINES, st.integers(1, 30), st.booleans())
-def test_json_lines_are_the_same_in_pieces(lines: list[bytes], n: int, ends: bool) -> None:
+@given(st.text('a",\n\r', max_size=40), st.booleans(), st.lists(st.integers(0, 40)))
+def test_a_scanner_is_the_automaton_of_its_signs(text: str, starts: bool, cuts: list[int]) -> None:
+    data, scanner = text.encode(), QuotedScanner(b",", b'"', starts)
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    found = [int(at) for a, b in pairwise(edges) for at in scanner.feed(data[a:b])]
+    is_quoted, before, ends = starts, "\n", []
+    for run in re.finditer(r'"+|[^"]', text):
+        if run[0][0] == '"':
+            if len(run[0]) % 2:
+                is_quoted = not is_quoted and before in "\n\r,"
+        elif run[0] in "\n\r" and not is_quoted:
+            ends.append(run.end())
+        before = run[0][-1]
+    assert found == ends
+    begins = [0] if not starts else [at for at in ends if text[at - 1] == "\n"]
+    assert scanner.begin is None or scanner.begin[0] == begins[0]
+    assert (scanner.begin is None) == (not begins)
+
+
+@given(_JSON_LINES, st.integers(1, 30), st.booleans(), st.sampled_from([8, 1 << 20]))
+def test_json_lines_are_the_same_in_pieces(
+    lines: list[bytes], n: int, ends: bool, longest: int
+) -> None:
     data = b"\n".join(lines) + (b"\n" if ends else b"")
+    bounds = mock.patch.multiple(jsonl, LINE_BYTES=longest, _CHUNK_BYTES=4)
     if data:
         reader = JsonLinesReader(goes_on=True)
-        assert records_of_pieces(reader, data, "ab", n) == records_of(reader, data, "ab")
+        with bounds, mock.patch.object(pieces, "_READ_BYTES", 4):
+            assert records_of_pieces(reader, data, "ab", n) == records_of(reader, data, "ab")
 
 
 def _write_logs(folder: Path) -> None:
@@ -125,10 +151,10 @@ def test_a_source_gives_the_same_in_pieces(tmp_path: Path, max_bytes: int) -> No
     n_pieces = []
     for file in source.files:
         whole, tally = list(source.read(file, one := FileTally(file.rank))), one.result()
-        pieces = pieces_of(source, file, max_bytes)
-        n_pieces.append(len(pieces))
+        parts = pieces_of(source, file, max_bytes)
+        n_pieces.append(len(parts))
         tallies, lacking, read = [], [], []
-        for piece in pieces:
+        for piece in parts:
             of_piece = FileTally(file.rank)
             read += list(source.read(piece, of_piece, lacking))
             tallies.append(of_piece.result())
@@ -205,9 +231,9 @@ def test_a_file_that_changes_after_it_was_divided_is_noticed(
 ) -> None:
     _write_logs(tmp_path)
     source = _source(tmp_path)
-    pieces = pieces_of(source, source.files[0], 500)
+    parts = pieces_of(source, source.files[0], 500)
     path = tmp_path / "a.csv"
     data = path.read_bytes()
     path.write_bytes(data.replace(b"\n", b" ") if is_same_size else data + b"\n")
     with pytest.raises(RetryLater, match=r"a\.csv: the input was changed after it was listed"):
-        list(source.read(pieces[1], None, []))
+        list(source.read(parts[1], None, []))
