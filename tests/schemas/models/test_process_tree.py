@@ -30,7 +30,7 @@ A, B, C = leaf("A"), leaf("B"), leaf("C")
     ("text", "character"),
     [
         ("", 1), ("->", 3), ("->( 'A'", 8), ("->( 'A' 'B' )", 9), ("'A", 3), (r"'A\n'", 4),
-        ("'A' )", 5), ("O( 'A', 'B' )", 1), ("->( )", 5),
+        ("'A' )", 5), ("->( 'A' ( 'B' )", 9), ("O( 'A', 'B' )", 1), ("->( )", 5),
     ],
 )  # fmt: skip
 def test_what_is_no_tree_is_refused_with_the_place(text: str, character: int) -> None:
