@@ -197,14 +197,15 @@ def test_xml_names_are_bounded():
         batches(f"<log>{names}</log>")
 
 
+@pytest.mark.parametrize("odd", ["", "<odd/>"])  # which is not regular
 @pytest.mark.parametrize("names", [("1", "x" * 200_000), ("x" * 100_000, "a", "b")])
-def test_wide_events_leave_before_the_batch_is_full(names):
+def test_wide_events_leave_before_the_batch_is_full(names, odd):
     """Whether the event or its trace is wide: what is read of this is repeated with each event."""
 
     def pieces() -> Iterator[bytes]:
         yield b"<log>"
         for _ in range(1_000):
-            yield trace(*names).encode()
+            yield trace(*names).replace("</trace>", f"{odd}</trace>").encode()
         yield b"</log>"
 
     n_events = 1_000 * (len(names) - 1)
