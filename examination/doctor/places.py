@@ -196,7 +196,7 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
         yield "ok", "what comes next is paid already"
         return
     with ledger.past() as past:
-        check_not_elsewhere(past.of_release(asked.output, asked.release_id), asked)
+        check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
         check_caps(past, asked, ledger.accounts.get(account))
         spent = past.spent(account, asked.window)
         more = added_by(spent, asked)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
-from tracecloak.pipelines.ledger.balance import charges, windowed
+from tracecloak.pipelines.ledger.balance import ChargeState
 from tracecloak.pipelines.ledger.entries import Action, Entry, OfKey, Reservation
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
@@ -134,21 +134,16 @@ _SAYS: dict[Action, LedgerState] = {
 }
 
 
-def ledger_state(
-    entries: Sequence[Entry], output: str, release_id: str, key_fingerprint: str | None
-) -> LedgerState:
-    """Returns what the entries of a ledger say of a release.
+def ledger_state(states: Sequence[ChargeState], key_fingerprint: str | None) -> LedgerState:
+    """Returns what a ledger says of a release.
 
     Args:
-        entries: All entries.
-        output: The folder of all releases.
-        release_id: The release's name.
+        states: Its charges, under whatever key, the latest one last.
         key_fingerprint: Of its key; None: it has none.
     """
-    last = [e for e in charges(entries).values() if e.of_key[:2] == (output, release_id)]
-    if any(entry.action == "withdraw" for entry in last):
+    if any(state.last.action == "withdraw" for state in states):
         return "withdrawn"
-    ours = [entry.action for entry in last if entry.key_fingerprint == key_fingerprint]
+    ours = [one.last.action for one in states if one.last.key_fingerprint == key_fingerprint]
     for lasting in ("commit", "draw"):  # under one key there is one noise, whatever else is charged
         if lasting in ours:
             return _SAYS[lasting]
@@ -206,7 +201,7 @@ class ReleaseRegistry:
         receipt = self.store.receipt(*named)
         key = self.store.key_state(receipt)
         fingerprint = None if receipt is None else receipt.key_fingerprint
-        says = ledger_state(self.ledger.of_release(*named), *named, fingerprint)
+        says = ledger_state(self.ledger.states(*named), fingerprint)
         if key != "none" and says == "nothing":
             from tracecloak.pipelines.ledger.database import place_of
 
@@ -238,7 +233,7 @@ class ReleaseRegistry:
                 "which is another spend"
             )
         if standing.state == "made elsewhere":
-            if windowed(self.ledger.of_release(output, release_id)):
+            if any(one.window is not None for one in self.ledger.states(output, release_id)):
                 from tracecloak.pipelines.ledger.database import MadeElsewhere
 
                 return MadeElsewhere(

@@ -19,7 +19,7 @@ from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.balance import ChargeState, charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -86,17 +86,15 @@ def forfeit(
     receipt = store.receipt(place, release_id)
     final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
-        entries = ledger.entries()
-        built = builds_of(entries, place, release_id)
-        open_charges = [
-            entry for entry in _unfinished(entries) if entry.of_key[:2] == (place, release_id)
-        ]
-        if not open_charges and _was_given_up(entries, place, release_id, receipt):
+        states = ledger.states(place, release_id)
+        built = builds_of(ledger.of_release(place, release_id))
+        open_charges = [state.last for state in states if state.last.is_open]
+        if not open_charges and _was_given_up(states, receipt):
             for build in built.values():  # cut off after the ledger was told
                 build.folder(place, release_id).clear()
             if store.forget(place, release_id):
                 return Ended(final, had_key=True)
-        for folder in _lone_results(store, entries):
+        for folder in _lone_results(store, ledger.entries()):
             if (folder.output, folder.release_id) == (place, release_id):
                 folder.clear()
                 forget_result(store, folder)
@@ -138,14 +136,11 @@ def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFold
     ]
 
 
-def _was_given_up(
-    entries: Sequence[Entry], output: str, release_id: str, receipt: Receipt | None
-) -> bool:
+def _was_given_up(states: Sequence[ChargeState], receipt: Receipt | None) -> bool:
     """Whether a release was given up: under the key of its receipt, or of a key that has none."""
     if receipt is not None:
-        return ledger_state(entries, output, release_id, receipt.key_fingerprint) == "given up"
-    last = charges(entries).values()
-    return any(e.of_key[:2] == (output, release_id) and e.action == "forfeit" for e in last)
+        return ledger_state(states, receipt.key_fingerprint) == "given up"
+    return any(state.last.action == "forfeit" for state in states)
 
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
@@ -215,20 +210,18 @@ class Build(NamedTuple):
         return ReleaseFolder(output, release_id, self.staging_area, store=self.store)
 
 
-def builds_of(entries: Sequence[Entry], output: str, release_id: str) -> dict[str, Build]:
+def builds_of(entries: Sequence[Entry]) -> dict[str, Build]:
     """Returns with what a release was made, by the fingerprints of its keys.
 
     Args:
-        entries: All entries of the ledger.
-        output: The folder of all releases.
-        release_id: The release's name.
+        entries: Those of the ledger about the release.
     """
     return {
         entry.key_fingerprint: Build(
             str(entry.facts.get("store", "")), entry.facts.get("staging_area")
         )
         for entry in entries
-        if entry.action == "reserve" and entry.of_key[:2] == (output, release_id)
+        if entry.action == "reserve"
     }
 
 
@@ -281,7 +274,7 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        built = builds_of(ledger.entries(), place, release_id)
+        built = builds_of(ledger.of_release(place, release_id))
         others = elsewhere(built, built, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")

@@ -156,11 +156,6 @@ def charges(entries: Iterable[Entry]) -> dict[Charge, Entry]:
     return {charge: state.last for charge, state in charge_states(entries).items()}
 
 
-def windowed(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
-    """Returns the charges of windows, those that were given back among them."""
-    return {c: state for c, state in charge_states(entries).items() if state.window is not None}
-
-
 def counting(entries: Iterable[Entry], account: str) -> list[ChargeState]:
     """Returns the charges of an account that count as spent."""
     return [

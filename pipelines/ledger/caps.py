@@ -7,7 +7,7 @@ counts. A release of one name in one output is paid once, and made by whoever be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -17,11 +17,11 @@ import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
+    ChargeState,
     Cost,
     Spent,
     balance_of,
     charge_states,
-    charges,
     increase,
     paid_place,
 )
@@ -331,22 +331,21 @@ def _lower(*caps: Fraction | None) -> Fraction | None:
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------
 
 
-def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
+def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     """Returns whether a reservation is charged already.
 
     Args:
-        entries: Those of the ledger about the output and the name of the release.
+        states: The charges of the output and the name of the release.
         reservation: Of the release.
 
     Raises:
         UsageError: The release was withdrawn, or is charged to another window or kind of window.
         MadeElsewhere: It is reserved or visible under another key.
     """
-    states = charge_states(entries)
-    check_not_withdrawn(state.last for state in states.values())
-    ours = states.get(reservation.charge)
+    check_not_withdrawn(states)
+    ours = next((one for one in states if one.last.charge == reservation.charge), None)
     if ours is None or ours.last.action in ("void", "forfeit"):
-        check_not_elsewhere(entries, reservation)
+        check_not_elsewhere(states, reservation)
     if ours is None or ours.last.action == "void":
         return False
     was, now = ours.window, reservation.window
@@ -361,13 +360,13 @@ def is_charged(entries: Sequence[Entry], reservation: Reservation) -> bool:
     return True
 
 
-def check_not_withdrawn(last: Iterable[Entry]) -> None:
-    """Makes sure that a release was not withdrawn, as the last entry of each charge shows.
+def check_not_withdrawn(states: Sequence[ChargeState]) -> None:
+    """Makes sure that a release was not withdrawn.
 
     Raises:
         UsageError: It was.
     """
-    for entry in last:
+    for entry in (state.last for state in states):
         if entry.action == "withdraw":
             raise UsageError(
                 f"release {entry.release_id!r} in {entry.output} was withdrawn on "
@@ -376,7 +375,7 @@ def check_not_withdrawn(last: Iterable[Entry]) -> None:
             )
 
 
-def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> None:
+def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation) -> None:
     """Makes sure that nobody else makes the same release.
 
     Two machines with key stores of their own may be told to do the same at the same time, and one
@@ -386,7 +385,7 @@ def check_not_elsewhere(entries: Sequence[Entry], reservation: Reservation) -> N
         MadeElsewhere: The same release is reserved or visible under another key.
     """
     window = reservation.window
-    for entry in charges(entries).values():
+    for entry in (state.last for state in states):
         is_ours = entry.key_fingerprint == reservation.key_fingerprint
         if is_ours or entry.action in ("void", "forfeit"):
             continue

@@ -192,11 +192,11 @@ class Ledger:
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
-            entries = past.of_release(reservation.output, reservation.release_id)
-            if entries:
+            states = past.states(reservation.output, reservation.release_id)
+            if states:
                 from tracecloak.pipelines.ledger import caps as paid_once
 
-                if paid_once.is_charged(entries, reservation):
+                if paid_once.is_charged(states, reservation):
                     return []
             if in_file is not None or _declares(past.declarations()):
                 from tracecloak.pipelines.ledger.caps import check_answered, check_caps

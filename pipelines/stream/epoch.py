@@ -647,8 +647,8 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
     output, both = config.place
     config = resumed_config(config, store)
     product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
-    entries = ledger.of_release(output, both)
-    if ledger_state(entries, output, both, None) == "withdrawn":
+    states = ledger.states(output, both)
+    if ledger_state(states, None) == "withdrawn":
         raise UsageError(
             f"release_id {both!r} in {output} was withdrawn, and is not released again; begin "
             "another epoch, which is another spend"
@@ -685,11 +685,11 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
             "that are closed would not be known, and count again. Restore the whole key store, "
             "or begin another epoch, which is another spend"
         )
-    if entries:
+    if states:
         from tracecloak.pipelines.ledger.caps import is_charged
 
         fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
-        is_charged(entries, reservation_of_epoch(config, product, fingerprint))
+        is_charged(states, reservation_of_epoch(config, product, fingerprint))
     return begun is None
 
 

@@ -9,15 +9,16 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
 from tracecloak.pipelines.ledger.caps import Account
 from tracecloak.pipelines.ledger.database import Database, MadeElsewhere
-from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.entries import Charge, Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
@@ -36,6 +37,11 @@ def account(epsilon: str | None = "1", delta: str | None = "1e-5", **changes: An
 def faults(ledger: Ledger) -> list[str]:
     """Returns what is wrong with the chain of a ledger."""
     return problems(ledger.entries())
+
+
+def windowed(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
+    """Returns the charges of windows, those that were given back among them."""
+    return {c: state for c, state in charge_states(entries).items() if state.window is not None}
 
 
 def reservation(number: int = 0, epsilon: str | None = "0.1", **changes: Any) -> Reservation:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipelines.budget.test_windows import asked, chained
-from tests.support.ledgers import account, faults, reservation
+from tests.support.ledgers import account, faults, reservation, windowed
 from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
 from tracecloak.pipelines.budget.opening import back_up, restore
@@ -31,7 +31,6 @@ from tracecloak.pipelines.ledger.balance import (
     charges,
     counting,
     paid_place,
-    windowed,
 )
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge

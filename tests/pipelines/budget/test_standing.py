@@ -31,6 +31,7 @@ from tracecloak.pipelines.budget.registry import (
     state_of,
 )
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
+from tracecloak.pipelines.ledger.balance import charge_states
 from tracecloak.pipelines.ledger.entries import Action, Entry, Reservation
 
 LEDGER, FOLDER, KEY = get_args(LedgerState), get_args(FolderState), get_args(KeyState)
@@ -98,8 +99,9 @@ def test_what_the_ledger_says_under_one_key_is_what_was_drawn(
         for action in of_charge.split():
             last = entries[-1] if entries else None
             entries.append(Entry.after(last, cast(Action, action), columns))
-    assert ledger_state(entries, "/out", "r", "k") == says
-    assert ledger_state(entries, "/out", "r", "another") in ("nothing", "withdrawn")
+    states = list(charge_states(entries).values())
+    assert ledger_state(states, "k") == says
+    assert ledger_state(states, "another") in ("nothing", "withdrawn")
 
 
 # --- What the next run does ---------------------------------------------------------------------

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
-from tests.support.ledgers import account, faults, reservation
+from tests.support.ledgers import account, faults, reservation, windowed
 from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import claims_and_steps, reading
-from tracecloak.pipelines.ledger.balance import balance_of, counting, windowed
+from tracecloak.pipelines.ledger.balance import balance_of, counting
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
 from tracecloak.pipelines.ledger.entries import ActionOnCharge, Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -252,7 +252,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
     store = KeyStore(tmp_path / "keys")
     ledger.reserve(of_window(1, "2026-11"))
     claim(ledger, 1)
-    assert ledger_state(ledger.entries(), "/out", "r1", "k") == "reserved"
+    assert ledger_state(ledger.states("/out", "r1"), "k") == "reserved"
     looked = []
 
     def look(self: object) -> None:
@@ -267,7 +267,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
     monkeypatch.undo()
     gate()
     gate.check_open()
-    assert ledger_state(ledger.entries(), "/out", "r1", "k") == "drawn"
+    assert ledger_state(ledger.states("/out", "r1"), "k") == "drawn"
 
 
 def _unchanged() -> Any:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.windows.test_releases_of_windows import ROWS, Lake
+from tests.support.ledgers import windowed
 from tests.support.releasing import Commands, Ended, digests, ledger_entries, manifest
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.pipelines.ledger.balance import charges, windowed
+from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.snapshot import problems
 
 FIRST, SECOND, OTHER = b"1" * 32, b"2" * 32, b"3" * 32

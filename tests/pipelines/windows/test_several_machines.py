@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from tests.pipelines.stream.test_local_killed import Appending, hooked
 from tests.pipelines.windows.test_releases_of_windows import Lake
-from tests.support.ledgers import begun_at_once
+from tests.support.ledgers import begun_at_once, windowed
 from tests.support.local_streams import NAME, Script
 from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
@@ -30,7 +30,7 @@ from tests.support.stream_runs import files_of, script, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import caps, unit_book
-from tracecloak.pipelines.ledger.balance import charges, windowed
+from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
