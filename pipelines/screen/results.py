@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 import json
 import logging
@@ -110,7 +109,7 @@ def quantity(number: int, one: str, many: str = "") -> str:
 # far the work is has an `extra` with these names: `stage`, a name; `total`, how much there is to
 # do, in a unit that is done at an even pace, such as bytes or releases; and `done`, how much of
 # it is finished. Where several workers are at it, each has a `part`, and the parts' `done` add
-# up. Where the pace is not even, the record gives the time that is left as `left_s`, in seconds.
+# up. The time that is left follows from these numbers.
 #
 # Lines of the logger `tracecloak.operator` have numbers of the data. They are shown to the
 # operator on a terminal. Where standard error is no terminal, or `--json` is given, others may
@@ -129,13 +128,6 @@ class EscapingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Returns the lines of a record."""
         return escaped(super().format(record), kept="\n\t")
-
-
-def _with_time_left(record: logging.LogRecord) -> logging.LogRecord:
-    if left_s := getattr(record, "left_s", None):
-        record = copy.copy(record)
-        record.msg, record.args = f"{record.getMessage()}, about {duration(left_s)} left", ()
-    return record
 
 
 class _LineHandler(logging.Handler):
@@ -168,7 +160,7 @@ class _LineHandler(logging.Handler):
             self._stage, self._done_of_part = stage, {}
         if stage is not None:
             self._done_of_part[getattr(record, "part", None)] = getattr(record, "done", 0)
-        text = escaped(_with_time_left(record).getMessage())
+        text = escaped(record.getMessage())
         done = sum(self._done_of_part.values())
         self.live.tasks[0].total = total  # None: `update` would keep the last one
         self.live.update(self._task, completed=done, description=text)
@@ -193,7 +185,7 @@ class _LogHandler(logging.StreamHandler[TextIO]):
         if record.levelno > logging.INFO or stage is None or is_due:
             if stage is not None:
                 self._stage, self._written = stage, now
-            super().emit(_with_time_left(record))
+            super().emit(record)
 
 
 class OperatorLinesFilter(logging.Filter):
