@@ -12,6 +12,7 @@ import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -436,31 +437,24 @@ def map_with_original(released: dict[str, Any], original: ReleasedGraph) -> dict
         original: The graph of the original, by names.
     """
     true_map = map_data(original, {})
-    own_names = [node["name"] for node in true_map["nodes"]]
-    true_nodes = {node["name"]: node["count"] for node in true_map["nodes"]}
-    nodes = [{**node, "original": true_nodes.get(node["name"], 0)} for node in released["nodes"]]
-    code = {node["name"]: i for i, node in enumerate(nodes)}
-    for name, count in true_nodes.items():
-        if name not in code:
-            code[name] = len(nodes)
-            nodes.append({"name": name, "count": 0, "original": count})
-    true_edges = {
-        (code[own_names[edge["source"]]], code[own_names[edge["target"]]]): edge["count"]
-        for edge in true_map["edges"]
-    }
-    edges = []
-    for edge in released["edges"]:
-        edges.append({**edge, "original": true_edges.pop((edge["source"], edge["target"]), 0)})
-    for (source, target), count in sorted(true_edges.items(), key=lambda item: -item[1]):
-        if len(edges) >= 2 * MAX_PATHS:
-            break
-        edges.append(
-            {
-                "source": source, "target": target, "count": 0, "original": count,
+    nodes = {node["name"]: {**node, "original": 0} for node in released["nodes"]}
+    for node in true_map["nodes"]:
+        shown = nodes.setdefault(node["name"], {"name": node["name"], "count": 0})
+        shown["original"] = node["count"]
+    code = {name: i for i, name in enumerate(nodes)}
+    own_code = [code[node["name"]] for node in true_map["nodes"]]
+    edges = {(e["source"], e["target"]): {**e, "original": 0} for e in released["edges"]}
+    for edge in sorted(true_map["edges"], key=lambda edge: -edge["count"]):
+        source, target = own_code[edge["source"]], own_code[edge["target"]]
+        if (source, target) not in edges:
+            if len(edges) >= 2 * MAX_PATHS:
+                continue
+            edges[source, target] = {
+                "source": source, "target": target, "count": 0,
                 "low": None, "high": None, "doubtful": False, "median_s": None,
-            }
-        )  # fmt: skip
-    return {**released, "nodes": nodes, "edges": edges}
+            }  # fmt: skip
+        edges[source, target]["original"] = edge["count"]
+    return {**released, "nodes": list(nodes.values()), "edges": list(edges.values())}
 
 
 def variants_with_original(released: dict[str, Any], original: ReleasedVariants) -> dict[str, Any]:
@@ -470,20 +464,17 @@ def variants_with_original(released: dict[str, Any], original: ReleasedVariants)
         released: See `variants_data`; long variants that are cut there are not compared.
         original: The variants of the original, the most frequent first.
     """
+    code = {name: i for i, name in enumerate(released["names"]) if name}
     names = list(released["names"])
-    code = {name: i for i, name in enumerate(names) if name}
-    words = original.names.to_pylist()
-    ends = original.offsets.tolist()
-    true_counts = {
-        tuple(words[c] for c in original.codes[first:last].tolist()): count
-        for first, last, count in zip(ends, ends[1:], original.counts.tolist(), strict=False)
-    }
+    words, ends = original.names.to_pylist(), original.offsets.tolist()
+    keys = (tuple(words[c] for c in original.codes[a:b].tolist()) for a, b in pairwise(ends))
+    true_counts = dict(zip(keys, original.counts.tolist(), strict=True))
     rows = []
     for row in released["rows"]:
-        is_whole = row["n_events"] == len(row["codes"])
-        key = tuple(names[c] for c in row["codes"])
-        true_count = true_counts.pop(key, 0) if is_whole else None
-        rows.append(row if true_count is None else {**row, "original": true_count})
+        if row["n_events"] == len(row["codes"]):
+            key = tuple(names[c] for c in row["codes"])
+            row = {**row, "original": true_counts.pop(key, 0)}
+        rows.append(row)
     for key, count in list(true_counts.items())[:MAX_VARIANTS]:
         for name in key:
             if name not in code:

@@ -33,6 +33,8 @@ MAX_WORSE = 0.3
 _LIBRARIES = ("apache-beam", "duckdb", "fastavro", "numpy", "opendp", "pm4py", "polars", "pyarrow")
 _FRESH = "{fresh}"
 _BEFORE_TEXT = 2_000
+# Where compiled modules are, as an installation has them, whoever runs this.
+_COMPILED = str(Path(tempfile.gettempdir()) / "tracecloak-benchmarks-compiled")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def run(work: Work) -> Measured:
     fresh = tempfile.mkdtemp()
     try:
         arguments = [argument.replace(_FRESH, fresh) for argument in work.arguments]
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": _compiled()}
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": _COMPILED}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
             began = time.monotonic()
@@ -126,11 +128,6 @@ def run(work: Work) -> Measured:
     finally:
         shutil.rmtree(fresh)
     return Measured(seconds, wall_seconds, used.ru_maxrss / 1024, counts)
-
-
-def _compiled() -> str:
-    """Returns where compiled modules lie, as an installation has them, whoever runs this."""
-    return str(Path(tempfile.gettempdir()) / "tracecloak-benchmarks-compiled")
 
 
 def in_turn(works: Sequence[Work], rounds: int = ROUNDS) -> dict[str, Runs]:
@@ -156,13 +153,6 @@ class Ratio:
     goal: float | None
     at_most: bool
 
-    @property
-    def is_reached(self) -> bool:
-        """Whether the ratio is on the right side of its goal."""
-        if self.goal is None:
-            return True
-        return self.value <= self.goal if self.at_most else self.value >= self.goal
-
     def is_worse(self, last: float | None) -> bool:
         """Returns whether the ratio is worse than the recorded one by more than MAX_WORSE."""
         if last is None:
@@ -172,9 +162,11 @@ class Ratio:
 
     def beside(self, last: float | None) -> str:
         """Returns a line that says the ratio, its goal, and its change against the recorded one."""
-        sign = "at most" if self.at_most else "at least"
-        reached = "reached" if self.is_reached else "NOT REACHED"
-        goal = "" if self.goal is None else f"{sign} {self.goal:g}: {reached}; "
+        goal = ""
+        if self.goal is not None:
+            sign = "at most" if self.at_most else "at least"
+            is_reached = (self.value <= self.goal) == self.at_most or self.value == self.goal
+            goal = f"{sign} {self.goal:g}: {'reached' if is_reached else 'NOT REACHED'}; "
         changed = "no earlier one" if last is None else f"{self.value / last - 1:+.0%}"
         worse = ", WORSE" if self.is_worse(last) else ""
         return f"{self.value:7.2f}   ({goal}{changed}{worse})"

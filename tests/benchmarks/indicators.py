@@ -15,7 +15,6 @@ import tempfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -107,27 +106,19 @@ class Setting:
         return IndicatorParams.model_validate({"epsilon": epsilon, "indicators": asked})
 
 
-class Released(NamedTuple):
-    """The figures of all keys, float64[n_keys, 6] each."""
-
-    values: np.ndarray
-    lows: np.ndarray | None = None
-    highs: np.ndarray | None = None
-
-
-def released(setting: Setting, epsilon: str, n_keys: int) -> Released:
-    """Returns what `private-indicators` releases."""
+def released(setting: Setting, epsilon: str, n_keys: int) -> np.ndarray:
+    """float64[3, n_keys, 6], values, lower and upper ends that `private-indicators` releases."""
     params, method = setting.params(epsilon), PrivateIndicators()
     rows = []
     for key in range(n_keys):
         made = anonymise([setting.traces], method, params, release_key(key), "six", "d" * 8)
         rows.append(made.products.by_name["indicators"].rows())
-    ends = ([[getattr(r, end) for r in row] for row in rows] for end in ("value", "low", "high"))
-    return Released(*(np.array(end) for end in ends))
+    ends = ("value", "low", "high")
+    return np.array([[[getattr(r, end) for r in row] for row in rows] for end in ends])
 
 
-def by_laplace(setting: Setting, epsilon: float) -> Released:
-    """Returns six Laplace figures at a sixth of epsilon; the median is drawn by its weights."""
+def by_laplace(setting: Setting, epsilon: float) -> np.ndarray:
+    """float64[n, 6], Laplace figures at a sixth of epsilon; the median is drawn by its weights."""
     rng, scale = np.random.default_rng(0), 6 / epsilon
     of_cases, high = setting.of_cases, setting.high_us / _SECOND_US
 
@@ -150,11 +141,11 @@ def by_laplace(setting: Setting, epsilon: float) -> Released:
     chosen = rng.choice(len(points), _LAPLACE_DRAWS, p=weights / weights.sum())
     middles = np.append(0, (points[1:] + points[:-1]) / 2) / RANGE * high
     has = of_cases["has"].sum() + noise()
-    return Released(np.stack([n, mean, middles[chosen], *shares, has], axis=1))
+    return np.stack([n, mean, middles[chosen], *shares, has], axis=1)
 
 
-def by_paper(setting: Setting, epsilon: float, n_keys: int) -> Released:
-    """Returns what `pappi` releases of the same: no median, and not the number that it knows."""
+def by_paper(setting: Setting, epsilon: float, n_keys: int) -> np.ndarray:
+    """float64[n_keys, 6], what `pappi` releases: no median, and not the number that it knows."""
     whole = setting.params("1").model_dump(mode="json")["indicators"]
     asked = [indicator for place, indicator in enumerate(whole) if FIGURES[place] != "median"]
     params = PappiParams.model_validate({"epsilon": f"{epsilon * 5 / 6:.6f}", "indicators": asked})
@@ -163,12 +154,7 @@ def by_paper(setting: Setting, epsilon: float, n_keys: int) -> Released:
         made = anonymise([setting.traces], Pappi(), params, release_key(key), "six", "d" * 8)
         values = [row.value for row in made.products.by_name["indicators"].rows()]
         rows.append([math.nan, values[1], math.nan, *values[2:]])
-    return Released(np.array(rows))
-
-
-def errors(setting: Setting, of: Released) -> np.ndarray:
-    """float64[n_keys, 6], how far figures are off."""
-    return np.abs(of.values - setting.truth)
+    return np.array(rows)
 
 
 def ratios(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
@@ -183,18 +169,16 @@ def ratios(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 
 def show(name: str, setting: Setting, epsilon: str, n_keys: int) -> dict[str, float]:
     """Prints the figures of a log; returns its worst ratios by what they are to."""
-    ours = released(setting, epsilon, n_keys)
-    off = errors(setting, ours)
-    assert ours.lows is not None and ours.highs is not None
-    covered = ((ours.lows <= setting.truth) & (setting.truth <= ours.highs)).mean(axis=0)
-    widths = (ours.highs - ours.lows).mean(axis=0) / 2
+    values, lows, highs = released(setting, epsilon, n_keys)
+    off = np.abs(values - setting.truth)
+    covered = ((lows <= setting.truth) & (setting.truth <= highs)).mean(axis=0)
+    widths = (highs - lows).mean(axis=0) / 2
     print(f"{name}: {setting.traces.n_cases:,} cases, epsilon {epsilon}, {n_keys} keys")
-    worst: dict[str, float] = {}
     peers = {
         "Laplace": by_laplace(setting, float(epsilon)),
         "pappi": by_paper(setting, float(epsilon), n_keys),
     }
-    to = {name: ratios(off, errors(setting, peer)) for name, peer in peers.items()}
+    to = {name: ratios(off, np.abs(peer - setting.truth)) for name, peer in peers.items()}
     for place, figure in enumerate(FIGURES):
         median, most = np.median(off[:, place]), np.quantile(off[:, place], 0.95)
         truth = setting.truth[place]
@@ -207,10 +191,11 @@ def show(name: str, setting: Setting, epsilon: str, n_keys: int) -> dict[str, fl
             f"held in {covered[place]:.3f}, half width {widths[place] / max(most, 1e-12):.2f} of "
             "the 95 % error"
         )
-    for peer, of in to.items():
-        worst[f"{peer}, geometric mean"] = float(np.exp(np.nanmean(np.log(np.maximum(of, 1e-3)))))
-        worst[f"{peer}, worst figure"] = float(np.nanmax(of))
-    return worst
+    means = {peer: np.exp(np.nanmean(np.log(np.maximum(of, 1e-3)))) for peer, of in to.items()}
+    return {
+        **{f"{peer}, geometric mean": float(mean) for peer, mean in means.items()},
+        **{f"{peer}, worst figure": float(np.nanmax(of)) for peer, of in to.items()},
+    }
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ class Reading:
         from confluent_kafka import Consumer
 
         self._said = folder / "stream.log"
-        self._partitions = (topic, (0, 1))
+        self._topic = topic
         self._consumer = Consumer(
             {"bootstrap.servers": servers, "group.id": "tracecloak-benchmark@1"}
         )
@@ -120,8 +120,8 @@ class Reading:
         """How many messages it has on its disk, by what it notes on the brokers."""
         from confluent_kafka import TopicPartition
 
-        topic, numbers = self._partitions
-        noted = self._consumer.committed([TopicPartition(topic, n) for n in numbers], timeout=20)
+        partitions = [TopicPartition(self._topic, n) for n in (0, 1)]
+        noted = self._consumer.committed(partitions, timeout=20)
         return sum(max(one.offset, 0) for one in noted)
 
     def processor_seconds(self) -> float:
