@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import datetime
 import errno
-import json
 import os
 import platform
-import re
 import socket
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +40,7 @@ _ASK_SECONDS = 5.0
 
 
 def check_engine(setting: Setting) -> Iterator[CheckResult]:
-    """Looks whether what runs the configuration is there, and of a version that goes with ours."""
+    """Looks whether what runs the configuration is there."""
     ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
     runner = setting.config.runner
     if runner == IN_MEMORY:
@@ -63,7 +60,9 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     check_ready(options)
     yield "ok", f"runner {runner} can be started by {ours}, Beam {version()}"
     if runner == FLINK:
-        yield from _of_flink(options)
+        for name, address in _addresses_of_flink(options).items():
+            _require_answer(name, address)
+            yield "ok", f"{name} answers"
     if setting.probes and not is_local(runner) and runner != "DataflowRunner":
         from tracecloak.pipelines.runners.on_beam import check_workers
 
@@ -83,38 +82,17 @@ def _options_of(setting: Setting) -> PipelineOptions:
     return pipeline_options(runner, setting.of_beam)
 
 
-def _of_flink(options: PipelineOptions) -> Iterator[CheckResult]:
+def _addresses_of_flink(options: PipelineOptions) -> dict[str, str]:
+    """Returns what is asked while a job runs, by its flag."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
-    portable = options.view_as(PortableOptions)
-    addresses = [("job_endpoint", portable.job_endpoint)]
+    portable, master = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
+    addresses = {"job_endpoint": portable.job_endpoint}
     if str(portable.environment_type).upper() == "EXTERNAL":
-        addresses.append(("environment_config", portable.environment_config))
-    for name, address in addresses:
-        if address:
-            _require_answer(name, address)
-            yield "ok", f"{name} answers"
-    flink = options.view_as(FlinkRunnerOptions)
-    master = flink.flink_master
-    if re.fullmatch(r"(https?://)?[^\[\]/]+:\d+/?", master or "") is None:
-        return
-    url = master if "://" in master else f"http://{master}"
-    try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/v1/config", timeout=_ASK_SECONDS) as answer:
-            theirs = str(json.load(answer)["flink-version"])
-    except (OSError, ValueError, KeyError) as error:
-        raise RetryLater(
-            f"Flink does not answer at flink_master {master!r} ({type(error).__name__}); start it, "
-            "or correct the address of its REST port"
-        ) from None
-    known = flink.PUBLISHED_FLINK_VERSIONS
-    if not any(theirs.startswith(f"{one}.") for one in known):
-        yield (
-            "failure",
-            f"Flink is {theirs}, and this Beam goes with {', '.join(known)}: take one of these",
-        )
-    else:
-        yield "ok", f"Flink is {theirs}, with which this Beam goes"
+        addresses["environment_config"] = portable.environment_config
+    if str(master.flink_master).rstrip("/").rpartition(":")[2].isdigit():
+        addresses["flink_master"] = master.flink_master
+    return {name: address for name, address in addresses.items() if address}
 
 
 def _require_answer(name: str, address: str) -> None:
