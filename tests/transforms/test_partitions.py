@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -357,20 +356,6 @@ def test_the_events_of_a_span_are_the_same_whatever_is_passed_over(
     assert rows_of(found) == rows_of(expected)
 
 
-def test_a_file_outside_the_span_is_opened_for_its_footer_only(tmp_path: Path) -> None:
-    data = parquet(pa.array(HOURS, pa.timestamp("us")))
-    path = tmp_path / "p.parquet"
-    path.write_bytes(data)
-    found = replace(source(str(path)), span_us=(0, 1))
-    assert list(found.read(found.files[0])) == []
-    broken = bytearray(data)  # all pages, not the footer
-    broken[4:2_000] = bytes(len(broken[4:2_000]))
-    path.write_bytes(bytes(broken))
-    assert list(found.read(found.files[0])) == []
-    with pytest.raises(InputSchemaError):
-        list(replace(found, span_us=None).read(found.files[0]))
-
-
 def test_fuzz() -> None:
     """Damaged footers and statistics: rows or an error of ours, whatever the bytes."""
     rng = random.Random(2)
@@ -381,7 +366,7 @@ def test_fuzz() -> None:
     )
     valid = [parquet(array, row_group_size=25) for array in stamps]
     outcomes = {"rows": 0, "error": 0}
-    for _ in range(600):
+    for _ in range(300):
         data = bytearray(rng.choice(valid))
         for _ in range(rng.randrange(1, 6)):
             data[-rng.randrange(1, 1_500)] = rng.randrange(256)
@@ -390,4 +375,4 @@ def test_fuzz() -> None:
             outcomes["rows"] += 1
         except InputSchemaError:
             outcomes["error"] += 1
-    assert min(outcomes.values()) > 50
+    assert min(outcomes.values()) > 25

@@ -9,27 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.testing.util import assert_that, equal_to
 
-from tests.support.attribute_methods import Passing, register
+from tests.support.attribute_methods import register
 from tests.support.releasing import fix_key, tracecloak, visible
 from tests.support.tiers import at_night
 from tests.support.xes_schema import schema_problems
-from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.examination.demo.hospital import hospital_log
-from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.events.events import released_schema
-from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.sources import EventSource
 
 N_CASES = 300
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home")
@@ -176,68 +165,3 @@ def test_texts_of_the_source_are_never_written(
     assert tracecloak(*flags, "--output", tmp_path / "right") == 0
     assert tracecloak(*flags, "--output", tmp_path / "wrong", "--wrongly") == 6
     assert not visible(tmp_path / "wrong")
-
-
-# --- what is read ---------------------------------------------------------------------------------
-
-
-def configuration(tmp_path: Path, inputs: Sequence[Path], declared: Any = None) -> Any:
-    flags = {
-        "log": ",".join(map(str, inputs)), "output": str(tmp_path), "method": "passing",
-        "attributes": json.dumps(declared or DECLARED),
-    }  # fmt: skip
-    return load(None, flags)
-
-
-# --- inside another pipeline ----------------------------------------------------------------------
-
-
-def canonical(inputs: Sequence[Path], config: Any) -> list[pa.RecordBatch]:
-    source = EventSource(
-        tuple(match_files([str(path) for path in inputs])),
-        SourceFormat(),
-        source_of(config).mapping,
-    )
-    return [events for file in source.files for events, _ in source.read(file)]
-
-
-def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-
-
-def test_the_composite_transform_takes_the_declared_attributes_and_drops_others(
-    tmp_path: Path, inputs: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TEST_KEY", "ab" * 32)
-    key = KeyReference("env:TEST_KEY")
-    events = canonical(inputs, configuration(tmp_path, inputs))
-    wanted = {"amount": DECLARED["amount"], "org:resource": DECLARED["org:resource"]}
-    params = Passing.Params(attributes=wanted)
-    digest = noise_digest(config_digest({"method": "passing", "params": params.given()}), 1)
-    made = anonymise(group_into_traces(events, 2), Passing(), params, key.resolve(), "r", digest)
-    expected = [row for batch in made.traces for row in rows_of(batch.to_rows())]
-    with beam.Pipeline("FnApiRunner") as pipeline:
-        released = (
-            pipeline
-            | beam.Create(events).with_output_types(pa.RecordBatch)
-            | AnonymizeEventLog(
-                "passing",
-                {"attributes": wanted},
-                key=key,
-                release_id="r",
-                shards=3,
-                unaccounted=True,
-                output="batches",
-            )
-        )
-        assert_that(released | "Rows" >> beam.FlatMap(rows_of), equal_to(expected), "same rows")
-        schemas = released | beam.Map(lambda rows: rows.schema.names) | beam.combiners.ToList()
-        names = ["case_id", "activity", "timestamp", "amount", "org:resource"]
-        assert_that(schemas | beam.FlatMap(lambda found: found), every(names), "same columns")
-
-
-def every(names: list[str]) -> Any:
-    def check(found: list[list[str]]) -> None:
-        assert found and all(one == names for one in found)
-
-    return check

@@ -16,8 +16,6 @@ from tests.support.releasing import (
     digests,
     fix_key,
     hospital_files,
-    key_files,
-    ledger_entries,
     manifest,
     tracecloak,
     visible,
@@ -106,13 +104,3 @@ def test_an_error_on_flink_is_told_as_everywhere_and_nothing_is_released(
         ended.append((code, last.replace(str(folder), "")))
     assert ended[0] == ended[1]
     assert "max_error_ratio=0.01 of the records are malformed" in ended[0][1]
-
-
-def test_flink_without_a_job_server_is_refused_before_anything_is_spent(
-    tmp_path: Path, inputs: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    flags_given = (*flags_of("amun", inputs), "--runner", "FlinkRunner")
-    assert release(tmp_path, inputs, *flags_given) == 2
-    assert "needs Beam's job server" in capsys.readouterr().err
-    keys = tmp_path / "keys"
-    assert visible(tmp_path / "out") == ledger_entries(keys) == key_files(keys) == []

@@ -92,15 +92,6 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
     return Lake(tmp_path)
 
 
-def test_windows_of_a_table_are_refused_before_anything_is_paid(
-    lake: Lake, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (lake.folder / "lake" / "_delta_log").mkdir()
-    assert lake.release("2026-01..2026-02") == 3
-    assert "a table of Delta" in capsys.readouterr().err
-    assert not ledger_entries(lake.folder / "keys") and not (lake.folder / "out").exists()
-
-
 def test_a_name_that_no_file_system_takes_is_refused_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,6 @@ from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
 from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 KINDS = {"variants": VariantHistogram, "pairs": DirectlyFollows}
 
@@ -172,32 +171,6 @@ def test_the_error_ratio_is_a_bound_that_may_be_met(
     assert told.found() == tally.result().found()
     letter.begin()
     assert letter.told() is None
-
-
-def test_a_release_on_an_object_store_has_its_manifest_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where a folder cannot be renamed at once, what has no manifest is no release."""
-    from apache_beam.io.filesystems import FileSystems
-
-    steps: list[str] = []
-    monkeypatch.setattr(FileSystems, "get_scheme", staticmethod(lambda path: "gs"))
-    monkeypatch.setattr(FileSystems, "exists", staticmethod(lambda path: False))
-    monkeypatch.setattr(FileSystems, "join", staticmethod(lambda *parts: "/".join(parts)))
-    monkeypatch.setattr(
-        FileSystems, "rename", staticmethod(lambda old, new: steps.append(f"rename {new}"))
-    )
-
-    class Written:
-        def write(self, data: bytes) -> None:
-            steps.append("manifest")
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(FileSystems, "create", staticmethod(lambda path, **_: Written()))
-    ReleaseFolder("gs://b", "r").commit({"outputs": [{"path": "dfg.json"}]})
-    assert steps == ["rename ['gs://b/run_id=r/dfg.json']", "manifest"]
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
