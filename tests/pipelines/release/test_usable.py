@@ -26,7 +26,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import Yield
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
-WIDE = tuple(f"step {number}" for number in range(400))
+WIDE = tuple(f"step {number}" for number in range(150))
 FEW = WIDE[:20]
 
 
@@ -56,11 +56,11 @@ def config_of(expected_cases: int | None, **params: Any) -> ReleaseConfig:
 def test_a_wide_log_is_refused_before_anything_is_claimed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """400 activities and 40 cases at epsilon 1: too few, however much alike they are."""
+    """150 activities and 40 cases at epsilon 1: too few, however much alike they are."""
     wide = ["--expected_cases", 40]
     assert tracecloak(*line(tmp_path, "plan", *wide)) == 9
     first, helps, costs, refused, *_ = capsys.readouterr().out.splitlines()
-    assert first.startswith("NOT USABLE, by public numbers alone: with 40 cases and 400 activi")
+    assert first.startswith("NOT USABLE, by public numbers alone: with 40 cases and 150 activi")
     assert helps.startswith("What would help most for a usual process: 10 times the cases (counts ")
     assert costs.startswith("Costs epsilon 1 ")
     assert refused.endswith("makes and pays nothing of it, unless --even_if_unusable is set.")

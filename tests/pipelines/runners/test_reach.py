@@ -61,8 +61,8 @@ def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
     monkeypatch.setattr(on_beam, "_try", lambda path, versions: os.read(reader, 1))
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     try:
-        with pytest.raises(RetryLater, match=r"did nothing within 3 s; nothing was drawn or paid"):
-            check_workers(pipeline_options("PortableRunner", given), None, 3)
+        with pytest.raises(RetryLater, match=r"did nothing within 1 s; nothing was drawn or paid"):
+            check_workers(pipeline_options("PortableRunner", given), None, 1)
     finally:
         os.close(writer)  # so that the worker's thread ends
 
