@@ -35,6 +35,17 @@ def load(place: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
+def instance_of(kind: type[T], what: str) -> Callable[[Any], T]:
+    """Returns what makes the value of an entry that must be of a class; see `Plugins`."""
+
+    def checked(loaded: Any) -> T:
+        if not isinstance(loaded, kind):
+            raise TypeError(f"a {what} is a {kind.__qualname__}, not a {type(loaded).__name__}")
+        return loaded
+
+    return checked
+
+
 @functools.cache
 def _entry_points() -> tuple[metadata.EntryPoint, ...]:
     """All that is added to us, in any group: looked for once, as it takes a while."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tracecloak.pipelines.screen.results import Form
-from tracecloak.schemas.plugins import Plugins
+from tracecloak.schemas.plugins import Plugins, instance_of
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,6 @@ class CommandEntry:
     takes_beam_flags: bool = False
     has_actions: bool = False
     config_actions: Sequence[str] = ()
-
-
-def _checked(entry: Any) -> CommandEntry:
-    if not isinstance(entry, CommandEntry):
-        raise TypeError(f"a command is a {CommandEntry.__name__}, not a {type(entry).__name__}")
-    return entry
 
 
 def _entries(rows: Iterable[tuple[str, str, str, dict[str, Any]]]) -> dict[str, CommandEntry]:
@@ -95,7 +89,7 @@ _OURS = _entries((
      "list methods and what they promise, or show one in full", {}),
 ))  # fmt: skip
 COMMANDS: Plugins[CommandEntry] = Plugins(
-    "command", "tracecloak.commands", _OURS, _checked, {"mine": ""}
+    "command", "tracecloak.commands", _OURS, instance_of(CommandEntry, "command"), {"mine": ""}
 )
 
 

@@ -64,11 +64,9 @@ def misspellings(names: Sequence[str]) -> list[tuple[str, str]]:
         if len(first) != len(second):
             continue
         differing = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
-        if len(differing) == 1 and all(map(_is_long, differing[0])):
+        if len(differing) == 1 and all(
+            len(word) >= _SHORTEST_MISSPELT and word.isalpha() for word in differing[0]
+        ):
             if OSA.distance(*differing[0], score_cutoff=1) == 1:
                 pairs.append((one, other))
     return pairs
-
-
-def _is_long(word: str) -> bool:
-    return len(word) >= _SHORTEST_MISSPELT and word.isalpha()

@@ -79,7 +79,7 @@ def texts(values: pa.Array) -> pa.Array:
     if pa.types.is_floating(kind):
         return _of_floats(values)
     if pa.types.is_decimal(kind):
-        return _each(cast_or_null(values, pa.string()), _has_point, _of_decimal_text)
+        return _each(cast_or_null(values, pa.string()), r"[.eE]", _of_decimal_text)
     if pa.types.is_timestamp(kind) and kind.tz is not None:  # Arrow would look at zone files
         naive = cast_or_null(values.cast(pa.timestamp(kind.unit)), pa.string())
         return pc.binary_join_element_wise(naive, "Z", "")
@@ -161,7 +161,7 @@ def without_point_zero(text: pa.Array) -> pa.Array:
     """string[n]: texts such as `5.0` or `-0.00` as the whole number that they are; others stay."""
     return _each(
         text,
-        lambda t: pc.match_substring_regex(t, _POINT_ZERO),
+        _POINT_ZERO,
         lambda value: value.partition(".")[0] if Decimal(value) else "0",
     )
 
@@ -176,15 +176,7 @@ def _of_floats(values: pa.Array) -> pa.Array:
         wide = values.cast(pa.float64())
         text = pc.if_else(pc.equal(pc.floor(wide), wide), wide.cast(pa.string()), text)
     # Arrow writes an exponent for small and large ones, and a sign for a zero.
-    return _each(text, _has_exponent_or_sign_of_zero, _of_decimal_text)
-
-
-def _has_exponent_or_sign_of_zero(text: pa.Array) -> pa.Array:
-    return pc.match_substring_regex(text, r"^-0$|^-?[0-9.]+[eE]")
-
-
-def _has_point(text: pa.Array) -> pa.Array:
-    return pc.match_substring_regex(text, r"[.eE]")
+    return _each(text, r"^-0$|^-?[0-9.]+[eE]", _of_decimal_text)
 
 
 def _of_decimal_text(value: str) -> str:
@@ -199,11 +191,9 @@ def _positional(number: Decimal) -> str:
     return written.rstrip("0").rstrip(".") if "." in written else written
 
 
-def _each(
-    text: pa.Array, which: Callable[[pa.Array], pa.Array], rewritten: Callable[[str], str]
-) -> pa.Array:
-    """string[n]: the texts, each different one among those that are asked for written anew."""
-    chosen = pc.fill_null(which(text), False)
+def _each(text: pa.Array, pattern: str, rewritten: Callable[[str], str]) -> pa.Array:
+    """string[n]: the texts, each different one among those of a pattern written anew."""
+    chosen = pc.fill_null(pc.match_substring_regex(text, pattern), False)
     if not pc.any(chosen).as_py():
         return text
     encoded = pc.if_else(chosen, text, None).dictionary_encode()

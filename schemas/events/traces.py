@@ -169,7 +169,9 @@ class TraceBatch:
         # Where a batch may begin: at a case, or at the first case of an individual.
         begins = np.arange(self.n_cases)
         if self.individuals is not None:
-            begins = begins[np.append(True, _differ(self.individuals))]
+            begins = begins[
+                np.append(True, pc.not_equal(self.individuals[1:], self.individuals[:-1]))
+            ]
         number = self.offsets[begins] // n_events_each
         firsts = begins[np.flatnonzero(np.diff(number, prepend=-1))]
         for first, end in zip(firsts, [*firsts[1:], self.n_cases], strict=True):
@@ -408,27 +410,16 @@ def _without_unused_names(values: pa.Array) -> pa.Array:
     return values.cast(pa.string()).dictionary_encode()
 
 
-def _differ(values: pa.StringArray) -> np.ndarray:
-    """bool[n-1], whether a text is another one than that before it."""
-    return np.asarray(pc.not_equal(values[1:], values[:-1]))
-
-
 def _of_cases(values: pa.Array, offsets: np.ndarray) -> pa.Array:
     """The first value that is not missing in each case, for all of its events."""
-    present = np.flatnonzero(np.asarray(_is_present(values)))
+    # A value can be missing in either of two ways.
+    named = pc.fill_null(values.dictionary.is_valid().take(values.indices), False)
+    present = np.flatnonzero(np.asarray(pc.and_(values.is_valid(), named)))
     place = np.searchsorted(present, offsets[:-1])
     first = np.append(present, offsets[-1])[place]
     missing = first >= offsets[1:]
     of_cases = values.take(pa.array(first, mask=missing))
     return of_cases.take(pa.array(np.repeat(np.arange(len(first)), np.diff(offsets))))
-
-
-def _is_present(values: pa.DictionaryArray) -> pa.Array:
-    """A value can be missing in either of two ways."""
-    return pc.and_(
-        values.is_valid(),
-        pc.fill_null(values.dictionary.is_valid().take(values.indices), False),
-    )
 
 
 def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.RecordBatch:
@@ -552,7 +543,8 @@ def is_duplicate(traces: TraceBatch) -> np.ndarray:
     missing equals what is missing. Each case is looked at alone.
     """
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    codes = [_codes(values) for values in traces.attributes.values()]
+    coded = (values.dictionary_encode().indices for values in traces.attributes.values())
+    codes = [np.asarray(pc.fill_null(indices, -1)) for indices in coded]  # of what is missing
     keys = [*codes, traces.activities, traces.times, case]
     order = np.lexsort(keys)  # stable, so the earlier one stands first
     is_equal = np.ones(max(len(order) - 1, 0), bool)
@@ -569,8 +561,3 @@ def without_duplicates(traces: TraceBatch) -> TraceBatch:
     if not duplicates.any():
         return traces
     return traces.events_where(~duplicates)
-
-
-def _codes(values: pa.Array) -> np.ndarray:
-    """int64[n]: equal for equal values, -1 for what is missing."""
-    return np.asarray(pc.fill_null(values.dictionary_encode().indices, -1), np.int64)

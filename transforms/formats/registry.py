@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.plugins import Plugins, load
+from tracecloak.schemas.plugins import Plugins, instance_of, load
 
 # Configurations and the help of flags look at the table: it takes no library that reads data.
 if TYPE_CHECKING:
@@ -74,12 +74,6 @@ class Format:
         return writer
 
 
-def _checked(loaded: Any) -> Format:
-    if not isinstance(loaded, Format):
-        raise TypeError(f"a file format is a {Format.__qualname__}")
-    return loaded
-
-
 FORMATS: Plugins[Format] = Plugins(
     "file format",
     "tracecloak.formats",
@@ -123,7 +117,7 @@ FORMATS: Plugins[Format] = Plugins(
             is_of_releases=True,
         ),
     },
-    make=_checked,
+    make=instance_of(Format, "file format"),
 )
 
 

@@ -6,12 +6,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
-from tracecloak.schemas.plugins import Plugins, load
+from tracecloak.schemas.plugins import Plugins, instance_of, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.listing import Listed
@@ -137,12 +137,6 @@ class TableKind:
     is_folder: bool = False
 
 
-def _checked(loaded: Any) -> TableKind:
-    if not isinstance(loaded, TableKind):
-        raise TypeError(f"a kind of table is a {TableKind.__qualname__}")
-    return loaded
-
-
 TABLES: Plugins[TableKind] = Plugins(
     "kind of table",
     "tracecloak.tables",
@@ -157,7 +151,7 @@ TABLES: Plugins[TableKind] = Plugins(
             "tracecloak.transforms.lakes.iceberg:append",
         ),
     },
-    make=_checked,
+    make=instance_of(TableKind, "kind of table"),
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.schemas.plugins import Plugins, load
+from tracecloak.schemas.plugins import Plugins, instance_of, load
 from tracecloak.schemas.published.figures import ReleasedProduct
 
 if TYPE_CHECKING:
@@ -74,12 +74,6 @@ class ProductKind:
         return () if self.part is None else (load(self.part)(product, params),)
 
 
-def _checked(kind: Any) -> ProductKind:
-    if not isinstance(kind, ProductKind):
-        raise TypeError(f"a kind of product is a {ProductKind.__qualname__}")
-    return kind
-
-
 PRODUCTS: Plugins[ProductKind] = Plugins(
     "kind of product",
     "tracecloak.products",
@@ -108,7 +102,7 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.transforms.models.tree_forms:forms_of_tree",
         ),
     },
-    make=_checked,
+    make=instance_of(ProductKind, "kind of product"),
 )
 
 
