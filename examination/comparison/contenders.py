@@ -353,13 +353,18 @@ def _counted_once(original: Original, method: Anonymizer, params: Any) -> Releas
         for name, counter in method.requires("variants", params).items()
     }
 
-    def release() -> Released:
-        begun = time.perf_counter()
+    def variants() -> VariantHistogram:
         decided = method.decide("variants", statistics, {}, params, fresh_randomness())
-        variants: Any = method.products({"variants": decided}, params).by_name["variants"]
-        return Released(original.recoded(variants), seconds=time.perf_counter() - begun)
+        made: Any = method.products({"variants": decided}, params).by_name["variants"]
+        return original.recoded(made)
 
-    return release
+    return partial(_timed, variants)
+
+
+def _timed(make: Callable[[], VariantHistogram]) -> Released:
+    begun = time.perf_counter()
+    variants = make()
+    return Released(variants, seconds=time.perf_counter() - begun)
 
 
 @dataclass(frozen=True)
@@ -382,13 +387,7 @@ class Pgm:
         """Returns what releases a log."""
         facts = len(original.vocabulary), original.max_length, epsilon, delta
         pgm = PrivatePgm(original.cut, *facts)
-
-        def release() -> Released:
-            begun = time.perf_counter()
-            variants = pgm.release(fresh_randomness())
-            return Released(variants, seconds=time.perf_counter() - begun)
-
-        return release
+        return partial(_timed, lambda: pgm.release(fresh_randomness()))
 
 
 # Something that is compared.

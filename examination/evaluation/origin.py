@@ -104,30 +104,25 @@ def check_origin(
     Raises:
         UsageError: It is of another log.
     """
-    mend = "name the log that it was made of, read with the same flags"
     of_log = set(original.vocabulary.names.to_pylist())
     released = set(names) - {OTHER}
+    share, wrong = None, ""
     if of_log and released and not of_log & released:
-        raise UsageError(
-            f"the release in {folder!r} is of another log: it has no activity in common with the "
-            f"original; {mend}"
-        )
-    if _is_outside_of_dates(original, manifest.get("params", {})):
-        raise UsageError(
-            f"the release in {folder!r} is of another log: no case of the original lies within its "
-            f"first_date and last_date; {mend}"
-        )
-    share = None
-    if noted_share is not None and "release_id" in manifest:
+        wrong = "it has no activity in common with the original"
+    elif _is_outside_of_dates(original, manifest.get("params", {})):
+        wrong = "no case of the original lies within its first_date and last_date"
+    elif noted_share is not None and "release_id" in manifest:
         output = absolute(folder).rstrip("/").rpartition("/")[0] or "/"
         share = noted_share(output, manifest["release_id"], original)
+        if share is not None and share < SHARED:
+            wrong = "the ledger notes that it read other cases"
+    if wrong:
+        raise UsageError(
+            f"the release in {folder!r} is of another log: {wrong}; name the log that it was made "
+            "of, read with the same flags"
+        )
     if share is None:
         return "not known: the names of the activities do not speak against it"
-    if share < SHARED:
-        raise UsageError(
-            f"the release in {folder!r} is of another log: the ledger notes that it read other "
-            f"cases; {mend}"
-        )
     return f"by the ledger it read {share_text(share)} of the smaller log's cases"
 
 
