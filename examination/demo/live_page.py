@@ -19,7 +19,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -41,52 +41,6 @@ from tracecloak.transforms.stream.step_sinks import epoch_folder
 
 # --- What a live page shows of a stream: the graph of a step, and the number of cases by step. ----
 # All of it follows from the releases: counts with noise, and errors that are public.
-
-
-@dataclass(frozen=True, eq=False)
-class ShownGraph:
-    """The edges of a step that are worth a look.
-
-    Attributes:
-        graph: The edges, with their counts and 95 % intervals.
-        is_doubtful: bool[n_edges], those that may well be noise alone.
-        most_hidden: The most that any other edge has, with a probability of about 95 %.
-    """
-
-    graph: ReleasedGraph
-    is_doubtful: np.ndarray
-    most_hidden: int
-
-
-def shown_graph(release: StepRelease) -> ShownGraph:
-    """Returns the edges that noise alone hardly makes, and doubtful ones between their activities.
-
-    Which are which is decided for all cells together (`schemas.published.step`). Nothing is
-    left of the rest: most counts of a public alphabet are zero, and noise makes half of these
-    positive. Of doubtful edges those stay whose activities have sure edges as well.
-    """
-    evidence = evidence_of(release)
-    start, end = ActivityVocabulary.of([]).labels
-    reached = {
-        start,
-        end,
-        *(name for i in np.flatnonzero(evidence.is_sure) for name in release.cells[i]),
-    }
-    near = np.fromiter((reached.issuperset(cell) for cell in release.cells), bool)
-    vocabulary = ActivityVocabulary.of(reached - {start, end})
-    codes = {label: code for code, label in enumerate(vocabulary.labels)}
-    rows = np.flatnonzero(evidence.is_sure | (evidence.is_doubtful & near))
-    pairs = [(codes[release.cells[i][0]], codes[release.cells[i][1]]) for i in rows.tolist()]
-    order = sorted(range(len(pairs)), key=pairs.__getitem__)
-    rows = rows[order]
-    assert release.lows is not None and release.highs is not None
-    counts, lows, highs = (of[rows] for of in (release.counts, release.lows, release.highs))
-    sources, targets = np.array([pairs[i] for i in order], np.int32).reshape(-1, 2).T
-    graph = ReleasedGraph(vocabulary.names, sources, targets, counts, lows, highs)
-    is_shown = np.zeros(len(release.cells), bool)
-    is_shown[rows] = True
-    hidden = next(f for f in figures_within(release, is_shown) if f.name == "path_not_shown")
-    return ShownGraph(graph, evidence.is_doubtful[rows], hidden.high)
 
 
 def total_of(release: StepRelease) -> Figure:
@@ -114,17 +68,36 @@ def course_of(releases: Sequence[StepRelease]) -> list[dict[str, Any]]:
 def map_of(release: StepRelease) -> tuple[dict[str, Any] | None, int]:
     """Returns the map of a step as pages show it, and the most that any other path has.
 
-    There is no map where nothing stands out.
+    It has the edges that noise alone hardly makes, and doubtful ones between their activities.
+    Which are which is decided for all cells together (`schemas.published.step`). Nothing is left of
+    the rest: most counts of a public alphabet are zero, and noise makes half of these positive. The
+    most that another path has is so with a probability of about 95 %. There is no map where nothing
+    stands out.
     """
-    shown = shown_graph(release)
-    if not len(shown.graph.counts):
-        return None, shown.most_hidden
-    drawn = map_data(shown.graph, {})
-    mark_grades(drawn, shown.graph, release.figures)
+    evidence = evidence_of(release)
+    start, end = ActivityVocabulary.of([]).labels
+    sure = (release.cells[i] for i in np.flatnonzero(evidence.is_sure))
+    reached = {start, end}.union(*sure)
+    near = np.fromiter((reached.issuperset(cell) for cell in release.cells), bool)
+    vocabulary = ActivityVocabulary.of(reached - {start, end})
+    codes = {label: code for code, label in enumerate(vocabulary.labels)}
+    ends = np.array([[codes.get(name, -1) for name in cell] for cell in release.cells], np.int32)
+    sources, targets = ends.reshape(-1, 2).T
+    is_shown = evidence.is_sure | (evidence.is_doubtful & near)
+    rows = np.flatnonzero(is_shown)
+    rows = rows[np.lexsort((targets[rows], sources[rows]))]
+    hidden = next(f for f in figures_within(release, is_shown) if f.name == "path_not_shown")
+    if not len(rows):
+        return None, hidden.high
+    assert release.lows is not None and release.highs is not None
+    counts, lows, highs = (of[rows] for of in (release.counts, release.lows, release.highs))
+    graph = ReleasedGraph(vocabulary.names, sources[rows], targets[rows], counts, lows, highs)
+    drawn = map_data(graph, {})
+    mark_grades(drawn, graph, release.figures)
     # Decided for all pairs together, and not by the interval of each.
-    for edge, is_doubtful in zip(drawn["edges"], shown.is_doubtful.tolist(), strict=True):
+    for edge, is_doubtful in zip(drawn["edges"], evidence.is_doubtful[rows].tolist(), strict=True):
         edge["doubtful"] = is_doubtful
-    return drawn, shown.most_hidden
+    return drawn, hidden.high
 
 
 def headline(release: StepRelease) -> str:

@@ -24,7 +24,6 @@ from tracecloak.examination.demo.live_page import (
     PublishedSteps,
     map_of,
     page,
-    shown_graph,
     state,
 )
 from tracecloak.schemas.errors import UsageError
@@ -70,7 +69,7 @@ def write(output: Path, *releases: StepRelease) -> None:
 # --- Pictures ---------------------------------------------------------------------------------
 
 
-def test_what_is_shown_is_sure_or_doubtful_between_activities_that_are_sure() -> None:
+def test_the_map_has_what_is_sure_and_what_is_doubtful_between_activities_that_are_sure() -> None:
     cells = {
         ("▶", "Triage"): (100, 3.0),
         ("Triage", "Surgery"): (60, 2.0),
@@ -80,36 +79,21 @@ def test_what_is_shown_is_sure_or_doubtful_between_activities_that_are_sure() ->
         ("Surgery", "Triage"): (-3, 2.0),
         ("Rare", "Triage"): (9, 4.0),  # of Rare there is nothing else
     }
-    shown = shown_graph(release(cells=cells))
-    edges = {(e["source"], e["target"]): e for e in shown.graph.to_table().to_pylist()}
-    doubtful = dict(zip(edges, shown.is_doubtful.tolist(), strict=True))
-    assert doubtful == {
-        ("▶", "Triage"): False,
-        ("Triage", "Surgery"): False,
-        ("Surgery", "■"): False,
-        ("▶", "Surgery"): True,
-    }
-    top = edges["▶", "Triage"]
-    assert (top["count"], top["low"], top["high"]) == (100, 94, 106)
-    assert shown.graph.names.to_pylist() == ["Surgery", "Triage"]
-    # The largest that is not drawn is the 9 of Rare; 2.24 errors of 4 are once in 4 x 20 times.
-    assert shown.most_hidden == 18
-
-
-def test_the_map_of_a_step_has_its_counts_and_says_what_is_doubtful() -> None:
-    cells = {("▶", "A"): (100, 3.0), ("A", "■"): (90, 3.0), ("A", "A"): (9, 4.0)}
     shown, most_hidden = map_of(release(cells=cells))
     assert shown is not None
-    assert most_hidden == 0
     names = [node["name"] for node in shown["nodes"]]
+    assert set(names) == {"▶", "■", "Surgery", "Triage"}
     edges = {(names[e["source"]], names[e["target"]]): e for e in shown["edges"]}
-    assert {pair: e["count"] for pair, e in edges.items()} == {
-        ("▶", "A"): 100, ("A", "■"): 90, ("A", "A"): 9,
-    }  # fmt: skip
-    # 9 is above its own interval around zero, and not beyond what the three can do together.
-    assert [pair for pair, e in edges.items() if e["doubtful"]] == [("A", "A")]
-    assert (edges["▶", "A"]["low"], edges["▶", "A"]["high"]) == (94, 106)
-    assert (edges["▶", "A"]["grade"], edges["A", "A"]["grade"]) == ("good", "noise")
+    assert {pair: (e["count"], e["doubtful"]) for pair, e in edges.items()} == {
+        ("▶", "Triage"): (100, False),
+        ("Triage", "Surgery"): (60, False),
+        ("Surgery", "■"): (62, False),
+        ("▶", "Surgery"): (9, True),
+    }
+    assert (edges["▶", "Triage"]["low"], edges["▶", "Triage"]["high"]) == (94, 106)
+    assert (edges["▶", "Triage"]["grade"], edges["▶", "Surgery"]["grade"]) == ("good", "noise")
+    # The largest that is not drawn is the 9 of Rare; 2.24 errors of 4 are once in 4 x 20 times.
+    assert most_hidden == 18
     # 0 with a noise of 1: more than 1.64 of it above the least that a map would show.
     assert map_of(release(cells={("▶", "■"): (0, 1.0)})) == (None, 3)
 
