@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
@@ -110,6 +110,10 @@ def total(
     return epsilon if is_finite else None, max(d for _, d in worst)
 
 
+_TWICE = (Fraction(1), Fraction(0), WindowCharge("s", "1"), WAYS[3])
+
+
+@example([_TWICE, _TWICE])
 @given(st.lists(asked, max_size=6))
 def test_an_account_has_spent_what_the_worst_unit_has(
     drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
