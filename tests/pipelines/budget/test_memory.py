@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.pipelines.budget.test_windows import asked, chained
+from tests.pipelines.budget.test_windows import WAYS, asked, chained
 from tests.support.ledgers import account, faults, reservation, windowed
 from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
@@ -525,10 +525,16 @@ def each_by_itself(entries: Sequence[Entry]) -> Spent:
     )
 
 
-@given(st.lists(asked, max_size=6), st.data())
+_CLOSED = (Fraction(1), Fraction(0), WindowCharge("s", "1"), WAYS[3])
+_OPEN = (Fraction(1), Fraction(0), WindowCharge("s", "1"), WAYS[0])
+
+
+@example([_CLOSED, _OPEN], [1])
+@example([_CLOSED], [])
+@given(st.lists(asked, max_size=6), st.lists(st.integers(0, 30), max_size=3))
 def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
     drawn: list[tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]],
-    data: st.DataObject,
+    cuts: list[int],
 ) -> None:
     steps = []
     for number, (epsilon, delta, window, way) in enumerate(drawn):
@@ -538,7 +544,7 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
         )  # fmt: skip
         steps += [(a, of) for a in way if window is not None or a != "claim"]
     entries = chained(*steps)
-    ends = sorted(data.draw(st.lists(st.integers(0, len(entries)), max_size=3)))
+    ends = sorted(min(cut, len(entries)) for cut in cuts)
     with contextlib.closing(LedgerSnapshot(None)) as past:
         for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
             assert past.problems(entries[begin:end]) == []
