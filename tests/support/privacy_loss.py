@@ -7,9 +7,10 @@ the code that calibrates the noise; exponentials come from mpmath's interval ari
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import mpmath
 from mpmath import libmp
@@ -99,6 +100,19 @@ def discrete_gaussian(sigma: Fraction, reach: int, shift: int = 0) -> Law:
     # From one term to the next it falls by more than from the first to the second of these.
     decay = power_of_e(-(2 * reach + 3) / (2 * sigma**2))[1]
     return _normalised(weights, 2 * (size[reach + 1][1] * ONE // (ONE - decay) + 1))
+
+
+def response(epsilon: Fraction, truth: bool) -> Law:
+    """Randomised response, the worst of all choices of an epsilon."""
+    low, high = power_of_e(epsilon)
+    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
+    down = ONE - up[1], ONE - up[0]
+    return Law({True: up if truth else down, False: down if truth else up}, 0)
+
+
+def together(laws: Iterable[Law]) -> Law:
+    """The law of all outcomes, drawn independently."""
+    return reduce(Law.times, laws)
 
 
 def integer_part_of_laplace(scale: Fraction, reach: int, shift: int = 0) -> Law:

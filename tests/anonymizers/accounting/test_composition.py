@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from tests.support.privacy_loss import Law, delta_between, discrete_gaussian, discrete_laplace
+from tests.support.privacy_loss import (
+    Law,
+    delta_between,
+    discrete_gaussian,
+    discrete_laplace,
+    together,
+)
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
@@ -106,7 +111,7 @@ def gaussian_pair(sigma: int, change: int) -> tuple[Law, Law]:
 def product(pairs: Iterable[tuple[Law, Law]]) -> tuple[Law, Law]:
     """The laws of several independent outcomes."""
     before, after = zip(*pairs, strict=True)
-    return reduce(Law.times, before), reduce(Law.times, after)
+    return together(before), together(after)
 
 
 def noisy_count(sigma: int, sensitivity: int) -> Spend:

@@ -18,7 +18,8 @@ from tests.support.privacy_loss import (
     discrete_laplace,
     integer_part_of_laplace,
     one_sided_laplace,
-    power_of_e,
+    response,
+    together,
     truncated_laplace,
 )
 from tracecloak.anonymizers.accounting.calibration import (
@@ -72,7 +73,7 @@ def histograms(noise: Noise, threshold: int, before: Counts, after: Counts) -> t
             published(noise, threshold, count, is_new=0 in (old, new))
             for count, old, new in zip(counts, before, after, strict=True)
         ]
-        sides.append(functools.reduce(Law.times, laws))
+        sides.append(together(laws))
     return sides[0], sides[1]
 
 
@@ -246,24 +247,9 @@ def test_gaussian_noise_in_two_dimensions(
 HALF, FIFTH = Fraction(1, 2), Fraction(1, 5)
 
 
-def response(epsilon: Fraction, truth: bool) -> Law:
-    """Randomised response, the worst of all choices of an epsilon."""
-    low, high = power_of_e(epsilon)
-    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
-    down = ONE - up[1], ONE - up[0]
-    return Law({True: up if truth else down, False: down if truth else up}, 0)
-
-
 def noisy(count: int, scale: tuple[int, int]) -> Law:
     sigma = Fraction(*scale)
     return discrete_gaussian(sigma, math.ceil(6 * sigma)).map(lambda y: y + count)
-
-
-def joint(laws: Sequence[Law]) -> Law:
-    made = laws[0]
-    for law in laws[1:]:
-        made = made.times(law)
-    return made
 
 
 EPSILON, DELTA = Fraction(2), Fraction(1, 1000)
@@ -275,7 +261,7 @@ def of_blocks(
 ) -> tuple[Fraction, Fraction]:
     """The exact delta at EPSILON of noisy sums that one unit changes, and of choices."""
     laws = [
-        joint([
+        together([
             *(noisy(d * with_unit, scale) for scale, d in zip(scales, changes, strict=True)),
             *(response(e, bool(with_unit)) for e in choices),
         ])
@@ -334,7 +320,7 @@ def of_unseen(
     for with_unit in (1, 0):
         new = noisy(STEPS, scale).map(published) if with_unit else Law({None: (ONE, ONE)}, 0)
         own = [noisy(STEPS * with_unit, scale)] * n_old + [new] * n_new
-        laws.append(joint([*own, *(noisy(STEPS * with_unit, other) for other in others)]))
+        laws.append(together([*own, *(noisy(STEPS * with_unit, other) for other in others)]))
     return delta_between(laws[0], laws[1], EPSILON)
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, reduce
+from functools import cache
 
 import pytest
 
@@ -20,6 +19,8 @@ from tests.support.privacy_loss import (
     Law,
     delta_between,
     discrete_gaussian,
+    response,
+    together,
 )
 from tests.support.privacy_loss import (
     power_of_e as power,
@@ -32,11 +33,8 @@ from tracecloak.anonymizers.accounting.composition import (
     gaussian_scale,
 )
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, changed_names
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
+from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.variants.auto import AutoVariants
-
-MILLIONTH = calibration.exact("1e-6")
 
 
 @cache
@@ -113,35 +111,6 @@ def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m
             assert sum(map(reached, variants)) <= d * j / m
 
 
-@pytest.mark.parametrize("m", [1, 2, 5])
-@pytest.mark.parametrize("max_activities", [1, 4])
-def test_names_pass_a_gaussian_threshold_with_shares_of_delta(m: int, max_activities: int) -> None:
-    """Of j cases there are at most j k new names, each with all that they bring at most."""
-    changed = changed_names(max_activities, m)
-    deviation = joint.joint_deviation(Fraction(1), MILLIONTH)
-    own = Allowance(Fraction(0), MILLIONTH / 10, Fraction(1, 5), deviation)
-    sigma = Fraction(*own.noise(changed, NAME_UNITS).scale)
-    threshold = own.threshold(changed, NAME_UNITS)
-    assert threshold == calibration.gaussian_threshold(
-        own.noise(changed, NAME_UNITS).scale, int(changed.linf), own.delta / changed.l0
-    )
-    for j in range(1, m + 1):
-        most = j * changed_names(max_activities, 1).linf
-        tail = math.erfc((threshold - 1 - most) / float(sigma) / math.sqrt(2)) / 2
-        assert j * max_activities * tail <= float(own.delta) * j / m * (1 + 1e-9)
-
-
-def both(laws: Sequence[Law]) -> Law:
-    return reduce(lambda left, right: left.times(right), laws)
-
-
-def response(epsilon: Fraction, truth: bool) -> Law:
-    low, high = power(epsilon)
-    up = low * ONE // (high + ONE), -(-high * ONE // (low + ONE))
-    down = ONE - up[1], ONE - up[0]
-    return Law({True: up if truth else down, False: down if truth else up}, 0)
-
-
 @pytest.mark.parametrize("choice", [Fraction(0), Fraction(1, 5)])
 @pytest.mark.parametrize("windows", divisions(2))
 def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
@@ -158,12 +127,12 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
             own = [discrete_gaussian(sigma, math.ceil(6 * sigma), j * steps * with_unit)]
             if choice:
                 own.append(response(choice * j / m, bool(with_unit)))
-            worlds[-1].append(both(own))
+            worlds[-1].append(together(own))
     for j, ours, theirs in zip(windows, *worlds, strict=True):
         t = Fraction(j, m)
         assert delta_between(ours, theirs, t * epsilon)[1] <= t * delta
     if len(windows) == 1 or not choice:
-        assert delta_between(both(worlds[0]), both(worlds[1]), epsilon)[1] <= delta
+        assert delta_between(together(worlds[0]), together(worlds[1]), epsilon)[1] <= delta
 
 
 def of_blocks(

@@ -34,7 +34,7 @@ WORST = (1 - G) / 2  # Equation 2, for groups of equal times: the paper's .35
 # Per case, one value an event, in the order of Table 1.
 Cells = dict[str, list[float]]
 
-# Column PK of Table 2. The starts print .33 / .5 / .17.
+# Column PK of Table 2, which prints .33 / .5 / .17 for the starts.
 TABLE_2_PK: Cells = {
     "1": [1 / 3, 3 / 4, 1 / 3],
     "2": [1 / 3, WORST, WORST, 1 / 3],
@@ -43,28 +43,13 @@ TABLE_2_PK: Cells = {
     "5": [1 / 2, WORST, 1 / 6],
     "6": [1 / 6, 1 / 2, 1 / 6],
 }
-TABLE_2_PRINTED: Cells = {
-    "1": [0.33, 0.75, 0.33],
-    "2": [0.33, 0.35, 0.35, 0.33],
-    "3": [0.5, 0.5, 0.167],
-    "4": [0.5, 0.35, 0.25, 0.33],
-    "5": [0.5, 0.35, 0.17],
-    "6": [0.17, 0.5, 0.17],
-}
-# Columns New PK and epsilon_t of Table 3.
+# Columns New PK and epsilon_t of Table 3, which prints 1.39, 1.24 and 1.79 or 1.8.
 TABLE_3_PK: Cells = {
     "2": [1 / 5, WORST, WORST, 1 / 5],
     "3": [3 / 5, 1 / 3, 1 / 5],
     "4": [3 / 5, WORST, 1 / 3, 1 / 5],
     "5": [3 / 5, WORST, 1 / 5],
     "6": [1 / 5, 1 / 3, 1 / 5],
-}
-TABLE_3_EPSILON_PRINTED: Cells = {
-    "2": [1.39, 1.24, 1.24, 1.39],
-    "3": [1.8, 1.24, 1.39],
-    "4": [1.79, 1.24, 1.24, 1.39],
-    "5": [1.79, 1.24, 1.39],
-    "6": [1.39, 1.24, 1.39],
 }
 EPSILON_OF_PRIOR = {
     1 / 5: 1.3862943611,
@@ -85,8 +70,8 @@ TRANSITIONS = {
 }
 
 
-def run(params: AmunParams, without: Collection[str] = ()) -> tuple[TraceBatch, Rounds]:
-    [traces] = table_1(without)
+def run(params: AmunParams) -> tuple[TraceBatch, Rounds]:
+    [traces] = table_1()
     return traces, run_rounds([traces], Amun(), params, release_key())
 
 
@@ -118,18 +103,6 @@ def assert_cells(found: Cells, expected: Cells, tolerance: float) -> None:
     assert found.keys() == expected.keys()
     for case, values in expected.items():
         assert found[case] == pytest.approx(values, abs=tolerance), f"case {case}"
-
-
-def dropped_cases(params: AmunParams, without: Collection[str] = ()) -> set[str]:
-    """The cases that have a time which the filter finds too easy to guess."""
-    traces, rounds = run(params, without)
-    decided = rounds.decisions["prior-knowledge"]
-    _, group, ticks = ticks_of(traces, rounds.decisions, params)
-    is_dropped = decided.is_dropped[decided.times.find(group, ticks)]
-    drops = np.logical_or.reduceat(is_dropped, traces.offsets[:-1])
-    n_kept = rounds.statistics["sampling"]["variants"].n_cases
-    assert n_kept == traces.n_cases - drops.sum()
-    return {case for case, drop in zip(traces.case_ids.to_pylist(), drops, strict=True) if drop}
 
 
 def table_4(traces: TraceBatch, dafsa: Dafsa, counts: np.ndarray) -> dict[tuple[str, ...], int]:
@@ -168,14 +141,9 @@ def test_the_prior_knowledge_of_table_2_cell_by_cell() -> None:
     table = rounds.statistics["prior-knowledge"]["times"]
     found = column(traces, rounds, table, REFERENCE, "PK")
     assert_cells(found, TABLE_2_PK, 1e-12)
-    assert_cells(found, TABLE_2_PRINTED, 0.0051)
     assert {case: len(row) for case, row in found.items()} == {
         case: sum(row[0] == case for row in TABLE_1) for case in found
     }
-
-
-def test_the_reference_reading_filters_case_1() -> None:
-    assert dropped_cases(REFERENCE) == {"1"}
 
 
 def test_the_new_priors_and_epsilons_of_table_3_cell_by_cell() -> None:
@@ -186,7 +154,6 @@ def test_the_new_priors_and_epsilons_of_table_3_cell_by_cell() -> None:
     epsilons = column(left, rounds, table, REFERENCE, "epsilon")
     exact = {case: [EPSILON_OF_PRIOR[p] for p in row] for case, row in TABLE_3_PK.items()}
     assert_cells(epsilons, exact, 5e-11)
-    assert_cells(epsilons, TABLE_3_EPSILON_PRINTED, 0.009)
 
 
 def scales_by_cell(params: AmunParams, cases: Collection[str]) -> Cells:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import mpmath
@@ -13,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from tests.support.keys import randomness
 from tests.support.logs import trace_batch
@@ -35,6 +33,7 @@ from tracecloak.anonymizers.rigorous.bought import (
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
+from tracecloak.anonymizers.rigorous.parts_method import choose_quantile
 from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.statistics.variants import ActivityCounts
 
@@ -116,55 +115,28 @@ def test_a_new_name_passes_with_its_part_of_delta_at_most(
     assert tail(least - alone - 5) > allowed
 
 
-def permute_and_flip_law(scores: list[int], rate: Fraction) -> dict[int, float]:
-    """Every order of the candidates, each with its coins: the definition."""
-    best = max(scores)
-    coins = [math.exp(-float(rate * (best - score))) for score in scores]
-    law = dict.fromkeys(range(len(scores)), 0.0)
-    orders = list(itertools.permutations(range(len(scores))))
-    for order in orders:
-        left = 1.0
-        for candidate in order:
-            law[candidate] += left * coins[candidate] / len(orders)
-            left *= 1 - coins[candidate]
-    return law
-
-
-def scores_of(cases: Sequence[int], quantile: Fraction, most_lost: int | None = None) -> list[int]:
-    """How far each grid point is from being a quantile, in parts of a case; 0 is one."""
-    goal = quantile * sum(cases)
-    if most_lost is not None:
-        goal = max(goal, Fraction(sum(cases) - most_lost))
-    scores = []
-    for j in range(len(cases) - 1):
-        below, reached = sum(cases[:j]), sum(cases[: j + 1])
-        off = (
-            Fraction(0) if below <= goal <= reached else min(abs(below - goal), abs(reached - goal))
-        )
-        scores.append(int(-off * quantile.denominator))
-    return scores
-
-
 @given(
     st.lists(st.integers(0, 20), min_size=5, max_size=5),
     st.integers(0, 4),
     st.sampled_from([Fraction(1, 2), Fraction(4, 5), Fraction(1, 1000), Fraction(999, 1000)]),
-    st.none() | st.integers(0, 30),
+    st.sampled_from([(None, None), (None, 0), (None, 12), (-3, None), (5, None)]),
 )
-def test_a_quantiles_law_changes_by_at_most_epsilon_when_a_case_is_added(
-    cases: list[int], bucket: int, quantile: Fraction, most_lost: int | None
+def test_one_case_changes_the_scores_of_a_quantile_by_no_more_than_is_paid(
+    cases: list[int], bucket: int, quantile: Fraction, moved: tuple[int | None, int | None]
 ) -> None:
-    """Exact laws of neighbours; the scores are those of the definition."""
-    laws = []
-    more = [count + (j == bucket) for j, count in enumerate(cases)]
-    changed = max(quantile, 1 - quantile) if most_lost is None else Fraction(1)
-    for counts in (cases, more):
-        fine = scores_of(counts, quantile, most_lost)
-        rate = 1 / (2 * changed * quantile.denominator)
-        laws.append(permute_and_flip_law(fine, rate))
-    for j in range(4):
-        if min(laws[0][j], laws[1][j]) > 1e-12:
-            assert abs(math.log(laws[0][j] / laws[1][j])) <= 1 + 1e-9
+    """And they are those of the definition: how many cases a place lacks to being a quantile."""
+    heard, (shift, most_lost) = Silence(), moved
+    keyed = randomness().with_noise(heard)
+    for more in (0, 1):
+        counts = np.array(cases) + more * (np.arange(5) == bucket)
+        choose_quantile(counts, Fraction(1), quantile, 1, keyed, "q", shift, most_lost)
+        n = int(counts.sum())
+        goal = max(quantile * n, n - most_lost if most_lost is not None else 0) + (shift or 0)
+        for j, score in enumerate(heard.chosen[-1][0][:4].tolist()):
+            below, reached = int(counts[:j].sum()), int(counts[: j + 1].sum())
+            assert -Fraction(score, quantile.denominator) == max(below - goal, goal - reached, 0)
+    (before, _, paid, is_monotone), (after, *_) = heard.chosen
+    assert np.abs(after - before).max() <= paid and not is_monotone
 
 
 def allowance(epsilon: Fraction, delta: Fraction, changed: Sensitivity) -> Allowance:
@@ -175,29 +147,6 @@ def allowance(epsilon: Fraction, delta: Fraction, changed: Sensitivity) -> Allow
         Sums("variants", 1 - VOCABULARY_SHARE, of_one_cell(), is_any_clip=True),
     )
     return budget_of(epsilon, delta, (own, *others)).means["vocabulary"]
-
-
-@pytest.mark.parametrize("max_units", [1, 3])
-@pytest.mark.parametrize("max_activities", [1, 4])
-@pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-6"), ("2", "1e-4"), ("2", "0.01")])
-def test_what_one_unit_alone_has_is_chosen_with_at_most_its_delta(
-    epsilon: str, delta: str, max_activities: int, max_units: int
-) -> None:
-    """All its activities together; and the threshold is not too high by more than it must be."""
-    changed = changed_names(max_activities, max_units)
-    own = allowance(Fraction(epsilon), Fraction(delta), changed)
-    noise, threshold = own.noise(changed, NAME_UNITS), own.threshold(changed, NAME_UNITS)
-    assert not noise.is_laplace and noise.units == NAME_UNITS
-    assert own.delta < Fraction(delta)
-
-    def alone(threshold: int) -> float:
-        """Of all that a unit can have alone: each of some cases, which are so many together."""
-        one = weights_of_names(np.zeros(1, np.int64), max_activities)[0]  # of a case without others
-        excess = threshold - max_units * one
-        return max_activities * max_units * float(stats.norm.sf((excess - 0.5) / noise.width))
-
-    assert alone(threshold) <= float(own.delta) * (1 + 1e-6)
-    assert alone(threshold - 4) > float(own.delta)
 
 
 def counted(counts: dict[str, int]) -> ActivityCounts:
