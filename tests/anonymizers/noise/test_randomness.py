@@ -166,16 +166,6 @@ def test_a_block_is_enciphered_as_fips_197_says() -> None:
     assert out.astype("<u8").tobytes().hex() == "8ea2b7ca516745bfeafc49904b496089"
 
 
-@given(cells)
-def test_blocks_are_enciphered_one_by_one(blocks: np.ndarray) -> None:
-    key = bytes(range(32))
-    expected = [one_block(key, row.astype("<u8").tobytes()) for row in blocks]
-    out = KeyedBlocks(key).encrypt(blocks)
-    assert out.shape == blocks.shape
-    assert out.dtype == np.uint64
-    assert out.tobytes() == b"".join(expected)
-
-
 @given(texts)
 def test_texts_go_through_a_cbc_mac_with_their_length_in_front(names: list[str]) -> None:
     key = bytes(range(32))

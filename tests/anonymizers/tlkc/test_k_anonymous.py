@@ -96,36 +96,20 @@ class Names:
         return {text.removeprefix("000 ") for text in found}
 
 
-class Mined:
-    """What is mined from a table before anything is suppressed."""
-
-    def __init__(self, rows: Rows) -> None:
-        given = params()
-        traces = tlkc_logs.hours_log(rows, hour_zero=True)
-        self.names = Names(traces, given)
-        self.cases = known(traces, given)
-        labels = method.labels_of(self.cases, given.sensitive_attributes)
-        self.violating = method.minimal_violations(
-            self.cases, labels, "relative", PatternCriteria(2, HALF), 2
-        )
-        self.frequent = method.maximal_frequent(self.cases, "relative", Fraction(1, 4))
-        self.shares = method.cases_with(self.cases, self.violating.elements)
-
-    def named(self, words: np.ndarray) -> list[str]:
-        return [self.names.of(int(word)) for word in words]
-
-
 def test_table_6_follows_from_the_corrected_table_3() -> None:
     """The printed 0.16 of (VI, D1, 8) is a sixth, cut off."""
-    mined = Mined(tlkc_logs.CORRECTED)
-    assert mined.names.patterns(mined.violating) == {
-        "RE1 HO4", "RE1 VI5", "RE1 BT7", "VI5 VI8", "VI5 RL9",
-    }  # fmt: skip
+    given = params()
+    traces = tlkc_logs.hours_log(tlkc_logs.CORRECTED, hour_zero=True)
+    names, cases = Names(traces, given), known(traces, given)
+    labels = method.labels_of(cases, given.sensitive_attributes)
+    violating = method.minimal_violations(cases, labels, "relative", PatternCriteria(2, HALF), 2)
+    frequent = method.maximal_frequent(cases, "relative", Fraction(1, 4))
+    assert names.patterns(violating) == {"RE1 HO4", "RE1 VI5", "RE1 BT7", "VI5 VI8", "VI5 RL9"}
     gain, loss = (
         Counter(element for pattern in patterns.words() for element in set(pattern))
-        for patterns in (mined.violating, mined.frequent)
+        for patterns in (violating, frequent)
     )
-    found = {mined.names.of(word): n / (loss[word] + 1) for word, n in gain.items()}
+    found = {names.of(word): n / (loss[word] + 1) for word, n in gain.items()}
     assert {name: found[name] for name in ("RE1", "HO4", "VI5", "BT7", "VI8", "RL9")} == {
         "RE1": 0.75, "HO4": 0.25, "VI5": 1.5, "BT7": 0.2, "VI8": pytest.approx(1 / 6), "RL9": 0.2,
     }  # fmt: skip
