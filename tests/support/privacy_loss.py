@@ -125,14 +125,6 @@ def integer_part_of_laplace(scale: Fraction, reach: int, shift: int = 0) -> Law:
     return Law(chances, size[reach + 1][1])
 
 
-def one_sided_laplace(scale: Fraction, reach: int, shift: int = 0) -> Law:
-    """Shift + X with P(X = x) proportional to exp(-x / scale), x >= 0: noise that only adds."""
-    size = [power_of_e(-x / scale) for x in range(reach + 2)]
-    decay = power_of_e(-1 / scale)[1]
-    rest = size[reach + 1][1] * ONE // (ONE - decay) + 1
-    return _normalised({shift + x: size[x] for x in range(reach + 1)}, rest)
-
-
 def hockey_stick(p: Law, q: Law, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """Encloses the sum of max(0, p - e^epsilon q): the smallest delta from p to q."""
     low_factor, high_factor = power_of_e(epsilon)

@@ -220,23 +220,18 @@ def changed(activity: int) -> TraceBatch:
     return replace(traces, activities=activities)
 
 
-def shortened() -> TraceBatch:
-    """The first case ends after B."""
-    return TraceBatch.concat([sound().take(np.arange(1)).truncate(2), without(0)])
-
-
 @pytest.mark.parametrize(
-    ("spoilt", "match"),
+    "spoilt",
     [
-        (without(0), "variant"),
-        (changed(0), "variant"),
-        (shortened(), "variant"),
-        (TraceBatch.concat([sound(), trace_batch({"x": "C"}, "ABC")]), "variant"),
+        without(0),
+        changed(0),
+        TraceBatch.concat([sound().take(np.arange(1)).truncate(2), without(0)]),
+        TraceBatch.concat([sound(), trace_batch({"x": "C"}, "ABC")]),
     ],
     ids=["a case lost", "an activity changed", "a case shortened", "a case added"],
 )
-def test_a_release_with_a_rare_variant_is_rejected(spoilt: TraceBatch, match: str) -> None:
-    with pytest.raises(GuaranteeError, match=rf"{match} has fewer than k=4") as raised:
+def test_a_release_with_a_rare_variant_is_rejected(spoilt: TraceBatch) -> None:
+    with pytest.raises(GuaranteeError, match="variant has fewer than k=4") as raised:
         verify_released([spoilt], 4, None)
     assert raised.value.exit_code == 5
     with pytest.raises(GuaranteeError, match="released prefix has fewer than k=4"):

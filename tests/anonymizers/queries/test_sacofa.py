@@ -324,10 +324,7 @@ def test_too_many_activities_are_refused_with_the_mend(monkeypatch: pytest.Monke
     ("given", "told"),
     [
         ({**LOG_RULES, "p_harmless": 5}, "1 <= p_harmless <= p_harmful"),
-        ({**LOG_RULES, "p_harmless": 0}, "p_harmless"),
-        ({**LOG_RULES, "p_harmful": 0}, "p_harmful"),
         ({**LOG_RULES, "p_harmful": "inf"}, "p_harmful inf needs p_harmless"),
-        ({**LOG_RULES, "harmful_from": 0}, "harmful_from"),
         ({**LOG_RULES, "score": "continuous"}, "max_violations is needed with"),
         ({**LOG_RULES, "max_violations": 2}, "max_violations is needed with"),
         ({**LOG_RULES, "rules": "model"}, "model is needed with rules model"),
@@ -335,7 +332,6 @@ def test_too_many_activities_are_refused_with_the_mend(monkeypatch: pytest.Monke
         ({**LOG_RULES, "budget": "honest"}, "honest needs a public vocabulary"),
         ({**LOG_RULES, "budget": "honest", "vocabulary": ("A",)}, "honest needs rules"),
         ({**BOUGHT, "budget": "published"}, "rules bought needs budget honest"),
-        ({**BOUGHT, "rules_share": "1"}, "rules_share"),
         ({**BOUGHT, "epsilon": "1e-200"}, "scale"),
     ],
 )

@@ -17,6 +17,7 @@ from tests.support.keys import randomness
 from tests.support.logs import Log, trace_batch
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.noise.published import positive_excess
+from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.queries.pair_query import (
     PairCounts,
 )
@@ -27,6 +28,7 @@ from tracecloak.anonymizers.queries.sapa import (
     exponential_query,
     play_out,
     playable,
+    walked_laplace,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.relations import KFollows
@@ -241,10 +243,15 @@ def law_of_walk(count: int, a: float, largest: int) -> np.ndarray:
     return step(outer - count) + first @ ends
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1.0, 3.0])
-def test_what_a_walked_count_costs(epsilon: float) -> None:
+@pytest.mark.parametrize("scale", [(20, 1), (10, 3), (1, 1), (1, 3)])
+def test_a_walked_count_has_its_law_and_what_it_costs(scale: tuple[int, int]) -> None:
     """Up to ln 2 beyond k epsilon for a change by k, and no less as counts grow."""
+    epsilon, n = scale[1] / scale[0], 10_000
     a = math.exp(-epsilon)
+    drawn = walked_laplace(randomness(), "w", cell_numbers(np.arange(n)), np.full(n, 2), *scale)
+    for count, is_so in ((2, True), (9, False)):  # the control
+        law = dict(enumerate(law_of_walk(count, a, 500).tolist(), 1))
+        assert (p_value_of_law(Counter(drawn.tolist()), law) > ALPHA) is is_so
     laws = [law_of_walk(count, a, 60)[:40] for count in range(8)]
     for k in (1, 2, 3):
         ratios = np.abs([np.log(laws[c] / laws[c + k]) for c in range(8 - k)])

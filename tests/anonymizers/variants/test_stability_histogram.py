@@ -5,7 +5,6 @@ Statistical tests reject at ALPHA = 1e-9 each and name their n and their control
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -14,7 +13,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import mpmath
 import numpy as np
 import pyarrow as pa
 import pydantic
@@ -25,7 +23,11 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Log, Variant, histogram, trace_batch
 from tests.support.rounds import run_rounds
-from tracecloak.anonymizers.accounting.calibration import laplace_interval
+from tracecloak.anonymizers.accounting.calibration import (
+    laplace_interval,
+    stability_threshold,
+    truncated_noise_bound,
+)
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.method import (
@@ -86,6 +88,11 @@ def test_the_published_thresholds_reach_the_release(
     laplace, truncated = params_of(epsilon), params_of(epsilon, noise="truncated")
     assert laplace.threshold == threshold
     assert truncated.threshold == bound + 1
+    of_three = {"max_cases_per_individual": 3}
+    budget = Fraction(epsilon), Fraction(1, 10**6), 3
+    assert params_of(epsilon, **of_three).threshold == stability_threshold(*budget)
+    several = params_of(epsilon, **of_three, noise="truncated")
+    assert several.threshold == truncated_noise_bound(*budget) + 1
     for params in (laplace, truncated):
         assert str(params.threshold) in METHOD.guarantee(params).reality
         assert f" {params.threshold} noisy cases" in METHOD.explain(params)[0]
@@ -145,65 +152,6 @@ def test_the_interval_is_the_smallest_that_holds_the_noise(
 
     assert outside(h) <= (1 - confidence) * (1 + 1e-9)
     assert h == 0 or outside(h - 1) > (1 - confidence) * (1 - 1e-9)
-
-
-@functools.cache
-def tail(scale: Fraction, reach: int, least: int) -> mpmath.mpf:
-    """P(X >= least) of discrete Laplace noise conditioned on |X| <= reach: its terms added up."""
-    with mpmath.workdps(60):
-        decay = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
-        power, powers = mpmath.mpf(1), []
-        for _ in range(reach + 1):
-            powers.append(power)
-            power *= decay
-        everything = 2 * mpmath.fsum(powers) - 1
-        if least <= 0:
-            return 1 - mpmath.fsum(powers[1 - least :]) / everything
-        return mpmath.fsum(powers[least:]) / everything
-
-
-@pytest.mark.by_day(6)
-@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "0.01", "0.3"])
-@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "7"])
-def test_what_one_unit_alone_has_is_released_with_at_most_delta(epsilon: str, delta: str) -> None:
-    """All splits of a unit's cases over variants; one less of a threshold would be too low."""
-    for max_units in [1, 2, 3, 5]:
-        given_: dict[str, Any] = {"delta": delta, "max_cases": 1, "allow_large_delta": True}
-        if max_units > 1:
-            given_["max_cases_per_individual"] = max_units
-        for noise in ("laplace", "truncated"):
-            params = params_of(epsilon, **given_, noise=noise)
-            threshold, scale = params.threshold, Fraction(*params.scale)
-            assert scale == max_units / Fraction(epsilon), max_units
-            # Without a bound the terms left out are e^-80 of the whole.
-            reach = threshold - 1 if noise == "truncated" else threshold + int(80 * scale)
-            assert chance_of_any(max_units, threshold, scale, reach) <= mpmath.mpf(delta), max_units
-            if noise == "laplace" and threshold > max_units + 1:
-                of_all = chance_of_any(max_units, threshold - 1, scale, reach)
-                of_one = chance_of_any(1, threshold - 1, scale, reach)
-                assert of_all > mpmath.mpf(delta) or of_one > mpmath.mpf(delta) / max_units
-            if noise == "truncated" and threshold > max_units + 1:
-                assert chance_of_any(max_units, threshold - 1, scale, reach - 1) > mpmath.mpf(delta)
-
-
-def chance_of_any(max_units: int, threshold: int, scale: Fraction, reach: int) -> mpmath.mpf:
-    """That a variant of the unit alone is released, over the worst split of its cases."""
-    with mpmath.workdps(60):
-        return max(
-            1 - mpmath.fprod(1 - tail(scale, reach, threshold - cases) for cases in split)
-            for split in splits(max_units)
-        )
-
-
-def splits(n: int, most: int | None = None) -> list[tuple[int, ...]]:
-    """All ways to write n as a sum of positive numbers."""
-    if n == 0:
-        return [()]
-    return [
-        (first, *rest)
-        for first in range(min(n, most or n), 0, -1)
-        for rest in splits(n - first, first)
-    ]
 
 
 @given(
