@@ -264,18 +264,11 @@ def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> Non
     for given in ({}, PUBLIC, {**PUBLIC, "max_cases_per_individual": 2}):
         params = params_of(**given)
         said = METHOD.guarantee(params)
-        assert said.kind == "published"
-        assert said.epsilon is said.delta is None
+        assert (said.kind, said.epsilon, said.delta) == ("published", None, None)
         assert METHOD.spends(params) == ()
-        assert "No finite epsilon holds: which pairs" in said.reality
         assert said.reality.count("No finite epsilon") == 1
-    said = METHOD.guarantee(params_of(**PUBLIC))
-    assert "up to 4 times 1" in said.reality
-    assert "ln 2 more" in said.reality
-    assert "the cases that are played out" in said.claim
-    said = METHOD.guarantee(params_of(**PUBLIC, profile="paper"))
-    assert f"{positive_excess(1.0):.3g} more" in said.reality and "ln 2" not in said.reality
-    assert METHOD.guarantee(params_of(max_cases_per_individual=2)).unit == "individual"
+    reality = METHOD.guarantee(params_of(**PUBLIC, profile="paper")).reality
+    assert f"{positive_excess(1.0):.3g} more" in reality and "ln 2" not in reality
 
 
 def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.variants.joint_variants import (
     balance,
 )
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.figures import ReleasedMeasures
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -66,9 +66,6 @@ def variants_of(made: ReleasedVariants) -> Counter[Variant]:
 
 
 LOGS: dict[str, dict[Variant, int]] = {
-    "empty": {},
-    "one case": {("A",): 1},
-    "other": {(OTHER, "A"): 30, (OTHER,): 20},
     "frequent": {("A", "B"): 500, ("A", "C", "B"): 200, ("B",): 2, ("B", "C"): 1},
     "many": {v: 1 + 7 * i % 5 for i, v in enumerate(itertools.product(NAMES, repeat=4))},
 }
