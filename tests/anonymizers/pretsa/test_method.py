@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import wasserstein_distance
 
-from tests.anonymizers.pretsa.test_tree import ENDS, logs
+from tests.anonymizers.pretsa.test_tree import logs
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
 from tests.support.paper_log import traces_of
@@ -239,7 +239,7 @@ def test_a_release_with_a_rare_variant_is_rejected(spoilt: TraceBatch) -> None:
 
 
 def test_the_end_of_a_single_case_is_rejected_where_ends_are_promised() -> None:
-    traces = trace_batch(ENDS)
+    traces = trace_batch({f"c{i}": "A B C" for i in range(5)} | {"lone": "A B"})
     verify_released([traces], 3, None, protect_ends=False)
     with pytest.raises(GuaranteeError, match="variant has fewer than k=3"):
         verify_released([traces], 3, None)

@@ -144,19 +144,6 @@ def test_merging_is_that_of_the_definition(
     assert not protect_ends or min(live.values()) >= k
 
 
-ENDS = {f"c{i}": "A B C" for i in range(5)} | {"lone": "A B"}
-
-
-def test_an_end_of_one_case_is_released_unless_ends_are_protected() -> None:
-    """A B C of 5 cases and A B of 1, k = 3: each prefix has 5 or more, the variant A B has 1."""
-    published, _ = tree_of(ENDS, 3, protect_ends=False)
-    published.merge()
-    assert merged(published)[("A", "B")] == ("A", "B")
-    protected, _ = tree_of(ENDS, 3)
-    protected.merge()
-    assert set(merged(protected).values()) == {("A", "B", "C")}
-
-
 @given(st.data())
 def test_distances_are_scipys(data: st.DataObject) -> None:
     """By both ways of computing them: of the method and of the verifier."""

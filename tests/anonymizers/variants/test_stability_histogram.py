@@ -23,13 +23,13 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Log, Variant, histogram, trace_batch
 from tests.support.rounds import run_rounds
+from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.calibration import (
     laplace_interval,
     stability_threshold,
     truncated_noise_bound,
 )
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
-from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
     VariantHistogramParams,
@@ -97,40 +97,20 @@ def test_the_published_thresholds_reach_the_release(
         assert str(params.threshold) in METHOD.guarantee(params).reality
         assert f" {params.threshold} noisy cases" in METHOD.explain(params)[0]
 
-    class Asked(Noise):
-        """No noise, but what is asked for is noted."""
-
-        def __init__(self) -> None:
-            self.asked: list[tuple[int, ...]] = []
-
-        def laplace(self, stream: Any, *rest: Any) -> np.ndarray:
-            self.asked.append(rest)
-            return np.zeros(len(stream), np.int64)
-
+    class Asked(Silence):
         def truncated_laplace(self, stream: Any, *rest: Any) -> np.ndarray:
-            return self.laplace(stream, *rest)
+            return self._zeros(f"within {rest[2]}", stream, *rest[:2])
 
-    silent = Asked()
-    counts = {(name,): params.threshold + shift for shift, name in ((-1, "A"), (0, "B"), (1, "C"))}
-    for params, asked in (
-        (laplace, (*laplace.scale,)),
-        (truncated, (*truncated.scale, bound)),
-    ):
+    for params, law in ((laplace, "laplace"), (truncated, f"within {bound}")):
+        silent = Asked()
         counts = {("A",): params.threshold - 1, ("B",): params.threshold, ("C",): 10**6}
-        statistics = {"variants": histogram_of(counts), "names": ActivityVocabulary.of("ABC")}
-        made = METHOD.decide(
-            "variants", statistics, {}, params, randomness().with_noise(silent)
-        ).variants
+        once = histogram(dict.fromkeys(counts, 1))  # in the order of their names
+        many = replace(once, counts=np.array(list(counts.values()), np.int64))
+        statistics = {"variants": many, "names": ActivityVocabulary.of("ABC")}
+        keyed = randomness().with_noise(silent)
+        made = METHOD.decide("variants", statistics, {}, params, keyed).variants
         assert counts_of(made) == {("C",): 10**6, ("B",): params.threshold}
-        assert silent.asked.pop() == asked
-        assert Fraction(*asked[:2]) == 1 / Fraction(epsilon)
-
-
-def histogram_of(counts: dict[Variant, int]) -> Any:
-    """The histogram without a case for each count."""
-    once = histogram(dict.fromkeys(counts, 1))
-    order = sorted(counts)  # one code a name, so codes and names have one order
-    return replace(once, counts=np.array([counts[variant] for variant in order], np.int64))
+        assert silent.draws == [(law, 3, 1 / Fraction(epsilon))]
 
 
 def test_delta_0_is_refused() -> None:
