@@ -74,49 +74,44 @@ class VariantParams(StreamParams):
         part = self.participation
         if self.view == "window":
             return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
-        means = self.spending.means
+        strategies, budget = self.of_sums
         noises = {}
-        for need, strategy in zip(self.needs, self._strategies, strict=True):
-            noise = means[need.name].noise(need.changed, need.units)
+        for need, strategy in zip(budget.needs, strategies, strict=True):
+            assert isinstance(need, Sums)
+            means = budget.means[need.name]
+            scale = means.noise(need.changed, need.units).scale
             noises[need.name] = ContinualNoise(
-                *(strategy, part, UNITS, epsilon, delta, noise.scale),
+                *(strategy, part, UNITS, epsilon, delta, scale),
                 is_laplace=False,
                 units=UNITS,
                 n_cells=None if need.is_open else MAX_VARIANTS,
-                threshold=means[need.name].threshold(need.changed) if need.is_open else None,
+                threshold=means.threshold(need.changed) if need.is_open else None,
             )
         return noises
 
     @cached_property
-    def _strategies(self) -> tuple[Strategy, Strategy]:
-        """The strategies for the counts of a step, by which variants are chosen, and for sums."""
+    def of_sums(self) -> tuple[tuple[Strategy, Strategy], Budget]:
+        """The strategies for the counts of a step and for sums, and what both may spend.
 
-        def drawable(of_sums: Strategy) -> tuple[Strategy, Strategy]:
-            strategies = Strategy(self.horizon), of_sums
-            budget_of(*self.budget, self._needs(strategies)).spends()  # raises if refused
-            return strategies
-
-        return with_best_strategy(drawable, self.horizon, self.length, self.participation)
-
-    @cached_property
-    def needs(self) -> tuple[Sums, Sums]:
-        """What the choice and the sums over steps have to spend, where there are such sums."""
-        return self._needs(self._strategies)
-
-    def _needs(self, strategies: tuple[Strategy, Strategy]) -> tuple[Sums, Sums]:
+        By the counts variants are chosen; it is asked for where sums over steps are published.
+        """
         part = self.participation
-        of_steps, of_sums = (strategy.norm(part) for strategy in strategies)
         most = part.protected_cases
-        chosen = Sensitivity(most, most, of_steps**2, part.cases, of_steps)
-        return (
-            Sums("chosen", _HALF, chosen, is_open=True),
-            Sums("variants", _HALF, of_count(UNITS).times(of_sums), UNITS, is_l2=True),
-        )
 
-    @property
-    def spending(self) -> Budget:
-        """What they may spend."""
-        return budget_of(*self.budget, self.needs)
+        def drawable(of_sums: Strategy) -> tuple[tuple[Strategy, Strategy], Budget]:
+            strategies = Strategy(self.horizon), of_sums
+            norm, norm_of_sums = (strategy.norm(part) for strategy in strategies)
+            chosen = Sensitivity(most, most, norm**2, part.cases, norm)
+            variants = of_count(UNITS).times(norm_of_sums)
+            needs = (
+                Sums("chosen", _HALF, chosen, is_open=True),
+                Sums("variants", _HALF, variants, UNITS, is_l2=True),
+            )
+            budget = budget_of(*self.budget, needs)
+            budget.spends()  # raises if refused
+            return strategies, budget
+
+        return with_best_strategy(drawable, self.horizon, self.length, part)
 
     def budget_at(
         self, n_times: int, norm: Callable[[Strategy], Fraction]
@@ -130,11 +125,12 @@ class VariantParams(StreamParams):
             return super().budget_at(n_times, norm)
         if n_times == 1:
             return self.budget
-        [spend] = self.spending.spends()
+        strategies, budget = self.of_sums
+        [spend] = budget.spends()
         delta = min(n_times * spend.delta, Fraction(1))
         blocks = (
             replace(block, sensitivity=norm(strategy) * UNITS, delta=n_times * block.delta)
-            for block, strategy in zip(spend.blocks, self._strategies, strict=True)
+            for block, strategy in zip(spend.blocks, strategies, strict=True)
         )
         # The question is which epsilon holds at this delta, so the spend's own epsilon and delta do
         # not count.
@@ -253,7 +249,8 @@ class VariantSteps(CountSteps):
         """See `StepProduct`."""
         if self._sums is None or self.params.guarantee != "case":
             return super().spends()
-        return self.params.spending.spends()
+        _, budget = self.params.of_sums
+        return budget.spends()
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""
