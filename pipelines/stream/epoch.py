@@ -125,10 +125,16 @@ def resumed_config(
         )
 
     if begun.horizon != config.horizon:
-        charged, _ = total(begun.made_product().spends())
+        charged, anew = (
+            "epsilon {} with delta {}".format(
+                *map(decimal_text, total(one.made_product().spends()))
+            )
+            for one in (begun, config)
+        )
         raise refused(
-            f"it is charged epsilon {decimal_text(charged)} for {begun.horizon:,} steps, and each "
-            "step promises that",
+            f"it is charged {charged} for {begun.horizon:,} steps, and each step promises that. "
+            f"Another epoch of {config.horizon:,} steps is charged {anew}; a case in both is "
+            "protected with the sum",
             f"Set horizon to {begun.horizon} again",
         )
     known, names = {*begun.vocabulary, *since}, set(config.vocabulary)
