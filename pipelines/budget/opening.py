@@ -260,7 +260,7 @@ def restore(
     if url is None:
         store.touch("ledger.db")
     url = ledger_url(url, store)
-    database = Database(url, patience_seconds=30.0)
+    database = Database(url)
     known = dict.fromkeys(
         str(entry.facts["store"])
         for entry in entries

@@ -106,10 +106,11 @@ class StoreFolder:
         with os.fdopen(descriptor, "w") as stream:
             gives_up_s = time.monotonic() + _LOCK_SECONDS
             while not self._is_locked(stream):
-                if refusal or time.monotonic() >= gives_up_s:
+                if refusal:
+                    raise RetryLater(refusal)
+                if time.monotonic() >= gives_up_s:
                     raise RetryLater(
-                        refusal
-                        or f"another process holds {self.path.absolute() / name}, and has not let "
+                        f"another process holds {self.path.absolute() / name}, and has not let "
                         f"it go for {_LOCK_SECONDS} seconds; run the same command again, or end "
                         "that process if it hangs"
                     )

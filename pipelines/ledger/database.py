@@ -177,7 +177,7 @@ class Database:
         is_shared: Whether other machines reach it, too: whether it is anything but SQLite.
     """
 
-    def __init__(self, url: str, patience_seconds: float) -> None:
+    def __init__(self, url: str, patience_seconds: float = 30.0) -> None:
         """Does not connect yet.
 
         Args:

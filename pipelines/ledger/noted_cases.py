@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -147,23 +146,17 @@ class Noted:
     kept_until: str
     sketch: CaseSketch
 
-    def columns(self, entry: Entry) -> dict[str, Any]:
-        """Returns the row about a charge."""
-        values = {**vars(self), "sketch": self.sketch.to_bytes()}
-        return {**values, "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest()}
-
 
 class NotedCases:
     """The table beside one ledger."""
 
-    def __init__(self, url: str, patience_seconds: float = 30.0) -> None:
+    def __init__(self, url: str) -> None:
         """Does not connect yet.
 
         Args:
             url: That of the ledger.
-            patience_seconds: How long a call tries while other processes hold the database.
         """
-        self._database = Database(url, patience_seconds)
+        self._database = Database(url)
 
     def note(self, entry: Entry, written: WrittenSketch) -> list[tuple[Noted, float]]:
         """Notes the cases that a release read; a second call for the release changes nothing.
@@ -185,7 +178,11 @@ class NotedCases:
             entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
             written.kept_until, written.sketch,
         )  # fmt: skip
-        row = noted.columns(entry)
+        row = {
+            **vars(noted),
+            "sketch": noted.sketch.to_bytes(),
+            "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest(),
+        }
 
         def insert(connection: sa.Connection) -> None:
             same = sa.select(CASES.c.charge).where(CASES.c.charge == row["charge"])
@@ -249,15 +246,10 @@ class NotedCases:
     def _read(self, condition: sa.ColumnElement[bool]) -> list[Noted]:
         wanted = [column for column in CASES.columns if column.name != "charge"]
 
-        def read(connection: sa.Connection) -> list[Noted]:
-            order = CASES.c.noted_on, CASES.c.output, CASES.c.release_id, CASES.c.charge
-            rows = connection.execute(sa.select(*wanted).where(condition).order_by(*order))
-            return [
-                Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])})
-                for row in rows.mappings()
-            ]
-
-        return self._database.transact(read, writes=False)
+        order = CASES.c.noted_on, CASES.c.output, CASES.c.release_id, CASES.c.charge
+        asked = sa.select(*wanted).where(condition).order_by(*order)
+        rows = self._database.transact(lambda one: one.execute(asked).mappings().all(), False)
+        return [Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])}) for row in rows]
 
 
 def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
