@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,26 +16,6 @@ from tracecloak.schemas.events.source_column import (
     texts,
     texts_of_scalars,
 )
-
-
-def test_one_number_is_one_text_in_every_type() -> None:
-    numbers = [0, 1, -7, 202600001000, 2**53]
-    types = [
-        pa.int64(), pa.float64(), pa.decimal128(20, 2), pa.decimal256(70, 40), pa.decimal128(20, 0),
-        pa.dictionary(pa.int8(), pa.int64()), pa.dictionary(pa.int32(), pa.float64()),
-    ]  # fmt: skip
-    for kind in types:
-        if pa.types.is_dictionary(kind):
-            column = pa.array(numbers).cast(kind.value_type).dictionary_encode().cast(kind)
-        elif pa.types.is_decimal(kind):
-            column = pa.array([Decimal(number) for number in numbers], kind)
-        else:
-            column = pa.array(numbers, kind)
-        assert texts(column).to_pylist() == list(map(str, numbers)), kind
-        assert not fractions(column).any(), kind
-    for small in (pa.int8(), pa.uint16(), pa.int32(), pa.float16(), pa.float32()):
-        assert texts(pa.array([0, 1, 100]).cast(small)).to_pylist() == ["0", "1", "100"], small
-
 
 SCALARS = st.none() | st.text() | st.booleans() | st.integers() | st.floats()
 

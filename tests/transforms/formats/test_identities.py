@@ -118,17 +118,6 @@ def test_no_record_changes_the_event_of_another(
         assert [event for (file, _), event in sorted(found.items()) if file == 1] == alone
 
 
-def test_one_float_among_many_whole_numbers_makes_one_reject(tmp_path: Path) -> None:
-    ids = [202600001000 + i for i in range(2000)]
-    records = [record(number, 20260000001 + i % 3) for i, number in enumerate(ids)]
-    strange = record(0.5, 1.5)
-    for kind in ("jsonl", "avro", "xes"):
-        found = in_order(source_of(tmp_path, {f"log.{kind}": WRITERS[kind]([*records, strange])}))
-        assert [event[0] for event in found[:-1]] == [str(number) for number in ids], kind
-        assert {event[1] for event in found[:-1]} == {f"2026000000{i}" for i in (1, 2, 3)}
-        assert found[-1] == (FRACTION_CASE,)
-
-
 FLOATS = pa.float64()
 TYPED = {
     "int32": pa.int32(),

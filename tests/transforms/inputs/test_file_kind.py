@@ -180,33 +180,6 @@ def test_the_verdict_says_what_the_file_is_and_the_flag_that_reads_it(
     assert verdict(capsys, tmp_path / "log.xes", *names).startswith("Worth it")
 
 
-def test_columns_and_files_that_are_missing_are_not_damage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "log.csv"
-    path.write_text(CSV.replace(",", "\t"))
-    code, message = ended(capsys, "vocabulary", "--log", path)
-    assert code == 3 and "or set --delimiter: there is one column" in message
-    assert message.endswith("[exit code 3: A column is missing]")
-    assert ended(capsys, "vocabulary", "--log", path, "--delimiter", "\\t") == (0, "")
-    path.write_text(f"Report\n{CSV}")
-    code, message = ended(capsys, "vocabulary", "--log", path)
-    assert code == 3 and "--skip_lines, if the first lines are a title" in message
-    assert ended(capsys, "vocabulary", "--log", path, "--skip_lines", "1") == (0, "")
-    code, message = ended(capsys, "vocabulary", "--log", path, "--skip_lines", "9")
-    assert code == 3 and "no header line, or --skip_lines passes over it" in message
-    path.write_text(CSV)
-    for flag, value in (("--order", "nr"), ("--where", "nr = 5")):
-        code, message = ended(capsys, "vocabulary", "--log", path, flag, value)
-        assert code == 3 and "no column 'nr'" in message and flag in message
-    for name in ("day=1", "day=1/"):
-        code, message = ended(
-            capsys, *PLAN, "--output", tmp_path / "out", "--log", f"{tmp_path}/none/{name}"
-        )
-        assert code == 3 and ("or end it with /" in message) == (not name.endswith("/"))
-        assert message.endswith("[exit code 3: No such file]")
-
-
 # --- files in which the log is, or was ------------------------------------------------------------
 
 
