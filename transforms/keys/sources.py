@@ -12,12 +12,12 @@ tracecloak. Its error output goes nowhere, as some programs write there what the
 from __future__ import annotations
 
 import os
-import selectors
 import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.plugins import Plugins
@@ -172,10 +172,15 @@ def of_command(command: str) -> str:
             f"key command {name!r} cannot be run ({error.strerror}); it is run without a shell, "
             "so give the path of a program that this user may run, and its arguments"
         ) from None
-    with process:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with process, ThreadPoolExecutor(1) as beside:
+        assert process.stdout is not None
         try:
-            printed, code = _printed_by(process)
-        except TimeoutError:
+            # What goes on and on is not read to its end.
+            reading = beside.submit(process.stdout.read, MOST_BYTES + 1)
+            printed = as_text(reading.result(PATIENCE_SECONDS))
+            code = process.wait(max(0.0, deadline - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired):
             raise RetryLater(
                 f"key command {name!r} did not end within {PATIENCE_SECONDS:g} s; see that "
                 "its service answers and that it asks for nothing, then run this again"
@@ -194,30 +199,4 @@ def of_command(command: str) -> str:
             "run it by hand, as the user and on the machine that this runs on, and mend what it "
             "says"
         )
-    return as_text(printed).strip()
-
-
-def _printed_by(process: subprocess.Popen[bytes]) -> tuple[bytes, int]:
-    """Returns what a program prints, and its exit code.
-
-    Raises:
-        TimeoutError: It does not end.
-        ValueError: It prints more than a key.
-    """
-    assert process.stdout is not None
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    printed = b""
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ)
-        while True:
-            if not waiting.select(max(0.0, deadline - time.monotonic())):
-                raise TimeoutError
-            more = os.read(process.stdout.fileno(), MOST_BYTES)
-            if not more:
-                break
-            printed += more
-            as_text(printed)  # what goes on and on is not read to its end
-    try:
-        return printed, process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
+    return printed.strip()
