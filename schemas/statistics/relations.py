@@ -176,24 +176,22 @@ class ActivityRelations(OfArrays):
             codes = variants.codes[start:stop].astype(np.int64)
             row, keys, is_first = _pairs(lengths, codes, vocabulary.start, n_codes)
             begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
-            pieces.append(
-                cls(
-                    *_split(
-                        n_codes,
-                        *_summed(keys, weights[row], weights[row] * is_first),
-                    ),
-                    *_narrow(*_summed(begins, weights[lengths > 0])),
-                )
-            )
+            of_pairs = _summed(keys, weights[row], weights[row] * is_first)
+            pieces.append(cls._of_keys(n_codes, *of_pairs, *_summed(begins, weights[lengths > 0])))
         return cls.merge(pieces)
 
     @classmethod
     def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
         sources, targets, counts, before, firsts, first_counts = columns
-        return cls(
-            *_split(1 << 32, *_summed(sources << 32 | targets, counts, before)),
-            *_narrow(*_summed(firsts, first_counts)),
-        )
+        of_pairs = _summed(sources << 32 | targets, counts, before)
+        return cls._of_keys(1 << 32, *of_pairs, *_summed(firsts, first_counts))
+
+    @classmethod
+    def _of_keys(cls, base: int, keys: np.ndarray, *others: np.ndarray) -> ActivityRelations:
+        counts, before, firsts, first_counts = others
+        codes = (codes.astype(np.int32) for codes in (keys // base, keys % base, firsts))
+        sources, targets, firsts = codes
+        return cls(sources, targets, counts, before, firsts, first_counts)
 
     def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
         """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].
@@ -269,13 +267,3 @@ def _summed(keys: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
     """Adds up the counts of equal keys; returns these sorted, and theirs."""
     distinct, places = distinct_places(keys)
     return distinct, *(sum_groups(places, counts, len(distinct)) for counts in columns)
-
-
-def _split(
-    base: int, keys: np.ndarray, counts: np.ndarray, before: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    return (keys // base).astype(np.int32), (keys % base).astype(np.int32), counts, before
-
-
-def _narrow(codes: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return codes.astype(np.int32), counts
