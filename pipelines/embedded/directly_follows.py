@@ -40,7 +40,8 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import TIMESTAMP
 from tracecloak.schemas.published.step import Step
-from tracecloak.transforms.inputs.python_rows import EPOCH, UnreadError, kind_and_value
+from tracecloak.transforms.formats.base import UnreadError
+from tracecloak.transforms.inputs.python_rows import EPOCH, kind_and_value
 
 TIME = "time"
 """Attribute of a message with the time of its event, where that came as a time."""

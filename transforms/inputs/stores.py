@@ -7,9 +7,9 @@ import io
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, first_wildcard
@@ -83,24 +83,8 @@ _TRIES = 3
 _asked: dict[str, tuple[Any, Store]] = {}
 
 
-class Store(Protocol):
-    """An object store; what its client raises passes."""
-
-    def listed(self, prefix: str) -> Iterator[tuple[str, Listed]]:
-        """Yields the paths that begin so, page by page as they are asked for, and what they are."""
-        ...
-
-    def looked_up(self, path: str) -> Listed | None:
-        """Returns what lies at a path; None: nothing does."""
-        ...
-
-    def read(self, path: str, version: str, begin: int, end: int) -> bytes:
-        """Returns bytes of an object from one place to another, exclusive, of this version alone.
-
-        Raises:
-            Exception: There is another version, or none: HTTP's status 412 or 404.
-        """
-        ...
+Store: TypeAlias = "S3Store | GcsStore | AzureStore"
+"""An object store; what its client raises passes. Each store has the same methods."""
 
 
 def has_versions(path: str) -> bool:
@@ -289,6 +273,16 @@ def open_version(path: str, version: str, n_bytes: int) -> BinaryIO:
 # --- S3, Google Cloud Storage and Azure Blob Storage, each by its own client. ---------------------
 
 
+def _unless_absent(ask: Callable[[], Any]) -> Any:
+    """Returns what a client answers; None: there is no such object."""
+    try:
+        return ask()
+    except Exception as error:  # each client has its own, of which we import nothing
+        if status_of(error) == 404:
+            return None
+        raise
+
+
 # --- S3, and stores that speak as it does, by boto3. ----------------------------------------------
 
 
@@ -317,15 +311,15 @@ class S3Store:
         bucket, key = bucket_and_name(path)
         if not key:
             return None
-        try:
-            return _s3_object(self._client.head_object(Bucket=bucket, Key=key), "ContentLength")
-        except Exception as error:  # boto3 makes its classes as it runs
-            if status_of(error) == 404:
-                return None
-            raise
+        found = _unless_absent(lambda: self._client.head_object(Bucket=bucket, Key=key))
+        return None if found is None else _s3_object(found, "ContentLength")
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
-        """Returns bytes of one version, by one request."""
+        """Returns bytes from one place to another, exclusive, of one version, by one request.
+
+        Raises:
+            Exception: There is another version, or none: HTTP's status 412 or 404.
+        """
         bucket, key = bucket_and_name(path)
         part = f"bytes={begin}-{end - 1}"
         got = self._client.get_object(Bucket=bucket, Key=key, Range=part, IfMatch=version)
@@ -409,13 +403,11 @@ class AzureStore:
         _, container, name = self._parts(path)
         if not name:
             return None
-        try:
-            blob = self._client.get_blob_client(container, name).get_blob_properties()
-        except Exception as error:  # Azure's own, of which we import nothing
-            if status_of(error) == 404:
-                return None
-            raise
-        return None if "hdi_isfolder" in (blob.metadata or {}) else _azure_blob(blob)
+        blob = _unless_absent(
+            lambda: self._client.get_blob_client(container, name).get_blob_properties()
+        )
+        is_none = blob is None or "hdi_isfolder" in (blob.metadata or {})
+        return None if is_none else _azure_blob(blob)
 
     def read(self, path: str, version: str, begin: int, end: int) -> bytes:
         """Returns bytes of one version, by one request for some MiB."""
