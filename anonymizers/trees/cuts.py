@@ -7,7 +7,7 @@ DPIM (Schulze et al., algorithms 3 to 5), and the structural ones for relations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -324,18 +324,14 @@ class PartEnds:
     Attributes:
         starts: Activities that may come first in it.
         ends: Activities that may come last in it.
-        is_optional: Whether clearly fewer cases have it than have another part of the cut; None:
-            nothing is known. Only `structural` rules look at it.
     """
 
     starts: frozenset[int]
     ends: frozenset[int]
-    is_optional: bool | None = None
 
 
-# (operator, its parts, number of parallel and loop cuts around this one and itself) to what is
-# known of each part.
-EndsOfParts = Callable[[models.Operator, Sequence[Part], int], Sequence[PartEnds]]
+EndsOfParts = Callable[[Sequence[Part]], Sequence[PartEnds]]
+"""From the parts of a parallel or loop cut to what is known of each."""
 
 
 def build_tree(
@@ -361,8 +357,8 @@ def build_tree(
         names: By code, distinct.
         tolerance: By how many cases a noisy count must be below another one to be less, and above
             to be more; positive.
-        ends_of_parts: Asked once for each parallel and loop cut of which some part is not yet a
-            leaf (`published`), or for each parallel cut (`structural`); parents before children.
+        ends_of_parts: Asked once for each parallel cut, and by the published rules each loop cut,
+            of which some part is not yet a leaf; parents before children.
         rules: See the module.
         begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
             loop around what is left without these pairs; else it becomes a flower at once.
@@ -386,7 +382,6 @@ class _Place:
         follows: bool[n, n], the pairs that are left.
         starts: bool[n], those of the part that may come first.
         ends: bool[n], those that may come last.
-        n_asking: Parallel and loop cuts around it.
         n_cuts: All cuts around it.
     """
 
@@ -394,7 +389,6 @@ class _Place:
     follows: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
-    n_asking: int = 0
     n_cuts: int = 0
 
     def within(self, part: Part, starts: np.ndarray, ends: np.ndarray) -> _Place:
@@ -407,8 +401,7 @@ class _Place:
     def answered(self, part: Part, answer: PartEnds) -> _Place:
         """Returns the place of a part of a parallel or loop cut with the ends that were asked."""
         n = len(self.starts)
-        inner = self.within(part, _mask(answer.starts, n), _mask(answer.ends, n))
-        return replace(inner, n_asking=self.n_asking + 1)
+        return self.within(part, _mask(answer.starts, n), _mask(answer.ends, n))
 
     def entered(self, part: Part) -> _Place:
         """Returns the place of a part that begins where pairs from the others lead into it."""
@@ -524,12 +517,12 @@ class _Builder:
     ) -> models.ProcessTree:
         if operator == "parallel":
             follows = self.without_loops(place.follows) if self.is_published else place.follows
-            inner = self.asked(operator, replace(place, follows=follows), parts)
+            places = self.asked(replace(place, follows=follows), parts)
         else:
-            can_be_passed = operator == "sequence" and not self.is_published
-            passed = _passed(place, parts) if can_be_passed else [False] * len(parts)
-            inner = zip(map(place.entered, parts), passed, strict=True)
-        children = tuple(_optional(self.mined(part), is_optional) for part, is_optional in inner)
+            places = [place.entered(part) for part in parts]
+        can_be_passed = operator == "sequence" and not self.is_published
+        passed = _passed(place, parts) if can_be_passed else [False] * len(parts)
+        children = tuple(map(_optional, map(self.mined, places), passed))
         return _optional(models.ProcessTree(operator, None, children), self.is_rare(place.part))
 
     def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
@@ -538,23 +531,16 @@ class _Builder:
         # How cases begin and end says nothing about the ways back of a loop, nor about a part that
         # is repeated as a whole.
         if self.is_published and len(parts) > 1:
-            [(body, _), *_] = self.asked("loop", place, parts)
-            places = [body, *(replace(back, n_asking=body.n_asking) for back in places[1:])]
+            places[0] = self.asked(place, parts)[0]
         first, *ways = map(self.mined, places)
         back = models.exclusive(*[models.SILENT] * goes_straight, *ways)
         return _optional(models.loop(first, back), self.is_published)
 
-    def asked(
-        self, operator: models.Operator, place: _Place, parts: list[Part]
-    ) -> Iterable[tuple[_Place, bool]]:
-        """Returns the places of the parts, as the callback answers, and which are optional."""
-        if self.is_published and max(map(len, parts)) == 1:  # none is to be mined
-            return [(place.within(part, place.starts, place.ends), False) for part in parts]
-        answers = self.ends_of_parts(operator, parts, place.n_asking + 1)
-        return [
-            (place.answered(part, answer), bool(answer.is_optional) and not self.is_published)
-            for part, answer in zip(parts, answers, strict=True)
-        ]
+    def asked(self, place: _Place, parts: list[Part]) -> list[_Place]:
+        """Returns the places of the parts, as the callback answers if one is to be mined."""
+        if max(map(len, parts)) == 1:
+            return [place.within(part, place.starts, place.ends) for part in parts]
+        return list(map(place.answered, parts, self.ends_of_parts(parts)))
 
 
 def _optional(tree: models.ProcessTree, is_optional: bool) -> models.ProcessTree:

@@ -5,6 +5,7 @@ As published by Schulze et al.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ from tracecloak.anonymizers.trees.fitness import (
 )
 from tracecloak.anonymizers.trees.process_tree import TreeDecision, clearly_above_zero, noisy_ends
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.models import Operator, ProcessTree, flower, normalise
+from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation, at_most
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -273,12 +274,10 @@ class _Round:
     def tree(self, relation: Relation, n_pairs: int) -> ProcessTree:
         """Returns the tree of a relation."""
         tolerance = clearly_above_zero(self.params.pairs_scale(n_pairs))
-        asked = 0
+        number = itertools.count(1)
 
-        def ends_of_parts(operator: Operator, parts: Sequence[Part], depth: int) -> list[PartEnds]:
-            nonlocal asked
-            asked += 1
-            return self.ends(parts, asked)
+        def ends_of_parts(parts: Sequence[Part]) -> list[PartEnds]:
+            return self.ends(parts, next(number))
 
         return build_tree(relation, self.names, tolerance, ends_of_parts, begins_anew=True)
 

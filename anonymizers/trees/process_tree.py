@@ -46,7 +46,7 @@ from tracecloak.anonymizers.trees.fitness import (
     score_sum,
 )
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.models import Operator, ProcessTree, flower, normalise
+from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -111,29 +111,6 @@ def clearly_above_zero(scale: tuple[int, int]) -> float:
     return math.sqrt(8) * scale[0] / scale[1]
 
 
-def exact_ends(variants: VariantHistogram, n_activities: int) -> cuts.EndsOfParts:
-    """Answers questions by counting without noise, which is for released logs, and for attacks.
-
-    Args:
-        variants: Of the log.
-        n_activities: Names of its vocabulary.
-    """
-
-    def answer(operator: Operator, parts: Sequence[cuts.Part], depth: int) -> list[cuts.PartEnds]:
-        starts, ends = cuts.cases_by_ends(variants, n_activities, parts)
-        n_cases = [int(starts[list(part)].sum()) for part in parts]
-        return [
-            cuts.PartEnds(
-                frozenset(code for code in part if starts[code]),
-                frozenset(code for code in part if ends[code]),
-                n_of_part < max(n_cases),
-            )
-            for part, n_of_part in zip(parts, n_cases, strict=True)
-        ]
-
-    return answer
-
-
 # A question is asked only if the least number that is clearly above its noise is at most this share
 # of the cases.
 _MOST_NOISE = 0.25
@@ -164,17 +141,13 @@ class EndsEstimator:
         self._randomness = randomness
         self._known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
 
-    def of(
-        self, relation: cuts.Relation
-    ) -> Callable[[Operator, Sequence[cuts.Part], int], Sequence[cuts.PartEnds]]:
+    def of(self, relation: cuts.Relation) -> cuts.EndsOfParts:
         """Returns what the miner of a relation asks."""
         n = relation.n_activities
         starts, ends = relation.holds[n, :n], relation.holds[:n, n]
         n_cases = int(relation.counts[n, :n][starts].sum())
 
-        def answer(
-            operator: Operator, parts: Sequence[cuts.Part], depth: int
-        ) -> list[cuts.PartEnds]:
+        def answer(parts: Sequence[cuts.Part]) -> list[cuts.PartEnds]:
             known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
             first, last = ((known[0], known[2]), (known[1], known[2])) if known else (None, None)
             return [cuts.PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]

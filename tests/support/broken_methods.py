@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.support import broken_noise
+from tests.support.trees import exact_ends
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import uniform
@@ -23,7 +24,6 @@ from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
     TreeDecision,
-    exact_ends,
 )
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,

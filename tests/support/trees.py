@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.trees import cuts
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
@@ -28,6 +29,19 @@ from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Word = tuple[str, ...]
+
+
+def exact_ends(variants: VariantHistogram, n_activities: int) -> cuts.EndsOfParts:
+    """Answers the questions of a miner by counting without noise."""
+
+    def answer(parts: Sequence[cuts.Part]) -> list[cuts.PartEnds]:
+        counted = cuts.cases_by_ends(variants, n_activities, parts)
+        return [
+            cuts.PartEnds(*(frozenset(code for code in part if of[code]) for of in counted))
+            for part in parts
+        ]
+
+    return answer
 
 
 def mined_tree(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.trees import language, random_tree, trees
+from tests.support.trees import exact_ends, language, random_tree, trees
 from tracecloak.anonymizers.trees import cuts, fitness
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
@@ -23,9 +23,8 @@ from tracecloak.anonymizers.trees.fitness import (
     score_sum,
     token_fitness,
 )
-from tracecloak.anonymizers.trees.process_tree import exact_ends
 from tracecloak.schemas import models
-from tracecloak.schemas.models import Operator, ProcessTree, net_of_tree, normalise, states_of
+from tracecloak.schemas.models import ProcessTree, net_of_tree, normalise, states_of
 
 NAMES = "ABCDEF"
 
@@ -195,7 +194,7 @@ def test_any_relation_becomes_a_tree_of_its_activities() -> None:
     """Noise makes relations that no log has; each activity with a pair is in the tree once."""
     random = np.random.default_rng(7)
 
-    def nothing(operator: Operator, parts: Sequence[cuts.Part], depth: int) -> list[cuts.PartEnds]:
+    def nothing(parts: Sequence[cuts.Part]) -> list[cuts.PartEnds]:
         return [cuts.PartEnds(frozenset(), frozenset()) for _ in parts]
 
     for _ in range(150):
