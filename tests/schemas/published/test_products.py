@@ -1,4 +1,4 @@
-"""Released variants and durations: tables and JSON, selections, the wire."""
+"""Released graphs, variants, durations and sums: tables and JSON, selections, the wire."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tracecloak.schemas.published.figures import Figure, ReleasedFigures, without_kinds
+from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.published.figures import (
+    Figure,
+    Measure,
+    ReleasedFigures,
+    ReleasedMeasures,
+    without_kinds,
+)
 from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
@@ -42,6 +51,12 @@ DURATIONS = ReleasedDurations(
 COLUMNS = (
     "source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable", "grade",
 )  # fmt: skip
+GRAPH = ReleasedGraph(
+    pa.array(["A", "B", "Ünused"]),
+    np.array([0, 0, 1, 3], np.int32),
+    np.array([0, 1, 4, 0], np.int32),
+    *(np.array(of, np.int64) for of in ([2, 7, 7, 7], [0, 4, 4, 4], [5, 10, 10, 10])),
+)
 SPREAD = [
     dict(zip(COLUMNS, row, strict=True))
     for row in (
@@ -69,14 +84,30 @@ def test_a_table_of_durations_has_the_borders_of_their_bins() -> None:
     assert json.loads(json.dumps(body, allow_nan=False)) == {"durations": SPREAD} == body
 
 
+def test_a_table_of_a_graph_has_labels_and_numbers() -> None:
+    table = GRAPH.to_table()
+    assert [(f.name, str(f.type)) for f in table.schema] == [
+        ("source", "string"), ("target", "string"), ("count", "int64"), ("low", "int64"),
+        ("high", "int64"), ("kind", "string"), ("usable", "bool"), ("grade", "string"),
+    ]  # fmt: skip
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
+        ("A", "A", 2, 0, 5, "measured", False, "noise"),
+        ("A", "B", 7, 4, 10, "measured", True, "rough"),
+        ("B", "■", 7, 4, 10, "measured", True, "rough"),
+        ("▶", "A", 7, 4, 10, "measured", True, "rough"),
+    ]
+    old = without_kinds(GRAPH)
+    assert old != GRAPH and old.to_table().column_names == table.column_names[:5]
+
+
+def test_throughputs_count_loops_and_both_artificial_nodes() -> None:
+    assert GRAPH.throughputs().tolist() == [9, 7, 0, 7, 7]
+    # Where flow is not conserved, the larger side counts.
+    assert replace(GRAPH, counts=np.array([2, 7, 8, 1])).throughputs().tolist() == [9, 8, 0, 1, 8]
+
+
 # --- Read back from JSON --------------------------------------------------------------------------
 
-GRAPH = ReleasedGraph(
-    pa.array(["A", "B", "Ünused"]),
-    np.array([0, 0, 1, 3], np.int32),
-    np.array([0, 1, 4, 0], np.int32),
-    *(np.array([2, 7, 7, 7], np.int64) for _ in range(3)),
-)
 FIGURES = ReleasedFigures.of(
     [
         Figure("cases", (), 120, 100, 141, "derived"),
@@ -98,6 +129,7 @@ def test_a_product_comes_back_from_its_json() -> None:
     """By way of the table of kinds, as who received it reads it: of one kind alone."""
     for product in [
         GRAPH,
+        without_kinds(GRAPH),
         ReleasedGraph(pa.array(["A"]), *(np.zeros(0, np.int64) for _ in range(5))),
         VARIANTS,
         replace(VARIANTS, lows=None, highs=None),
@@ -143,3 +175,29 @@ def test_a_graph_in_which_an_activity_cannot_be_told_from_its_ends_is_not_read()
         graph = replace(GRAPH, names=pa.array(["A", "B", name]))
         with pytest.raises(ValueError, match="start or the end"):
             ReleasedGraph.from_json(graph.to_json())
+
+
+# --- Sums -----------------------------------------------------------------------------------------
+
+NUMBERS = st.floats(-1e12, 1e12)
+MEASURES = st.lists(
+    st.builds(Measure, st.text(), st.lists(st.text(), max_size=3).map(tuple), NUMBERS, NUMBERS)
+)
+
+
+@given(MEASURES)
+def test_sums_come_back_from_json_and_from_the_wire(rows: list[Measure]) -> None:
+    measures = ReleasedMeasures.of(rows)
+    assert measures.rows() == rows
+    body = json.loads(json.dumps(measures.to_json()))
+    assert ReleasedMeasures.from_json(body).rows() == rows
+    assert decode(encode(measures)).rows() == rows
+    assert measures.to_table().to_pylist() == body["measures"]
+
+
+@given(MEASURES, MEASURES)
+def test_joined_sums_are_one_after_the_other(first: list[Measure], second: list[Measure]) -> None:
+    joined = ReleasedMeasures.joined(map(ReleasedMeasures.of, (first, second)))
+    assert joined.rows() == [*first, *second]
+    kinds = {row.what for row in joined.rows()}
+    assert sum(len(joined.rows(kind)) for kind in kinds) == len(first) + len(second)
