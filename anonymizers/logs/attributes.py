@@ -369,7 +369,7 @@ def handovers_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     ) -> HandoverDecision:
         purpose = f"handover/{attribute.name}"
         noisy = noisy_counts(counted, n_names * k * k, noise, purpose, given.randomness)
-        counts, deviation = noisy.reshape(n_names, k, k), math.sqrt(variance_of(noise))
+        counts, deviation = noisy.reshape(n_names, k, k), noise.deviation
         return decide_handovers(counts, deviation, given.decisions[part_name(attribute)].shares)
 
     sentence = "counts steps by the activity of the event and the values before and at it"

@@ -30,7 +30,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.logs.attributes import vectors_part
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
@@ -161,7 +161,7 @@ def decide_service(
     n_cells = n_names * (3 * k + _FIRST_BIN)
     noisy = noisy_counts(counted, n_cells, noise, NAME, randomness).reshape(n_names, -1)
     kinds, gaps, sums = np.split(noisy, [k + _FIRST_BIN, 2 * k + _FIRST_BIN], axis=1)
-    deviation = math.sqrt(variance_of(noise))
+    deviation = noise.deviation
     shares, of_gaps = (_estimated(rows, deviation) for rows in (kinds, gaps))
     law = shares[:, _FIRST_BIN:]
     law[law.sum(axis=1) == 0, 0] = 1.0  # where nothing is known of times, they are taken to be none

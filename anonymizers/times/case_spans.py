@@ -24,7 +24,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
     traces_in_domain,
@@ -143,7 +143,7 @@ def decide_granularity(
         randomness: The release's.
     """
     noisy = noisy_counts(counted, _N_CELLS, noise, "granularity", randomness, is_whole=True)
-    margin = _DEVIATIONS * math.sqrt(variance_of(noise))
+    margin = _DEVIATIONS * noise.deviation
     off = np.cumsum(noisy) - noisy  # cases off each grid: their stamps are finer
     tolerated = np.maximum(margin * np.sqrt(np.arange(_N_CELLS)), _OFF * noisy.sum())
     for place in reversed(range(_SECOND + 1, _N_CELLS)):
@@ -246,6 +246,11 @@ class SpansDecision(contract.Decision):
     def n_wide(self) -> int:
         """Number of wide bins."""
         return int(self.wide[-1]) + 1
+
+    @property
+    def wide_shares(self) -> np.ndarray:
+        """float64[n_wide], the chance of each wide bin."""
+        return np.bincount(self.wide, np.diff(self.reached, prepend=0))
 
 
 def changed_spans(max_units: int) -> Sensitivity:
@@ -518,7 +523,7 @@ def decide_pair_times(
         is_pure: Whether a case's norm is L1.
     """
     noisy = noisy_counts(counted, n_names * n_names, noise, "time of a pair", randomness)
-    return PairTimesDecision(noisy, math.sqrt(variance_of(noise)), clip, is_pure)
+    return PairTimesDecision(noisy, noise.deviation, clip, is_pure)
 
 
 def _pair_times_note(

@@ -131,7 +131,7 @@ def decide_starts(
     days = np.arange(time.n_days)
     by_date = [days // length for length in _BUCKET_DAYS]
     level = _finest(by_date, open_days, cases / _LEAST_CASES_BY_DATE)
-    cells = _Cells.of(
+    cells = _Cells(
         counts[: time.n_days], open_days, by_date[level:], noise, "starts by date", randomness
     )
     buckets = np.zeros(int(by_date[level].max()) + 1)
@@ -145,7 +145,7 @@ def decide_starts(
     note(randomness, START, dates, cells.noisy, noise.deviation)
     by_hour = _labels_of_hours()
     fineness = _finest(by_hour, open_hours, cases / _LEAST_CASES_BY_HOUR)
-    hours = _Cells.of(
+    hours = _Cells(
         counts[time.n_days :], open_hours, by_hour[fineness:], noise, "starts by hour", randomness
     )
     n_hours = int(by_hour[fineness].max()) + 1
@@ -183,7 +183,6 @@ def _finest(labels: list[np.ndarray], open_us: np.ndarray, worth: float) -> int:
     return len(labels) - 1
 
 
-@dataclass(frozen=True)
 class _Cells:
     """The cells of a histogram that have working time, with noise.
 
@@ -194,21 +193,15 @@ class _Cells:
         noise: On each count.
     """
 
-    noisy: np.ndarray
-    open_us: np.ndarray
-    labels: np.ndarray
-    noise: SumNoise
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         counts: np.ndarray,
         open_us: np.ndarray,
         labels: list[np.ndarray],
         noise: SumNoise,
         purpose: str,
         randomness: Randomness,
-    ) -> _Cells:
+    ) -> None:
         """Adds noise.
 
         Args:
@@ -224,10 +217,10 @@ class _Cells:
         open_cells = np.bincount(wanted, open_us, n_cells)
         domain = np.flatnonzero(open_cells)
         sums = np.bincount(wanted, counts, n_cells)[domain].astype(np.int64) * noise.units
-        drawn = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
+        self.noisy = noisy_sums(sums, noise, purpose, domain, randomness) / noise.units
         within = np.zeros((len(labels), n_cells), np.int64)
         within[:, wanted] = labels  # cells of a labelling lie within those of the coarser ones
-        return cls(drawn, open_cells[domain], within[:, domain], noise)
+        self.open_us, self.labels, self.noise = open_cells[domain], within[:, domain], noise
 
     def smoothed(self) -> np.ndarray:
         """Returns float64[n], shares that are drawn to those of coarser cells (`backed_off`)."""

@@ -18,6 +18,7 @@ Stephan 1940), and what is met is weighed against what was expected.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distin
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import (
     traces_in_domain,
     vocabulary_in_effect,
@@ -163,37 +164,14 @@ def n_periods_of(n_cases: int, allowance: Allowance, max_units: int) -> int:
         allowance: What the tables may spend.
         max_units: Cases of one unit.
     """
-    deviation = math.sqrt(variance_of(allowance.noise(changed_tables(max_units))))
+    deviation = allowance.noise(changed_tables(max_units)).deviation
     worth = int(n_cases / (_CASES_OF_PERIOD * deviation))
     return min(max(worth, _FEWEST_PERIODS), _MOST_PERIODS)
-
-
-def _of_wide(row: np.ndarray, spans: SpansDecision) -> np.ndarray:
-    """float64[n_wide], sums of numbers of bins over each wide bin."""
-    return np.bincount(spans.wide, row)
 
 
 def changed_tables(max_units: int) -> Sensitivity:
     """Returns what one unit changes of the three tables."""
     return of_distinct_cells(_TABLES, max_units)
-
-
-@dataclass(frozen=True)
-class _Sizes:
-    """How many there are of each axis; with `n_bins` - 1 for cases of a single event."""
-
-    n_classes: int
-    n_periods: int
-    n_bins: int
-
-    @property
-    def shapes(self) -> tuple[tuple[int, int], ...]:
-        """The tables, one after the other."""
-        return (
-            (self.n_classes, self.n_periods),
-            (self.n_classes, self.n_bins),
-            (self.n_periods, self.n_bins),
-        )
 
 
 def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
@@ -211,16 +189,15 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
     bins, _ = bins_of_spans(traces, time, None, decisions)
     spans: SpansDecision = decisions["spans"]
     n_bins, bins = spans.n_wide, spans.wide[bins]
-    sizes = _Sizes(classes.size, periods.size, n_bins + 1)
-    columns = (
-        classes.of_cases(traces),
-        periods.of(starts),
-        np.where(traces.lengths > 1, bins, n_bins),
+    axes = (
+        (classes.size, classes.of_cases(traces)),
+        (periods.size, periods.of(starts)),
+        (n_bins + 1, np.where(traces.lengths > 1, bins, n_bins)),
     )
     keys, first, n = [], 0, traces.n_cases
-    for (a, b), (_, width) in zip(((0, 1), (0, 2), (1, 2)), sizes.shapes, strict=True):
-        keys.append(first + columns[a] * width + columns[b])
-        first += sizes.shapes[len(keys) - 1][0] * width
+    for (n_rows, rows), (width, columns) in itertools.combinations(axes, 2):
+        keys.append(first + rows * width + columns)
+        first += n_rows * width
     cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
     return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
 
@@ -258,12 +235,12 @@ def decide_tables(
         noise: Of each count; made for `changed_tables`.
         randomness: The release's.
     """
-    shapes = _Sizes(*sizes).shapes
+    shapes = list(itertools.combinations(sizes, 2))
     ends = np.cumsum([a * b for a, b in shapes])
     noisy = noisy_counts(counted, int(ends[-1]), noise, "case table", randomness, is_whole=True)
     tables = np.split(noisy, ends[:-1])
     by_period, by_span, of_periods = (t.reshape(s) for t, s in zip(tables, shapes, strict=True))
-    return TablesDecision(by_period, by_span, of_periods, math.sqrt(variance_of(noise)))
+    return TablesDecision(by_period, by_span, of_periods, noise.deviation)
 
 
 @dataclass(frozen=True)
@@ -303,7 +280,7 @@ def decide_times(
             of the time by its steps' rank; n_wide for a case of one event.
     """
     n_classes, width = tables.by_span.shape
-    shares_of_all = np.append(_of_wide(np.diff(of_all.reached, prepend=0), of_all), 0)
+    shares_of_all = np.append(of_all.wide_shares, 0)
     sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
     may_be = is_reached(tables.by_span, tables.deviation, np.tile(shares_of_all, (n_classes, 1)))
     of_class = sums.reshape(n_classes, width) + np.where(may_be, shares_of_all, 0.0)
@@ -317,7 +294,7 @@ def decide_times(
         NoisySums((0, 2), tables.by_span[used], tables.deviation),
         NoisySums((0, 1), tables.by_period[used], tables.deviation),
         NoisySums((1, 2), tables.of_periods, tables.deviation),
-        NoisySums((2,), _of_wide(of_all.counts, of_all), of_all.deviation),
+        NoisySums((2,), np.bincount(of_all.wide, of_all.counts), of_all.deviation),
         NoisySums((0,), sizes, 0.0),
         NoisySums((1,), sizes.sum() * of_period, tables.deviation),
     ]
@@ -333,7 +310,7 @@ def decide_times(
 
 def times_of_all(of_all: SpansDecision) -> CaseTimes:
     """Returns the times of one class in one period: those of all cases."""
-    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    shares = of_all.wide_shares
     return CaseTimes(np.ones((2, 1)), _reached(shares)[None, None])
 
 
@@ -408,7 +385,7 @@ def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) 
         bins: int64[m], wide ones.
         ranks: float64[m] in [0, 1), among all cases of the bin.
     """
-    shares = _of_wide(np.diff(of_all.reached, prepend=0), of_all)
+    shares = of_all.wide_shares
     return (np.cumsum(shares) - shares)[bins] + np.minimum(ranks, 1 - 1e-9) * shares[bins]
 
 

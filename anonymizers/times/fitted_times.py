@@ -1,6 +1,6 @@
 """What ties times of steps, cases and variants to each other, and stamps drawn from it.
 
-Ccomputed from noisy numbers.
+Computed from noisy numbers.
 
 By activity and variant, or of all cases alike.
 """

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
     traces_in_domain,
@@ -257,7 +257,7 @@ def decide_durations(
     noisy = noisy_counts(counted, n_cells, noise, "step duration", randomness).reshape(-1, k)
     pairs = noisy[: n * n].reshape(n, n, k)
     direct, places = np.split(noisy[n * n :], [n])
-    deviation = math.sqrt(variance_of(noise))
+    deviation = noise.deviation
     targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
     is_large = targets > time_bins.largest_noise(targets.size) * deviation_of_targets

@@ -13,7 +13,6 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.errors import UsageError
@@ -67,7 +66,7 @@ def n_bins_of(
         max_units: Cases of one unit.
         is_of_cases: Whether they are of the times of whole cases.
     """
-    worth = n_cases / math.sqrt(variance_of(allowance.noise(of_one_cell(max_units))))
+    worth = n_cases / allowance.noise(of_one_cell(max_units)).deviation
     n_bins = min(max(int(worth / _CASES_OF_BIN), _FEWEST_BINS), MOST_BINS)
     return max(n_bins, min(int(worth / _CASES_OF_NARROW), _MOST_SPANS)) if is_of_cases else n_bins
 

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.bought import (
     VARIANTS_IN_DOMAIN,
     rank_of_clip,
@@ -277,7 +277,7 @@ class ProcessTreeParams(ListedParams):
         Args:
             max_pairs: Pairs of a case that count fully.
         """
-        return math.sqrt(variance_of(self.pairs_noise(max_pairs)))
+        return self.pairs_noise(max_pairs).deviation
 
     @property
     def fitness_noise(self) -> SumNoise:

@@ -501,30 +501,27 @@ class ReleaseManifest:
                 "key_fingerprint": self.key_fingerprint,
             },
             "config_digest": self.config_digest,
+            **self._if_any("inner_versions", "window"),
         }
-        if self.inner_versions:
-            body["inner_versions"] = dict(self.inner_versions)
-        if self.window is not None:
-            body["window"] = dict(self.window)
-        if outputs is not None:
-            body["tool"] = {
-                "name": "tracecloak",
-                "version": TOOL_VERSION,
-                "beam": self.beam_version,
-            }
-            body["about"] = dict(self.about)
-            body["released_on"] = self.released_on
-            body["verified"] = verified
-            if self.time_caveats:
-                body["time_caveats"] = list(self.time_caveats)
-            if self.noted:
-                body["noted"] = dict(self.noted)
-            came_out = self.came_out or Yield()
-            body["came_out"] = came_out.to_json()
-            body["usability"] = came_out.usability
-            body["randomness"]["unsafe_barrier"] = self.unsafe_barrier
-            body["outputs"] = [asdict(o) for o in sorted(outputs, key=lambda o: o.path)]
-        return body
+        if outputs is None:
+            return body
+        came_out = self.came_out or Yield()
+        return {
+            **body,
+            "tool": {"name": "tracecloak", "version": TOOL_VERSION, "beam": self.beam_version},
+            "about": dict(self.about),
+            "released_on": self.released_on,
+            "verified": verified,
+            **self._if_any("time_caveats", "noted"),
+            "came_out": came_out.to_json(),
+            "usability": came_out.usability,
+            "randomness": {**body["randomness"], "unsafe_barrier": self.unsafe_barrier},
+            "outputs": [asdict(o) for o in sorted(outputs, key=lambda o: o.path)],
+        }
+
+    def _if_any(self, *names: str) -> dict[str, Any]:
+        said = {name: getattr(self, name) for name in names}
+        return {n: list(v) if isinstance(v, tuple) else dict(v) for n, v in said.items() if v}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ReleaseManifest:
@@ -535,24 +532,18 @@ class ReleaseManifest:
         """
         stated = {"population": "input", **body["guarantee"]}
         given = {name: stated[name] for name in (f.name for f in fields(Guarantee))}
+        always = ("release_id", "method", "method_version", "params", "config_digest")
+        at_times = ("about", "released_on", "window", "noted", "inner_versions")
         return cls(
-            release_id=body["release_id"],
-            method=body["method"],
-            method_version=body["method_version"],
-            params=body["params"],
+            **{name: body[name] for name in always},
+            **{name: body[name] for name in at_times if name in body},
             guarantee=Guarantee(**{**given, "not_covered": tuple(given["not_covered"])}),
             operations=tuple(Operation(**operation) for operation in body["operations"]),
             spends=tuple(body["spends"]),
-            config_digest=body["config_digest"],
             key_fingerprint=body["randomness"]["key_fingerprint"],
             exact_noise=body["randomness"]["exact"],
             unsafe_barrier=body["randomness"]["unsafe_barrier"],
             beam_version=body["tool"]["beam"],
             came_out=Yield(**body["came_out"]),
-            about=dict(body.get("about", {})),
-            released_on=body.get("released_on"),
-            window=body.get("window"),
             time_caveats=tuple(body.get("time_caveats", ())),
-            noted=dict(body.get("noted", {})),
-            inner_versions=dict(body.get("inner_versions", {})),
         )
