@@ -63,34 +63,29 @@ class Figures:
         at_level = (row for row in self.rows if row["level"] in (level, ""))
         return values_of(at_level, figure, arm=arm)
 
-    def median(self, figure: str, arm: str, level: str) -> float | None:
-        """Returns a median, or None without values.
+    def medians(self, figure: str, pattern: str, level: str) -> dict[str, float]:
+        """Returns the medians of the arms that match a pattern, of those that have values.
 
         A release that was refused as nothing would be left of the log counts as 0; where less is
         better, it counts nowhere.
-
-        Args:
-            figure: Its name.
-            arm: One of them, or a pattern with `*`: of those that match, the one nearest to 0.
-            level: One of them.
         """
-        medians = [self._median(figure, one, level) for one in self.matching([arm])]
-        return min((one for one in medians if one is not None), default=None)
+        found = {}
+        for arm in self.matching([pattern]):
+            values = self.values(figure, arm, level)
+            if figure not in self.spec.get("errors", ()) and self.values("is_lost", arm, level):
+                values.append(0.0)
+            if (median := median_of(values)) is not None:
+                found[arm] = median
+        return found
 
-    def _median(self, figure: str, arm: str, level: str) -> float | None:
-        values = self.values(figure, arm, level)
-        if figure not in self.spec.get("errors", ()) and self.values("is_lost", arm, level):
-            values.append(0.0)
-        return median_of(values)
+    def median(self, figure: str, pattern: str, level: str) -> float | None:
+        """Returns the median of an arm: of those that match a pattern, the one nearest to 0."""
+        return min(self.medians(figure, pattern, level).values(), default=None)
 
     def best(self, figure: str, pattern: str, level: str) -> str | None:
         """Returns the arm that has the smallest median of those that match; None without any."""
-        known = {
-            arm: median
-            for arm in self.matching([pattern])
-            if (median := self.median(figure, arm, level)) is not None
-        }
-        return min(known, key=lambda arm: known[arm]) if known else None
+        known = self.medians(figure, pattern, level)
+        return min(known, key=lambda arm: known[arm], default=None)
 
     def matching(self, patterns: Sequence[str]) -> list[str]:
         """Returns the arms that match one of some patterns, in their order."""
