@@ -5,7 +5,6 @@ Or in a process of its own that is killed or stopped at a step: see `Commands`.
 
 from __future__ import annotations
 
-import csv
 import functools
 import gc
 import hashlib
@@ -114,30 +113,6 @@ def hospital_files(folder: Path, n_cases: int) -> list[Path]:
             writer = CsvWriter(stream) if path.suffix == ".csv" else JsonLinesWriter(stream)
             writer.write(rows.slice(first, last - first))
             writer.close()
-    return paths
-
-
-def individual_files(folder: Path, n_cases: int) -> list[Path]:
-    """Writes a hospital log with a column `person` over three files and returns their paths.
-
-    A person has three cases, every tenth case names two persons, and cases are cut across files.
-    """
-    rows = pa.Table.from_batches(hospital_log(n_cases)).to_pylist()
-    for number, row in enumerate(rows):
-        case = int(row["case_id"].strip("P"))
-        both = case % 10 == 0 and number % 2
-        row["person"] = f"person-{(case + both) // 3}"
-        row["timestamp"] = row["timestamp"].isoformat()
-    paths = [folder / "a.csv", folder / "b.jsonl", folder / "c.csv"]
-    for first, path in enumerate(paths):
-        own = rows[first::3]
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            if path.suffix == ".csv":
-                writer = csv.DictWriter(stream, list(own[0]))
-                writer.writeheader()
-                writer.writerows(own)
-            else:
-                stream.writelines(json.dumps(row) + "\n" for row in own)
     return paths
 
 
