@@ -196,8 +196,6 @@ def officers_ledger(
 
 
 _WHAT = "ledger of tracecloak"
-# A database has few hundred parameters to a statement at least; one row has eighteen.
-_ROWS_AT_ONCE = 500
 
 
 def back_up(ledger: Ledger, path: str) -> Entry:
@@ -277,8 +275,7 @@ def restore(
                 f"{database.place} has entries, and what they say was spent is not replaced: move "
                 "that ledger away first if it is damaged, or name another with --ledger"
             )
-        for begin in range(0, len(rows), _ROWS_AT_ONCE):
-            connection.execute(sa.insert(TABLE), rows[begin : begin + _ROWS_AT_ONCE])
+        connection.execute(sa.insert(TABLE), rows)
 
     database.make_file()
     database.transact(make, writes=True)

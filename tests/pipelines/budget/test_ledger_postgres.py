@@ -67,7 +67,7 @@ def test_of_many_processes_at_once_10_fit_the_cap(
 def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_path: Path) -> None:
     """On a server nobody holds a lock: who comes second decides again on what was claimed."""
     ledger = Ledger(url, {"a": account()}, new=True)
-    n_processes, n_cases = 6, 5
+    n_processes, n_cases = 4, 5
     code = (
         "from tests.support.books import *; "
         f"fork_and_claim({url!r}, {str(tmp_path / 'book')!r}, {n_processes}, {n_cases})"

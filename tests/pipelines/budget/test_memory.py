@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -452,17 +453,18 @@ def test_a_restore_that_is_killed_leaves_no_entry(
     for number in range(4):
         place.ledger("one").reserve(reservation(number))
     back_up(place.ledger("one"), place.backup)
-    monkeypatch.setattr("tracecloak.pipelines.budget.opening._ROWS_AT_ONCE", 2)
-    original = range
+    execute = sa.Connection.execute
 
-    def cut_off(*bounds: int) -> object:
-        yield from list(original(*bounds))[:1]
-        raise KeyboardInterrupt
+    def cut_off(connection: sa.Connection, asked: Any, *rows: Any) -> Any:
+        done = execute(connection, asked, *rows)
+        if isinstance(asked, sa.Insert):
+            raise KeyboardInterrupt
+        return done
 
-    monkeypatch.setattr("tracecloak.pipelines.budget.opening.range", cut_off, raising=False)
-    with pytest.raises(KeyboardInterrupt):
-        place.restore()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(sa.Connection, "execute", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            place.restore()
     with pytest.raises(UsageError, match="does not exist"):
         Ledger(place.restored_url)
     place.restore()

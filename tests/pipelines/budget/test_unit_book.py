@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.support.books import KEY, book_at, of_window, scope, units
 from tests.support.keys import release_key
 from tests.support.ledgers import account, faults, python, reservation
+from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -603,7 +604,7 @@ def test_what_was_given_back_is_free_also_where_it_was_taken_in(
 
 
 @pytest.mark.parametrize("at", ["_insert", "note_complete", "has"])
-@pytest.mark.parametrize("way", ["an interrupt", "a kill"])
+@pytest.mark.parametrize("way", [at_night("an interrupt"), "a kill"])
 def test_a_run_that_is_cut_off_leaves_what_was_there(kept: IndexedWorld, at: str, way: str) -> None:
     """Catches an index that takes itself for complete, and lacks the units of a file."""
     code = (

@@ -18,6 +18,7 @@ from tests.support.releasing import (
     visible,
 )
 from tests.support.stream_runs import run, stream_config
+from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -99,7 +100,7 @@ STEPS = [(KeyStore, "commit"), (ReleaseFolder, "withdraw"), (ReleaseFolder, "_po
 
 
 @pytest.mark.parametrize(("owner", "step"), STEPS, ids=[f"{o.__name__} {s}" for o, s in STEPS])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", at_night("after")])
 def test_what_was_cut_off_is_finished_by_the_same_command(
     common: list[object],
     command: list[object],
