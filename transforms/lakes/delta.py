@@ -19,6 +19,7 @@ from tracecloak.transforms.lakes.tables import (
     VersionGoneError,
     appended,
     path_of,
+    version_gone,
 )
 
 try:
@@ -78,7 +79,7 @@ def _table(place: str, version: int | None) -> DeltaTable:
         table = DeltaTable(place)
     except (TableNotFoundError, OSError) as error:
         if version is not None and isinstance(error, TableNotFoundError):
-            raise _gone(place, version, "the table is not there") from None
+            raise version_gone("delta", place, version, "the table is not there") from None
         raise InputSchemaError(
             f"there is no table of Delta at {place} that can be read ({type(error).__name__}); "
             "correct the path, or let this user read its folder _delta_log"
@@ -98,15 +99,8 @@ def _table(place: str, version: int | None) -> DeltaTable:
     try:
         table.load_as_version(version)
     except (DeltaError, OSError, ValueError):
-        raise _gone(place, version, "its log was cleaned up") from None
+        raise version_gone("delta", place, version, "its log was cleaned up") from None
     return table
-
-
-def _gone(place: str, version: int, reason: str) -> VersionGoneError:
-    return VersionGoneError(
-        f"version {version} of the table delta:{place} cannot be read any more: {reason}. Restore "
-        "it, or name a version that is there"
-    )
 
 
 def _check_features(table: DeltaTable, place: str) -> None:
@@ -169,7 +163,7 @@ def _deleted(table: DeltaTable, place: str) -> dict[str, bytes]:
         batches = list(pa.RecordBatchReader.from_stream(table.deletion_vectors()))
     except (DeltaError, pa.ArrowException, OSError):  # the library's, or its stream's
         reason = "what lists its deleted rows cannot be read"
-        raise _gone(place, table.version(), reason) from None
+        raise version_gone("delta", place, table.version(), reason) from None
     deleted = {}
     for batch in batches:
         masks = batch.column("selection_vector")

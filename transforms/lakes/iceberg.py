@@ -18,9 +18,9 @@ from tracecloak.transforms.lakes.tables import (
     COMMIT_PROPERTY,
     AppendedRelease,
     Snapshot,
-    VersionGoneError,
     appended,
     path_of,
+    version_gone,
 )
 
 try:
@@ -74,12 +74,14 @@ def snapshot(place: str, version: int | None) -> Snapshot:
             "read; write to it first"
         )
     if current is None:
-        raise _gone(place, version, "it has expired, or there never was such a one")
+        raise version_gone(
+            "iceberg", place, version, "it has expired, or there never was such a one"
+        )
     try:
         files = tuple(_files(table, place, current.snapshot_id))
     except OSError:
         reason = "what lists its files or its deleted rows is not there"
-        raise _gone(place, current.snapshot_id, reason) from None
+        raise version_gone("iceberg", place, current.snapshot_id, reason) from None
     return Snapshot(current.snapshot_id, files)
 
 
@@ -123,18 +125,11 @@ def opened_table(place: str, version: int | None = None) -> Table:
             return catalog.load_table(name)
     except Exception as error:  # whatever the client of a catalogue raises
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
-            raise _gone(place, version, "the table is not there") from None
+            raise version_gone("iceberg", place, version, "the table is not there") from None
         raise InputSchemaError(
             f"there is no table iceberg:{place} that can be read ({type(error).__name__}); correct "
             "its name, or let this user read it"
         ) from None
-
-
-def _gone(place: str, version: int | None, reason: str) -> VersionGoneError:
-    return VersionGoneError(
-        f"snapshot {version} of the table iceberg:{place} cannot be read any more: {reason}. "
-        "Restore it, or name a snapshot that is there"
-    )
 
 
 def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:

@@ -107,6 +107,14 @@ class VersionGoneError(InputSchemaError):
     """A version of a table cannot be read any more."""
 
 
+def version_gone(kind: str, place: str, version: int | None, reason: str) -> VersionGoneError:
+    """Returns what is raised where a version of a table cannot be read any more."""
+    return VersionGoneError(
+        f"version {version} of the table {kind}:{place} cannot be read any more: {reason}. Restore "
+        "what is missing, or name a version that is whole"
+    )
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """One version of a table.
@@ -206,11 +214,8 @@ class Address:
         files = tuple(_that_are_there(snapshot.files, str(self)))
         n_gone, n_files = len(snapshot.files) - len(files), len(snapshot.files)
         if n_gone:
-            raise VersionGoneError(
-                f"version {snapshot.version} of the table {self.kind}:{self.place} cannot be read "
-                f"any more: {n_gone:,} of its {n_files:,} files are not there, as after VACUUM or "
-                "the expiry of snapshots. Restore them, or name a version whose files are there"
-            )
+            reason = f"{n_gone:,} of its {n_files:,} files are not there, as by VACUUM or expiry"
+            raise version_gone(self.kind, self.place, snapshot.version, reason)
         return replace(snapshot, files=files)
 
 

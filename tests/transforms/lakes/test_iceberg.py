@@ -63,7 +63,7 @@ def test_a_snapshot_is_what_it_was(tmp_path: Path) -> None:
         source(f"iceberg:{NAME}")
     now = events_of(source(f"iceberg:{NAME}", activity="step"))
     assert sorted({case for case, _ in now}) == ["case-0", "case-2", "case-3", "new-0"]
-    with pytest.raises(VersionGoneError, match="snapshot 7 of the table iceberg:lake"):
+    with pytest.raises(VersionGoneError, match="version 7 of the table iceberg:lake"):
         source(f"iceberg:{NAME}@7")
 
 
