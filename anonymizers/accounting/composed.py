@@ -66,18 +66,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.accounting.composition import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
-    Block,
     Spend,
-    Way,
     continuous_deviation,
     gaussian_delta,
     total,
@@ -138,40 +136,6 @@ _SLACK = Fraction(1, 10**4)
 _MOST_UNSEEN = _MOST_CHOICES = 8
 
 
-def spend_of_json(body: Mapping[str, Any]) -> Spend:
-    """Returns the part that `Spend.to_json` wrote.
-
-    Raises:
-        UsageError: The part is impossible: noise of its scale has a larger epsilon, for example.
-        KeyError, TypeError, ValueError: The body is no such part.
-    """
-    sensitivity = body["sensitivity"]
-    return Spend(
-        body["what"],
-        body["mechanism"],
-        Fraction(body["epsilon"]),
-        Fraction(body["delta"]),
-        None if body["scale"] is None else _pair(body["scale"]),
-        None if sensitivity is None else Fraction(sensitivity),
-        tuple(
-            Block(
-                block["what"],
-                _pair(block["scale"]),
-                Fraction(block["sensitivity"]),
-                block["units"],
-                block["is_per_clip"],
-                Fraction(block["delta"]),
-            )
-            for block in body.get("blocks", ())
-        ),
-        _named(body.get("choices", ())),
-        tuple(
-            Way(way["what"], _named(way["parts"]), Fraction(way["delta"]))
-            for way in body.get("instead", ())
-        ),
-    )
-
-
 def is_accounted_for(part: Spend) -> bool | None:
     """Returns whether the noise of a part is enough for its epsilon and delta.
 
@@ -227,15 +191,6 @@ def _is_joint_enough(part: Spend) -> bool | None:
 
 def _with_slack(delta: Fraction) -> Fraction:
     return delta * (1 + _SLACK)
-
-
-def _pair(text: str) -> tuple[int, int]:
-    value = Fraction(text)
-    return value.numerator, value.denominator
-
-
-def _named(parts: Any) -> tuple[tuple[str, Fraction], ...]:
-    return tuple((part["what"], Fraction(part["epsilon"])) for part in parts)
 
 
 # Losses are rounded up to multiples of an interval. It is at most the first of these, and so small

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -170,7 +170,33 @@ Mechanism = Literal["discrete_laplace", "discrete_gaussian", "joint", "pure", "a
 
 
 @dataclass(frozen=True)
-class Block:
+class _Exact:
+    """A record of exact numbers, which are text in JSON: see `_TEXTS`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON values, every number exactly.
+
+        Epsilon and delta are decimals, scale and sensitivity fractions such as "4231/1000".
+
+        Raises:
+            UsageError: Epsilon or delta is no finite decimal.
+        """
+        return {f.name: _text_of(f.name)[0](getattr(self, f.name)) for f in fields(self)}
+
+    @classmethod
+    def of_json(cls, body: Mapping[str, Any]) -> Self:
+        """Returns the record that `to_json` wrote.
+
+        Raises:
+            UsageError: It is impossible: noise of its scale has a larger epsilon, for example.
+            KeyError, TypeError, ValueError: The body is no such record.
+        """
+        names = [f.name for f in fields(cls) if f.name in body or f.name not in _OF_JOINT]
+        return cls(**{name: _text_of(name)[1](body[name]) for name in names})
+
+
+@dataclass(frozen=True)
+class Block(_Exact):
     """One vector of sums of a joint Gaussian mechanism.
 
     Attributes:
@@ -201,20 +227,9 @@ class Block:
         """The square of sensitivity by deviation of the continuous noise, rounded up."""
         return (self.sensitivity / continuous_deviation(Fraction(*self.scale))) ** 2
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON values, every number exactly, as text."""
-        return {
-            "what": self.what,
-            "scale": str(Fraction(*self.scale)),
-            "sensitivity": str(self.sensitivity),
-            "units": self.units,
-            "is_per_clip": self.is_per_clip,
-            "delta": decimal_text(self.delta),
-        }
-
 
 @dataclass(frozen=True)
-class Way:
+class Way(_Exact):
     """Something that may be done in place of all blocks of a joint mechanism.
 
     Attributes:
@@ -232,14 +247,9 @@ class Way:
         """The epsilon of all parts together."""
         return sum((epsilon for _, epsilon in self.parts), Fraction(0))
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON values, every number exactly, as text."""
-        parts = [{"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.parts]
-        return {"what": self.what, "parts": parts, "delta": decimal_text(self.delta)}
-
 
 @dataclass(frozen=True)
-class Spend:
+class Spend(_Exact):
     """What one part of a release costs.
 
     Attributes:
@@ -299,32 +309,41 @@ class Spend:
                 raise UsageError(f"the scale of {self.what} is too small for its epsilon")
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields as JSON values, every number exactly.
+        """Returns them; only a joint mechanism has blocks and choices."""
+        is_joint = self.mechanism == "joint"
+        return {k: v for k, v in super().to_json().items() if is_joint or k not in _OF_JOINT}
 
-        Epsilon and delta are decimals, scale and sensitivity fractions such as "4231/1000", all as
-        text. Only a joint mechanism has blocks and choices.
 
-        Raises:
-            UsageError: Epsilon or delta is no finite decimal.
-        """
-        values = {
-            "what": self.what,
-            "mechanism": self.mechanism,
-            "epsilon": decimal_text(self.epsilon),
-            "delta": decimal_text(self.delta),
-            "scale": None if self.scale is None else str(Fraction(*self.scale)),
-            "sensitivity": None if self.sensitivity is None else str(Fraction(self.sensitivity)),
-        }
-        if self.mechanism != "joint":
-            return values
-        return {
-            **values,
-            "blocks": [block.to_json() for block in self.blocks],
-            "choices": [
-                {"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in self.choices
-            ],
-            "instead": [way.to_json() for way in self.instead],
-        }
+_OF_JOINT = ("blocks", "choices", "instead")
+
+
+def _text_of(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """How a field is written in JSON, and how it is read; as it is, unless it is one of these."""
+    return _TEXTS.get(name, (lambda value: value, lambda value: value))
+
+
+def _named_to_json(parts: Iterable[tuple[str, Fraction]]) -> list[dict[str, str]]:
+    return [{"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in parts]
+
+
+def _named_of_json(parts: Iterable[Mapping[str, str]]) -> tuple[tuple[str, Fraction], ...]:
+    return tuple((part["what"], Fraction(part["epsilon"])) for part in parts)
+
+
+def _several(kind: type[_Exact]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    return lambda those: [x.to_json() for x in those], lambda those: tuple(map(kind.of_json, those))
+
+
+_TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "epsilon": (lambda number: decimal_text(number), Fraction),
+    "delta": (lambda number: decimal_text(number), Fraction),
+    "scale": (lambda x: x and str(Fraction(*x)), lambda x: x and Fraction(x).as_integer_ratio()),
+    "sensitivity": (lambda x: x and str(Fraction(x)), lambda x: x and Fraction(x)),
+    "parts": (_named_to_json, _named_of_json),
+    "choices": (_named_to_json, _named_of_json),
+    "blocks": _several(Block),
+    "instead": _several(Way),
+}
 
 
 def noise_of(part: Mapping[str, Any]) -> list[tuple[str, str, float]]:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Any, BinaryIO, cast
 from xml.parsers import expat
 
-from tracecloak.anonymizers.accounting.composed import is_accounted_for, spend_of_json
+from tracecloak.anonymizers.accounting.composed import is_accounted_for
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.folder import (
@@ -154,7 +154,7 @@ def check_budget(received: Received) -> str:
     try:
         if len(json.dumps(received.body["spends"])) > _LONGEST_SPENDS:
             raise Unsure("The parts of the budget have too many numbers to add up.")
-        parts = [spend_of_json(part) for part in received.body["spends"]]
+        parts = [Spend.of_json(part) for part in received.body["spends"]]
         if len(parts) > 1 and sum(map(_n_sums, parts)) > _MOST_SUMS:
             raise Unsure("The budget has too many parts to account for the noise of each.")
         is_enough = [is_accounted_for(part) for part in parts]
