@@ -39,7 +39,6 @@ from tracecloak.anonymizers.amun.params import (
     DafsaDecision,
     FilterDecision,
     PriorKnowledge,
-    PriorRule,
     Released,
     SamplingDecision,
     SelectionDecision,
@@ -344,7 +343,7 @@ def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowl
     under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
     clamped = np.full(n_groups, choices.prior == "clamped")
     clamped[-1] = False
-    return PriorKnowledge.of(times, n_groups, PriorRule(under, over, clamped))
+    return PriorKnowledge.of(times, under, over, clamped)
 
 
 def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int) -> np.ndarray:

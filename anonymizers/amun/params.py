@@ -78,25 +78,6 @@ def advantage_of_oversampling(epsilon: float) -> float:
     return unseen * math.tanh(epsilon / 4) + 1 - unseen
 
 
-@dataclass(frozen=True)
-class PriorRule:
-    """How close a guess must be to count, per group of values, in the ticks of the values.
-
-    A guess of x succeeds for values in (x - below, x + above], which is the difference of empirical
-    distribution functions of Equation 1.
-
-    Attributes:
-        below: int64[n_groups].
-        above: int64[n_groups].
-        is_clamped: bool[n_groups], whether the lower end stops at the group's smallest value, which
-            then does not count itself (the reading of the authors' code).
-    """
-
-    below: np.ndarray
-    above: np.ndarray
-    is_clamped: np.ndarray
-
-
 @dataclass(frozen=True, eq=False)
 class PriorKnowledge:
     """What an attacker can guess of each distinct (group, value) pair of a duration table.
@@ -115,16 +96,30 @@ class PriorKnowledge:
     widths: np.ndarray
 
     @classmethod
-    def of(cls, table: DurationTable, n_groups: int, rule: PriorRule) -> PriorKnowledge:
-        """Evaluates Equation 1 on every distinct value; linear in their number, times a search."""
+    def of(
+        cls, table: DurationTable, below: np.ndarray, above: np.ndarray, is_clamped: np.ndarray
+    ) -> PriorKnowledge:
+        """Evaluates Equation 1 on every distinct value; linear in their number, times a search.
+
+        A guess of x succeeds for values in (x - below, x + above], which is the difference of
+        empirical distribution functions of Equation 1.
+
+        Args:
+            table: Values by group.
+            below: int64[n_groups], in the ticks of the values, and so is `above`.
+            above: int64[n_groups].
+            is_clamped: bool[n_groups], whether the lower end stops at the group's smallest value,
+                which then does not count itself (the reading of the authors' code).
+        """
+        n_groups = len(below)
         index = table.index(n_groups)
         offsets = index.offsets
         smallest, largest = table.extremes(n_groups)
         group, value = table.groups, table.values
-        lower = value - rule.below[group]
-        lower = np.where(rule.is_clamped[group], np.maximum(lower, smallest[group]), lower)
+        lower = value - below[group]
+        lower = np.where(is_clamped[group], np.maximum(lower, smallest[group]), lower)
         cumulative = np.concatenate([[0], np.cumsum(table.counts)])
-        upto = cumulative[index.search(group, value + rule.above[group])]
+        upto = cumulative[index.search(group, value + above[group])]
         before = cumulative[index.search(group, lower)]
         total = (cumulative[offsets[1:]] - cumulative[offsets[:-1]])[group]
         widths = (largest - smallest)[group]

@@ -86,6 +86,13 @@ class _DecisionAwareCounter:
         return {name: part for name, part in unfold_decisions(decisions).items() if name != "sizes"}
 
 
+# Of the methods' examples.
+_ABC = {"vocabulary": ("A", "B", "C")}
+_DATES = {"first_date": "2020-01-01", "last_date": "2020-12-31"}
+_PUBLIC = {**_DATES, "l2_clip": "4", "n_duration_bins": 4}
+_RESOURCES = {"attributes": {"org:resource": {"values": ["R1", "R2"]}}}
+
+
 class PrivateLog(PartsMethod):
     """The method; see the module."""
 
@@ -102,16 +109,7 @@ class PrivateLog(PartsMethod):
     between_chosen: ClassVar[str] = ", "
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "epsilon": "1",
-            "vocabulary": ("A", "B", "C"),
-            "max_trace_length": 4,
-            "first_date": "2020-01-01",
-            "last_date": "2020-12-31",
-            "l2_clip": "4",
-            "n_duration_bins": 4,
-            "attributes": {"org:resource": {"values": ["R1", "R2"]}},
-        },
+        {"epsilon": "1", **_ABC, "max_trace_length": 4, **_PUBLIC, **_RESOURCES},
     )
 
     def operations_of(self, params: PrivateLogParams) -> tuple[Operation, ...]:
@@ -350,15 +348,7 @@ class AmunRigorous(PrivateLog):
     summary: ClassVar[str] = "a log with times that keeps Amun's guessing advantage"
     Params: ClassVar[type[PrivateLogParams]] = AmunRigorousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "guessing_advantage": "0.4",
-            "vocabulary": ("A", "B", "C"),
-            "max_trace_length": 4,
-            "first_date": "2020-01-01",
-            "last_date": "2020-12-31",
-            "l2_clip": "4",
-            "n_duration_bins": 4,
-        },
+        {"guessing_advantage": "0.4", **_ABC, "max_trace_length": 4, **_PUBLIC},
     )
 
 
@@ -393,16 +383,7 @@ class PripelRigorous(PrivateLog):
     summary: ClassVar[str] = "a log with times and values under PRIPEL's parameters"
     Params: ClassVar[type[PrivateLogParams]] = PripelRigorousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "epsilon": "1",
-            "vocabulary": ("A", "B", "C"),
-            "max_prefix_length": 4,
-            "first_date": "2020-01-01",
-            "last_date": "2020-12-31",
-            "l2_clip": "4",
-            "n_duration_bins": 4,
-            "attributes": {"org:resource": {"values": ["R1", "R2"]}},
-        },
+        {"epsilon": "1", **_ABC, "max_prefix_length": 4, **_PUBLIC, **_RESOURCES},
     )
 
     def combined(

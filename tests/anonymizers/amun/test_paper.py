@@ -17,7 +17,6 @@ from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.params import (
     PriorKnowledge,
-    PriorRule,
     epsilon_of_counts,
     epsilon_of_oversampling,
     epsilon_of_prior,
@@ -218,17 +217,18 @@ def test_epsilon_of_oversampling_is_the_closed_form_below_equation_9(g: float) -
     assert epsilon_of_oversampling(g) == pytest.approx(closed, rel=1e-6, abs=1e-9)
 
 
+Rule = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 @st.composite
-def groups_and_rules(draw: st.DrawFn) -> tuple[list[list[int]], PriorRule]:
+def groups_and_rules(draw: st.DrawFn) -> tuple[list[list[int]], Rule]:
     """Values by group, some empty, and a rule for each group."""
     value = st.integers(-20, 20)
     groups = draw(st.lists(st.lists(value, max_size=12), min_size=1, max_size=5))
     n = len(groups)
     reach = st.lists(st.integers(0, 15), min_size=n, max_size=n)
     flags = st.lists(st.booleans(), min_size=n, max_size=n)
-    return groups, PriorRule(
-        np.array(draw(reach)), np.array(draw(reach)), np.array(draw(flags), bool)
-    )
+    return groups, (np.array(draw(reach)), np.array(draw(reach)), np.array(draw(flags), bool))
 
 
 def table_of(groups: list[list[int]]) -> DurationTable:
@@ -245,16 +245,14 @@ def naive_prior(values: list[int], x: int, below: int, above: int, is_clamped: b
 
 
 @given(groups_and_rules())
-def test_priors_count_the_values_within_precision(given: tuple[list[list[int]], PriorRule]) -> None:
+def test_priors_count_the_values_within_precision(given: tuple[list[list[int]], Rule]) -> None:
     groups, rule = given
     table = table_of(groups)
-    prior = PriorKnowledge.of(table, len(groups), rule)
+    prior = PriorKnowledge.of(table, *rule)
     assert len(prior.inside) == len(table.values)
     for i, (group, x) in enumerate(zip(table.groups, table.values, strict=True)):
         values = groups[group]
-        expected = naive_prior(
-            values, x, rule.below[group], rule.above[group], bool(rule.is_clamped[group])
-        )
+        expected = naive_prior(values, x, *(of_groups[group] for of_groups in rule))
         assert prior.inside[i] == expected
         assert prior.total[i] == len(values)
         assert prior.widths[i] == max(values) - min(values)
