@@ -249,8 +249,9 @@ class Database:
                     return work(connection)
             except DBAPIError as error:
                 if time.monotonic() - started >= self._patience_for(error):
-                    kind = LedgerUnavailable if may_pass(error) else LedgerError
-                    raise kind(f"{self.place} {_mend(error)}") from None
+                    mend, may_pass = _judged(error)
+                    kind = LedgerUnavailable if may_pass else LedgerError
+                    raise kind(f"{self.place} {mend}") from None
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
 
@@ -269,14 +270,11 @@ class Database:
 
     def _patience_for(self, error: DBAPIError) -> float:
         """Returns for how many seconds the same work may be tried again."""
-        if isinstance(error, IntegrityError) or error.connection_invalidated:
+        if _is_busy(error) or error.connection_invalidated:
             return self._patience_seconds
-        code = _sqlite_code(error)
-        if code is not None:
-            return self._patience_seconds if code in _SQLITE_BUSY else 0
-        state = _sqlstate(error)
-        if state or not isinstance(error, OperationalError):
-            return self._patience_seconds if state in _SQLSTATES_BUSY else 0
+        is_told = _sqlite_code(error) is not None or bool(_sqlstate(error))
+        if is_told or not isinstance(error, OperationalError):
+            return 0
         if self._was_reached:  # it may be starting again
             return self._patience_seconds
         return min(self._patience_seconds, _FIRST_SECONDS)
@@ -364,28 +362,23 @@ def _place(address: sa.URL) -> str:
     return f"ledger {address.database} ({address.get_backend_name()} at {host}{port})"
 
 
-def _mend(error: DBAPIError) -> str:
-    """Returns what is wrong and what to do about it."""
-    if isinstance(error, IntegrityError):
-        return "is written by too many others at once; run again"
-    code = _sqlite_code(error)
-    if code is not None:
-        return _SQLITE_MENDS.get(code, _SQLITE_OTHER)
-    state = _sqlstate(error)
-    return _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
-
-
-def may_pass(error: DBAPIError) -> bool:
-    """Returns whether the same work may succeed if it is tried again."""
-    if isinstance(error, IntegrityError):
+def _is_busy(error: DBAPIError) -> bool:
+    """Returns whether others are in the way, who will be gone."""
+    if isinstance(error, IntegrityError) or _sqlite_code(error) in _SQLITE_BUSY:
         return True
-    code = _sqlite_code(error)
+    return _sqlstate(error) in _SQLSTATES_BUSY
+
+
+def _judged(error: DBAPIError) -> tuple[str, bool]:
+    """Returns (what is wrong and what to do about it, whether the same work may succeed later)."""
+    if isinstance(error, IntegrityError):
+        return "is written by too many others at once; run again", True
+    code, state = _sqlite_code(error), _sqlstate(error)
     if code is not None:
-        return code in _SQLITE_BUSY
-    state = _sqlstate(error)
-    return (
-        state in _SQLSTATES_BUSY or state[:2] in _SQLSTATES_PASSING or _mend(error) == _UNREACHABLE
-    )
+        return _SQLITE_MENDS.get(code, _SQLITE_OTHER), _is_busy(error)
+    mend = _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
+    passes = _is_busy(error) or state[:2] in _SQLSTATES_PASSING or mend == _UNREACHABLE
+    return mend, passes
 
 
 def _sqlite_code(error: DBAPIError) -> int | None:
