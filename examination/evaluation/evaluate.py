@@ -328,18 +328,6 @@ def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
     return batches[0] if batches else TraceBatch.from_events([])
 
 
-_USES = {
-    "edge_relative_error": "how often one activity follows another",
-    "activity_mix_total_variation": "how often activities occur",
-    "variant_emd": "the course of cases",
-    "variant_total_variation": "the variants and their shares",
-    "next_activity_accuracy": "the prediction of the next activity",
-    "case_duration_distance": "how long cases take",
-    "misplaced_waiting_time": "where time passes",
-    "service_time_error": "service times",
-    "indicator_error": "the figures",
-    "tree_fitness": "the model of the process",
-}
 _BOUNDS = {"good": 1 / 10, "rough": 1 / 3}
 _GRADES = {"good": "Good for", "rough": "Rough for", "no": "Not for"}
 
@@ -355,14 +343,16 @@ def verdict_of(report: Mapping[str, Any]) -> dict[str, Any]:
         measure that was computed: `use`, `measure`, `error` and `grade`.
     """
     uses: list[dict[str, Any]] = []
-    for name, use in _USES.items():
+    for name, measure in MEASURES.items():
+        if measure.use is None:
+            continue
         error = _error(name, report, report)
         if error is None:
             continue
         drawn = _error(name, report.get("bootstrap", {}), report) or 0.0
         fitting = (grade for grade, most in _BOUNDS.items() if error <= max(most, drawn))
         grade = next(fitting, "no")
-        uses.append({"use": use, "measure": name, "error": round(error, 4), "grade": grade})
+        uses.append({"use": measure.use, "measure": name, "error": round(error, 4), "grade": grade})
     parts = []
     for grade, words in _GRADES.items():
         named = [f"{u['use']} ({percent(u['error'])} off)" for u in uses if u["grade"] == grade]

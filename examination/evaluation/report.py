@@ -9,32 +9,6 @@ from tracecloak.examination.measure.registry import INTERNAL, MEASURES, legend_l
 from tracecloak.pipelines.planning.utility import percent
 from tracecloak.transforms.pages.page import from_template
 
-# What a user does with a log, in the order in which it is shown; the page has all measures.
-_SUMMARY = (
-    "variant_emd",
-    "variant_total_variation",
-    "edge_relative_error",
-    "edge_precision",
-    "edge_recall",
-    "interval_coverage",
-    "interval_width",
-    "indicator_coverage",
-    "indicator_error",
-    "usable_indicator_error",
-    "worst_indicator_error",
-    "case_duration_distance",
-    "top_variant_duration_error",
-    "duration_eta_squared",
-    "big_pair_wait_error",
-    "misplaced_waiting_time",
-    "service_time_error",
-    "waiting_time_error",
-    "drift",
-    "next_activity_accuracy",
-    "tree_fitness",
-    "tree_precision",
-    "tree_share",
-)
 _NOTHING = "-"
 _HEADER = ("measure", "verdict", "release", "bootstrap", "log itself", "better")
 _BOUNDS = (
@@ -47,7 +21,11 @@ _SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 def summary_lines(report: dict[str, Any]) -> Iterator[str]:
     """Yields the most important measures as a table for a screen, and what its columns are."""
     yield report["verdict"]["sentence"]
-    rows = [row_of(report, name) for name in _SUMMARY if report.get(name) is not None]
+    rows = [
+        row_of(report, name)
+        for name, one in MEASURES.items()
+        if one.is_summarized and report.get(name) is not None
+    ]
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
     for row in (_HEADER, *rows):
         first, *others = (

@@ -103,6 +103,8 @@ class Measure:
         range: Its smallest possible value and its largest; infinity if there is none.
         better: See `Better`.
         needs: What of a release it looks at.
+        is_summarized: Whether the summary of an evaluation has it, of what a user does with a log.
+        use: The use of a log that it judges, if it is one that a verdict names.
     """
 
     name: str
@@ -112,6 +114,8 @@ class Measure:
     range: list[float]
     better: Better
     needs: list[Need]
+    is_summarized: bool = False
+    use: str | None = None
 
     @property
     def extent(self) -> str:
