@@ -107,7 +107,8 @@ def test_every_format_tells_the_same(form: str) -> None:
     columns = {one["column"]: one for one in body["columns"]}
     assert "nested" not in columns
     assert columns["mail"]["looks_like_persons"] and columns["mail"]["one_value_for_each_case"]
-    assert columns["begin"]["place_of_time"] == "start"
+    places = [columns[name]["place_of_time"] for name in ("begin", "at")]
+    assert places == ["start", None]  # of what begins the events, and of what their time is
     assert columns["at"]["empty"] == 3 and columns["what"]["distinct"] == 5
     pasted = yaml.safe_load(body["to_paste"])
     assert pasted["drop_duplicates"] is True

@@ -126,6 +126,10 @@ def test_attributes_of_any_name_hold_in_xes_as_they_are_written_and_as_they_were
     assert schema_problems(data) == []
     found = verify(str(release))
     assert failed(found) == {} and "parquet and csv and xes" in compared(found)[0]
+    other = data.replace(b'"tracecloak:epsilon" value="50', b'"tracecloak:epsilon" value="5')
+    assert other != data
+    rewritten(release, "log.xes.gz", gzip.compress(other, GZIP_LEVEL))
+    assert set(failed(verify(str(release)))) == {"copies"}
     for name, key in keys.items():
         quoted = f'"{key}"'.encode()
         assert quoted in data
