@@ -577,8 +577,7 @@ class Releases:
         # Others, such as what a clip is chosen by, are not of pairs and have no names.
         named = [one for one in sums.values() if one.names is not None]
         if method.sums == "pairs" and named:
-            [sums_of_pairs] = named
-            return _numbers_of_pairs(sums_of_pairs, getattr(params, "borders_us", None))
+            return _numbers_of_pairs(named[0], getattr(params, "borders_us", None))
         shown = {**method.products(decisions, params).by_name}
         if method.log == "generated":
             parts = {n: part for one in decisions.values() for n, part in one.parts.items()}
