@@ -177,12 +177,10 @@ class Reservation:
                 raise UsageError(f"{name} must be at least 0{above}, got {value}")
         if self.epsilon is not None and self.delta is None:
             raise UsageError("a finite epsilon needs a delta; give 0 if there is none")
-        if self.unit not in get_args(Unit):
-            raise UsageError(f"unit must be one of {', '.join(get_args(Unit))}, got {self.unit!r}")
-        if self.adjacency not in get_args(Adjacency):
-            raise UsageError(
-                f"adjacency must be one of {', '.join(get_args(Adjacency))}, got {self.adjacency!r}"
-            )
+        for name, known in (("unit", get_args(Unit)), ("adjacency", get_args(Adjacency))):
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise UsageError(f"{name} must be one of {', '.join(known)}, got {given!r}")
         self.columns()  # for its errors
 
     def columns(self) -> dict[str, Any]:

@@ -281,36 +281,36 @@ def test_what_is_no_ledger_is_refused_and_left_alone(
 SECRET = "pw-7f3a"
 
 
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        ("ledger.sqlite", "cannot be read; write sqlite:"),
-        (SECRET, "cannot be read; write sqlite:"),
-        ("sqlite://", "names no file"),
-        ("sqlite:///:memory:", "names no file"),
-        ("sqlite:///file:x?mode=memory&uri=true", "names no file"),
-        (f"sqlite:////dev/shm/x.sqlite?{SECRET}=1", "takes no options"),
-        (f"nodb://u:{SECRET}@h/d", "cannot be used"),
-        (f"postgresql+pg8000://u:{SECRET}@h/d", "pg8000, which is not installed"),
-        (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/d", "ledger d .*127.0.0.1:1. does not ans"),
-        (f"postgresql+psycopg://{SECRET}@127.0.0.1:1/d", "does not answer"),
-        (f"postgresql+psycopg://127.0.0.1:1/d?user=u&password={SECRET}", "does not answer"),
-        (f"postgresql+psycopg://127.0.0.1:1/d?no_such_option={SECRET}", "does not answer"),
-        (f"postgresql+psycopg://u:p@{SECRET}@127.0.0.1:1/d", "write %40"),
-        (f"postgresql+psycopg://u:p@h/{SECRET}@127.0.0.1:1/d", "write %40"),
-        (f"postgresql+psycopg://u:p@h:{SECRET}@127.0.0.1/d", "cannot be read"),
-    ],
+URLS = (
+    ("ledger.sqlite", "cannot be read; write sqlite:"),
+    (SECRET, "cannot be read; write sqlite:"),
+    ("sqlite://", "names no file"),
+    ("sqlite:///:memory:", "names no file"),
+    ("sqlite:///file:x?mode=memory&uri=true", "names no file"),
+    (f"sqlite:////dev/shm/x.sqlite?{SECRET}=1", "takes no options"),
+    (f"nodb://u:{SECRET}@h/d", "cannot be used"),
+    (f"postgresql+pg8000://u:{SECRET}@h/d", "pg8000, which is not installed"),
+    (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/d", "ledger d .*127.0.0.1:1. does not ans"),
+    (f"postgresql+psycopg://{SECRET}@127.0.0.1:1/d", "does not answer"),
+    (f"postgresql+psycopg://127.0.0.1:1/d?user=u&password={SECRET}", "does not answer"),
+    (f"postgresql+psycopg://127.0.0.1:1/d?no_such_option={SECRET}", "does not answer"),
+    (f"postgresql+psycopg://u:p@{SECRET}@127.0.0.1:1/d", "write %40"),
+    (f"postgresql+psycopg://u:p@h/{SECRET}@127.0.0.1:1/d", "write %40"),
+    (f"postgresql+psycopg://u:p@h:{SECRET}@127.0.0.1/d", "cannot be read"),
 )
+
+
 def test_a_url_that_leads_nowhere_is_told_and_nothing_secret_of_it(
-    url: str, told: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    with pytest.raises(TracecloakError, match=told) as raised:
-        Ledger(url, patience_seconds=0.2, new=True)
-    # A server may answer later; a URL that is none stays so.
-    assert raised.value.exit_code == (75 if "does not ans" in told else 2)
-    shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
-    assert SECRET not in shown
+    for url, told in URLS:
+        with pytest.raises(TracecloakError, match=told) as raised:
+            Ledger(url, patience_seconds=0.2, new=True)
+        # A server may answer later; a URL that is none stays so.
+        assert raised.value.exit_code == (75 if "does not ans" in told else 2)
+        shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value) + caplog.text
+        assert SECRET not in shown
 
 
 # Holds a lock on the file of argv[1] until its input closes.
