@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -35,6 +35,13 @@ from tracecloak.transforms.formats.avro_regular import (
     read_regular,
     record_of,
     steps_of,
+)
+from tracecloak.transforms.formats.avro_schemas import (
+    TYPES,
+    PlainSchemas,
+    column_type,
+    promotion,
+    times_apart,
 )
 from tracecloak.transforms.formats.base import (
     RawBatch,
@@ -68,29 +75,6 @@ _HEADER = {
 # Codecs for which fastavro needs a package that need not be installed.
 _OPTIONAL_CODECS = {b"snappy": "cramjam", b"zstandard": "zstandard", b"lz4": "lz4"}
 
-_TYPES = {
-    "boolean": pa.bool_(),
-    "int": pa.int64(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "enum": pa.string(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-}
-_TIME_TYPES = {
-    "timestamp-millis": pa.timestamp("ms", "UTC"),
-    "timestamp-micros": pa.timestamp("us", "UTC"),
-    "timestamp-nanos": pa.timestamp("ns", "UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("ns"),
-    "date": pa.date32(),
-}
-# Where a schema keeps its logical time type out of the sight of fastavro, whose datetime objects
-# are slow and end at the year 9999.
-_TIME = "tracecloak.time"
 _PYTHON_TYPES = {
     pa.bool_(): bool,
     pa.float32(): float,
@@ -98,9 +82,6 @@ _PYTHON_TYPES = {
     pa.string(): str,
     pa.binary(): bytes,
 }
-# fastavro reads a value as the first branch of the reader's union that it can be promoted to, so
-# each type stands before those that it can be promoted to.
-_PROMOTIONS = ["int", "long", "float", "double", "string", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -296,13 +277,13 @@ class _Field:
         kinds = [definition(branch, named) for branch in branches]
         present = [kind for kind in kinds if kind["type"] != "null"]
         for kind in present:
-            if kind["type"] not in _TYPES:
+            if kind["type"] not in TYPES:
                 raise InputSchemaError(
                     f"the field {name[:80]!r} is nested; an event log needs plain fields: name one "
                     "within a record by its path, such as case.id"
                 )
-        self.schema = sorted(branches, key=_promotion) if len(branches) > 1 else branches[0]
-        self._types = list(dict.fromkeys(map(_arrow_type, present)))
+        self.schema = sorted(branches, key=promotion) if len(branches) > 1 else branches[0]
+        self._types = list(dict.fromkeys(map(column_type, present)))
         if pa.float64() in self._types and pa.float32() in self._types:
             self._types.remove(pa.float32())  # its values are doubles, too
         python_types = list(map(_python_type, self._types))
@@ -350,85 +331,6 @@ class _Field:
         )
 
 
-_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
-
-
-SCALARS = {*_PRIMITIVES, "enum", "fixed"}
-_KINDS = {*SCALARS, "array", "map", "record", "error"}
-
-
-class PlainSchemas:
-    """Schemas without what does not decide on the bytes; all names in them are full.
-
-    Attributes:
-        types: The named types in them, by their names.
-    """
-
-    def __init__(self, logical: Callable[[Mapping[str, Any], str], Mapping[str, Any]]) -> None:
-        """Begins with no schema.
-
-        Args:
-            logical: Returns what a type has in place of its logical type, `decimal` or one of
-                times, where that is one of such a type.
-        """
-        self.types: dict[str, Any] = {}
-        self._logical = logical
-
-    def rewritten(self, node: Any, namespace: str = "") -> Any:
-        """Returns a schema of a namespace so.
-
-        Raises:
-            ValueError: Two types have one name.
-            Exception: Of any kind; it is no schema.
-        """
-        if isinstance(node, list):
-            return [self.rewritten(branch, namespace) for branch in node]
-        if isinstance(node, str):
-            return node if node in _PRIMITIVES else _full_name(node, namespace)
-        kind = node["type"]
-        if not isinstance(kind, str) or kind not in _KINDS:
-            return self.rewritten(kind, namespace)
-        if kind in ("array", "map"):
-            key = "items" if kind == "array" else "values"
-            return {"type": kind, key: self.rewritten(node[key], namespace)}
-        if kind in _PRIMITIVES:
-            logical = self._logical_of(node)
-            return {"type": kind, **logical} if logical else kind
-        name = _full_name(node["name"], node.get("namespace", namespace))
-        outer, _, own = name.rpartition(".")
-        plain: dict[str, Any] = {"type": kind, "name": own, "namespace": outer}
-        if kind in ("record", "error"):
-            plain["fields"] = [
-                {"name": field["name"], "type": self.rewritten(field["type"], outer)}
-                for field in node["fields"]
-            ]
-        else:
-            key = "symbols" if kind == "enum" else "size"
-            plain |= {key: node[key], **self._logical_of(node)}
-        if self.types.setdefault(name, plain) != plain:
-            raise ValueError("two types have one name")
-        return plain
-
-    def _logical_of(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
-        kind, logical = node["type"], str(node.get("logicalType"))
-        # Iceberg has one logical type for instants and for local times.
-        if node.get("adjust-to-utc") is False and f"local-{logical}" in _TIME_TYPES:
-            logical = f"local-{logical}"
-        of_kinds = {"date": ("int",), "decimal": ("bytes", "fixed")}
-        kinds = of_kinds.get(logical, ("long",) if logical in _TIME_TYPES else ())
-        return self._logical(node, logical) if kind in kinds else {}
-
-
-def _full_name(name: str, namespace: str | None) -> str:
-    return name if "." in name or not namespace else f"{namespace}.{name}"
-
-
-def _logical(node: Mapping[str, Any], logical: str) -> Mapping[str, Any]:
-    if logical != "decimal":
-        return {_TIME: logical}
-    return {key: node[key] for key in ("logicalType", "precision", "scale") if key in node}
-
-
 def _fields(
     source: _Source, wanted: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any], list[_Field]]:
@@ -460,24 +362,10 @@ def _columns(
     return columns, {name: marks for name, (_, marks) in read.items() if marks is not None}
 
 
-def _arrow_type(schema: Mapping[str, Any]) -> pa.DataType:
-    if _TIME in schema:
-        return _TIME_TYPES[schema[_TIME]]
-    if "logicalType" in schema:
-        make = pa.decimal128 if schema["precision"] <= 38 else pa.decimal256
-        return make(schema["precision"], schema.get("scale", 0))
-    return _TYPES[schema["type"]]
-
-
 def _python_type(arrow_type: pa.DataType) -> type:
     if pa.types.is_decimal(arrow_type):
         return Decimal
     return _PYTHON_TYPES.get(arrow_type, int)
-
-
-def _promotion(branch: Any) -> int:
-    kind = branch["type"] if isinstance(branch, dict) else branch
-    return _PROMOTIONS.index(kind) if kind in _PROMOTIONS else -1
 
 
 def _native(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
@@ -526,7 +414,7 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ValueError("no Avro container")
     _require_codec(header["meta"].get("avro.codec"))
     named: dict[str, Any] = {}
-    plain = PlainSchemas(_logical).rewritten(json.loads(header["meta"]["avro.schema"]))
+    plain = PlainSchemas(times_apart).rewritten(json.loads(header["meta"]["avro.schema"]))
     schema: Any = fastavro.parse_schema(plain, named, _write_hint=False)
     if not isinstance(schema, dict) or schema["type"] != "record":
         raise InputSchemaError("the input is an Avro file, but not one of records")

@@ -23,7 +23,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.tally import NO_FRAME, NOT_OF_SCHEMA, UNFIT_SCHEMA, UNKNOWN_SCHEMA
 from tracecloak.schemas.texts import bounded_json
-from tracecloak.transforms.formats.avro import SCALARS, PlainSchemas
+from tracecloak.transforms.formats.avro_schemas import SCALARS, PlainSchemas
 from tracecloak.transforms.formats.base import Stamp, UnreadError
 from tracecloak.transforms.services.schema_registry import (
     NotThereError,

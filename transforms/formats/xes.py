@@ -26,7 +26,6 @@ and reads on where the next `<trace>` begins; only what stands before the root i
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import hashlib
 import logging
@@ -34,7 +33,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from xml.parsers import expat
 
 import numpy as np
@@ -58,6 +57,7 @@ from tracecloak.transforms.formats.xes_regular import (
     number,
     read_regular,
 )
+from tracecloak.transforms.formats.xes_source import Source, read_fully
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -163,7 +163,7 @@ class XesReader:
                 event has a required column.
         """
         names = None if self.unnamed is None else _Names(*self.unnamed)
-        source = _Source(stream)
+        source = Source(stream)
         traces = _Traces(wanted, names, source.encoding, forgets=self.goes_on)
         pieces = _Pieces(source, batch_rows)
         is_sound = True
@@ -624,7 +624,7 @@ class _Kinds(dict[str, int]):
 class _Pieces:
     """What a file is read in: traces that are regular as a whole, and pieces for a parser."""
 
-    def __init__(self, source: _Source, batch_rows: int) -> None:
+    def __init__(self, source: Source, batch_rows: int) -> None:
         self._source = source
         self._batch_rows = batch_rows
         # At most as much is looked at as a batch takes, and no token that is too long.
@@ -640,7 +640,7 @@ class _Pieces:
         Args:
             traces: Those of the file, which are between two of them; they go on behind these.
         """
-        while self._parsed <= 0 and (data := _read(self._source, self._size)):
+        while self._parsed <= 0 and (data := read_fully(self._source, self._size)):
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
             regular = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
@@ -662,22 +662,13 @@ class _Pieces:
 
     def read(self, size: int) -> bytes:
         """Returns a piece for the parser, at most `size` bytes; none at the end."""
-        piece = _read(self._source, size)
+        piece = read_fully(self._source, size)
         end = piece.find(END) + len(END)
         if self._parsed <= 0 and len(END) <= end < len(piece):
             self._source.unread(piece[end:])
             return piece[:end]
         self._parsed -= len(piece)
         return piece
-
-
-def _read(stream: BinaryIO | _Source, size: int) -> bytes:
-    """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
-    pieces = []
-    while size and (piece := stream.read(size)):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
 
 
 def _refusal(fault: _Fault) -> InputSchemaError:
@@ -689,7 +680,7 @@ def _refusal(fault: _Fault) -> InputSchemaError:
     )
 
 
-def _from_trace(stream: _Source, piece: bytes) -> bytes:
+def _from_trace(stream: Source, piece: bytes) -> bytes:
     """Returns what follows from where the next trace begins; nothing if none does.
 
     Args:
@@ -697,67 +688,11 @@ def _from_trace(stream: _Source, piece: bytes) -> bytes:
         piece: What was read last, from where a trace may begin.
     """
     while (tag := _TRACE_TAG.search(piece)) is None:
-        more = _read(stream, _PIECE_BYTES)
+        more = read_fully(stream, _PIECE_BYTES)
         if not more:
             return b""
         piece = piece[-_TAG_BYTES:] + more
     return piece[tag.start() :]
-
-
-# A character that XML forbids, in place of what the encoding does not have.
-_NO_CHARACTER = "\uffff"
-_MARKS = "tracecloak.no-character"
-_BYTES_OF_CODE_UNITS = {
-    b"\xff\xfe": "utf-16",
-    b"\xfe\xff": "utf-16",
-    b"<\0": "utf-16-le",
-    b"\0<": "utf-16-be",
-}
-
-
-def _marked(error: UnicodeError) -> tuple[str, int]:
-    return _NO_CHARACTER, cast(UnicodeDecodeError, error).end  # nothing is encoded so
-
-
-codecs.register_error(_MARKS, _marked)
-
-
-class _Source:
-    """The bytes of a file, UTF-16 as UTF-8, which can be given back.
-
-    So its ASCII characters are single bytes, as they are in any other encoding that expat reads.
-
-    Attributes:
-        encoding: That of the bytes, if it is not the one that the file declares.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        first = _read(stream, 2)
-        codec = _BYTES_OF_CODE_UNITS.get(first)
-        self.encoding = None if codec is None else "utf-8"
-        self._stream = stream
-        self._decoder = None if codec is None else codecs.getincrementaldecoder(codec)(_MARKS)
-        self._held, self._at = self._decoded(first), 0
-
-    def _decoded(self, data: bytes) -> bytes:
-        return data if self._decoder is None else self._decoder.decode(data, not data).encode()
-
-    def read(self, size: int) -> bytes:
-        """Returns some bytes, mostly as many as asked for; none at the end."""
-        while self._at == len(self._held):
-            piece = self._stream.read(size)
-            if self._decoder is None:
-                return piece
-            self._held, self._at = self._decoded(piece), 0
-            if not piece:
-                break
-        data = self._held[self._at : self._at + size]
-        self._at += len(data)
-        return data
-
-    def unread(self, data: bytes) -> None:
-        """Lets bytes come again."""
-        self._held, self._at = data + self._held[self._at :], 0
 
 
 def reader(how: SourceFormat, path: str) -> XesReader:
