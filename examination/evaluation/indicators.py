@@ -13,7 +13,7 @@ import datetime
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -97,11 +97,11 @@ def truths_of(
         values = numbers(_step_of(indicator, label, log))[is_meant]
         return values[~np.isnan(values)]
 
-    figure = _figure_of(indicator, [tail for _, tail in parts])
+    last = parts[-1][1] if parts else ""
     seen: Counter[str] = Counter()
     truths = []
     for label, tail in parts:
-        truths.append(figure(chosen(label), tail, seen[label]))
+        truths.append(_figure(indicator, chosen(label), tail, seen[label], last))
         seen[label] += 1
     return truths
 
@@ -158,30 +158,28 @@ def _numbers(indicator: Indicator, step: Group | None, log: OriginalLog) -> np.n
     raise TypeError(f"{type(indicator).__name__} has no numbers")
 
 
-Figure = Callable[[np.ndarray, str, int], float | None]
-
-
-def _figure_of(indicator: Indicator, tails: Sequence[str]) -> Figure:
-    """How the number of a row follows from those of its cases, its quantile or bin, and its place.
+def _figure(
+    indicator: Indicator, values: np.ndarray, tail: str, place: int, last: str
+) -> float | None:
+    """The number of a row.
 
     Args:
         indicator: What was asked for.
-        tails: The quantile or the bin of each row.
+        values: The numbers of its cases.
+        tail: Its quantile or bin.
+        place: Which of the rows of these cases it is.
+        last: The last bin.
     """
     unit = _SECOND_US if isinstance(indicator, Timed) else 1
     if isinstance(indicator, Cases | Frequency):
-        return lambda values, tail, place: float(values.sum())
+        return float(values.sum())
     if not isinstance(indicator, Measured) or indicator.of == "mean":
-        return lambda values, tail, place: float(values.mean()) / unit if len(values) else None
+        return float(values.mean()) / unit if len(values) else None
     if indicator.of == "sum":
-        return lambda values, tail, place: float(values.sum()) / unit
+        return float(values.sum()) / unit
     if indicator.of == "histogram":
-        edges = _edges(indicator, tails[-1] if tails else "")
-        return lambda values, tail, place: _in_bin(values, edges, place)
-    [*quantiles] = indicator.quantiles
-    return lambda values, tail, place: _quantile(
-        values / unit, Fraction(tail) if tail else quantiles[0]
-    )
+        return _in_bin(values, _edges(indicator, last), place)
+    return _quantile(values / unit, Fraction(tail or next(iter(indicator.quantiles))))
 
 
 def _quantile(values: np.ndarray, share: Fraction) -> float | None:
