@@ -233,19 +233,8 @@ def loop_cut(follows: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> list[
 
 def _components(linked: np.ndarray) -> list[Part]:
     """Returns the connected parts of an undirected graph, in the order of their first members."""
-    left = np.ones(len(linked), bool)
-    parts: list[Part] = []
-    for first in range(len(linked)):
-        if not left[first]:
-            continue
-        left[first] = False
-        part = [first]
-        for one in part:  # which grows
-            neighbours = np.flatnonzero(linked[one] & left)
-            left[neighbours] = False
-            part += neighbours.tolist()
-        parts.append(tuple(sorted(part)))
-    return parts
+    first = _reachable(linked).argmax(axis=1)
+    return [tuple(np.flatnonzero(first == own).tolist()) for own in np.unique(first)]
 
 
 def _reachable(follows: np.ndarray) -> np.ndarray:
