@@ -63,17 +63,10 @@ def clipped_pairs(
     """
     row, pair = _distinct_pairs(variants, n_activities)
     n_pairs = np.bincount(row, minlength=variants.n_variants)
-    if norm == 1:
-        weights = np.array([PAIR_UNITS * max_pairs // max(k, max_pairs) for k in n_pairs.tolist()])
-    else:
-        weights = np.array(
-            [
-                math.isqrt(PAIR_UNITS * PAIR_UNITS * max_pairs // max(k, max_pairs))
-                for k in n_pairs.tolist()
-            ]
-        )
+    ratios = [PAIR_UNITS**norm * max_pairs // max(k, max_pairs) for k in n_pairs.tolist()]
+    weights = np.array(ratios if norm == 1 else [math.isqrt(r) for r in ratios], np.int64)
     width = n_activities + 1
-    values = (weights.astype(np.int64) * variants.counts)[row]
+    values = (weights * variants.counts)[row]
     return sum_groups(pair, values, width * width).reshape(width, width)
 
 
@@ -90,18 +83,11 @@ def numbers_of_pairs(variants: VariantHistogram, n_activities: int) -> np.ndarra
 
 def _distinct_pairs(variants: VariantHistogram, n_activities: int) -> tuple[np.ndarray, np.ndarray]:
     """int64[m] twice: each variant's number with each of its pairs, once."""
-    width = n_activities + 1
-    lengths = np.diff(variants.offsets)
-    n_rows = variants.n_variants
-    row = np.repeat(np.arange(n_rows), lengths + 1)
-    place = np.arange(len(variants.codes)) + np.repeat(np.arange(n_rows), lengths)
-    source = np.full(len(row), n_activities, np.int64)
-    target = np.full(len(row), n_activities, np.int64)
-    target[place] = variants.codes
-    source[place + 1] = variants.codes
-    keys = np.sort((row * width + source) * width + target)
-    distinct = keys[np.diff(keys, prepend=-1) > 0]
-    row, pair = np.divmod(distinct, width * width)
+    width, offsets = n_activities + 1, variants.offsets
+    row = np.repeat(np.arange(variants.n_variants), np.diff(offsets) + 1)
+    codes = variants.codes.astype(np.int64)
+    sources, targets = (np.insert(codes, at, n_activities) for at in (offsets[:-1], offsets[1:]))
+    row, pair = np.divmod(np.unique((row * width + sources) * width + targets), width * width)
     return row, pair
 
 
