@@ -170,10 +170,9 @@ def _waits(traces: TraceBatch, pairs: Sequence[tuple[str, str]]) -> Numbers:
     """The time of the first step of each pair in each case."""
     ends = sorted({name for pair in pairs for name in pair})
     codes = _places_of(traces, ends)[traces.activities]
-    wanted = {(ends.index(a), ends.index(b)): number for number, (a, b) in enumerate(pairs)}
     table = np.full((len(ends), len(ends)), -1, np.int64)
-    for (a, b), number in wanted.items():
-        table[a, b] = number
+    for place, (a, b) in enumerate(pairs):
+        table[ends.index(a), ends.index(b)] = place
     later = np.flatnonzero(has_step(traces))
     later = later[(codes[later] >= 0) & (codes[later - 1] >= 0)]
     number = table[codes[later - 1], codes[later]]
@@ -321,10 +320,8 @@ class Population:
 
     def places(self, traces: TraceBatch, groups: Groups) -> np.ndarray:
         """Returns int64[n_cases], the group of each case, or -1 for one that does not count."""
-        places = groups.places(traces)
-        return (
-            places if self.where is None else np.where(cases_where(traces, self.where), places, -1)
-        )
+        is_meant = True if self.where is None else cases_where(traces, self.where)
+        return np.where(is_meant, groups.places(traces), -1)
 
 
 @dataclass(frozen=True)
