@@ -88,6 +88,11 @@ class Params(pydantic.BaseModel):
         frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
     )
 
+    @property
+    def bounds(self) -> ContributionBounds:
+        """The public caps that every trace is brought under before it is counted."""
+        return ContributionBounds()
+
     def expecting(self, n_cases: int) -> Params:
         """Returns the parameters for about so many cases, as was declared; by default the same.
 
@@ -217,7 +222,8 @@ class Anonymizer(Protocol):
 
     def bounds(self, params: Any) -> ContributionBounds:
         """Returns the public caps that every trace is brought under before it is counted."""
-        return ContributionBounds()
+        bounds: ContributionBounds = params.bounds
+        return bounds
 
     def attributes(self, params: Any) -> tuple[Attribute, ...]:
         """Returns the declared attributes that the method reads and releases, and none else.
@@ -424,6 +430,24 @@ class NamesParams(Params):
         if self.closed_vocabulary and self.vocabulary is None:
             raise ValueError("closed_vocabulary is about the names of vocabulary: give that too")
         return self
+
+    @property
+    def max_units(self) -> int:
+        """Cases that one unit of privacy can have: 1, or those of an individual that count."""
+        return getattr(self, "max_cases_per_individual", None) or 1
+
+    @property
+    def longest_case(self) -> int | None:
+        """Events of a case that can count, public; None: all of them, or as many as are bought."""
+        return getattr(self, "max_trace_length", None)
+
+    @property
+    def bounds(self) -> ContributionBounds:
+        """The public caps, by those of the parameters that the method has."""
+        individual = getattr(self, "max_cases_per_individual", None)
+        return ContributionBounds(
+            self.vocabulary, self.longest_case, individual, self.closed_vocabulary
+        )
 
     @property
     def n_words(self) -> int | None:

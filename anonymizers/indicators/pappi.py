@@ -34,7 +34,6 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams
@@ -135,10 +134,6 @@ class Pappi(contract.Anonymizer):
             "indicators": ("cases", "throughput at_most=30d", "rework", "frequency activity=A"),
         },
     )
-
-    def bounds(self, params: PappiParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
 
     def rounds(self, params: PappiParams) -> tuple[str, ...]:
         """Returns the one round."""

@@ -15,7 +15,6 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_directly_follows
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import Batch, CollectNames, Counted
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -189,21 +188,6 @@ class PairQueryParams(NamesParams):
     def is_cut_off(self) -> bool:
         """Whether noise loses its decimals towards 0."""
         return self.profile == "reference" and not self.is_honest
-
-    @property
-    def bounds(self) -> ContributionBounds:
-        """The public caps."""
-        return ContributionBounds(
-            self.vocabulary,
-            self.max_trace_length,
-            self.max_cases_per_individual,
-            self.closed_vocabulary,
-        )
-
-    @property
-    def max_units(self) -> int:
-        """Cases that one unit of privacy can have: 1, or those of an individual that count."""
-        return self.max_cases_per_individual or 1
 
     @property
     def max_pairs(self) -> int | None:

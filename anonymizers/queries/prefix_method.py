@@ -38,7 +38,6 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -104,18 +103,6 @@ class LevelParams(NamesParams):
     def when_full(self) -> Literal["refuse", "keep largest"]:
         """What happens where prefixes have too many continuations; noise must not refuse."""
         return "keep largest" if self.is_honest else "refuse"
-
-    @property
-    def max_units(self) -> int:
-        """Cases that one unit of privacy can have."""
-        return self.max_cases_per_individual or 1
-
-    @property
-    def bounds(self) -> ContributionBounds:
-        """The public caps."""
-        return ContributionBounds(
-            self.vocabulary, None, self.max_cases_per_individual, self.closed_vocabulary
-        )
 
     @property
     def noise_factor(self) -> int:

@@ -10,7 +10,6 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
@@ -126,26 +125,6 @@ class RigorousParams(NamesParams):
         """(epsilon, delta) as texts."""
         epsilon, delta = self.budget
         return decimal_text(epsilon), decimal_text(delta)
-
-    @property
-    def max_units(self) -> int:
-        """Cases that one unit of privacy can have: 1, or those of an individual that count."""
-        return self.max_cases_per_individual or 1
-
-    @property
-    def longest_case(self) -> int | None:
-        """Events of a case that can count, public; None: all of them, or as many as are bought."""
-        return self.max_trace_length
-
-    @property
-    def bounds(self) -> ContributionBounds:
-        """The public caps."""
-        return ContributionBounds(
-            self.vocabulary,
-            self.longest_case,
-            self.max_cases_per_individual,
-            self.closed_vocabulary,
-        )
 
 
 def drawable(scale: tuple[int, int]) -> tuple[int, int]:

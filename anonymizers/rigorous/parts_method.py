@@ -19,7 +19,6 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -236,11 +235,6 @@ class PartsMethod(RoundsMethod):
         returns True only if this is proved and tested.
         """
         return False
-
-    def bounds(self, params: Any) -> ContributionBounds:
-        """Returns the public caps."""
-        bounds: ContributionBounds = params.bounds
-        return bounds
 
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns what the parts spend, which adds up to epsilon and delta.

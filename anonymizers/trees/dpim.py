@@ -21,7 +21,6 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -102,11 +101,6 @@ class DpimParams(NamesParams):
         if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
             raise ValueError(excess)
         return self
-
-    @property
-    def bounds(self) -> ContributionBounds:
-        """The public caps."""
-        return ContributionBounds(self.vocabulary, closed=self.closed_vocabulary)
 
     @property
     def round_epsilon(self) -> Fraction:
@@ -367,10 +361,6 @@ class Dpim(contract.Anonymizer):
         {"epsilon": "100", "bounds_from_log": True, "vocabulary": ("A", "B")},
         {"epsilon": "2", "vocabulary": ("A", "B"), "size_bounds": (2, 5)},
     )
-
-    def bounds(self, params: DpimParams) -> ContributionBounds:
-        """Returns the public caps."""
-        return params.bounds
 
     def rounds(self, params: DpimParams) -> tuple[str, ...]:
         """Returns the one round of counting; all rounds of the method look at the same count."""
