@@ -321,20 +321,16 @@ class ReleaseRegistry:
         from tracecloak.pipelines.ledger.database import MadeElsewhere
 
         key = self.store.reserve(*named, *digests, origin)
+        ends_all: tuple[type[BaseException], ...] = (BaseException,)  # the ledger knows nothing yet
         try:
             begun = self.store.reserved(*named)
             reservation = asked(key.fingerprint)
-        except BaseException:  # the ledger was asked for nothing
-            if is_new:
-                self.store.forget(*named)
-                self.folder.clear()
-            raise
-        try:
-            self.ledger.reserve(reservation)
-        except (UsageError, BudgetExhausted, MadeElsewhere):
-            # Refused, so nothing is charged or drawn under a new key. With an old one something may
+            # Refused, nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
-            if is_new:
+            ends_all = (UsageError, BudgetExhausted, MadeElsewhere)
+            self.ledger.reserve(reservation)
+        except BaseException as error:
+            if is_new and isinstance(error, ends_all):
                 self.store.forget(*named)
                 self.folder.clear()
             raise
