@@ -17,7 +17,6 @@ from unittest.mock import Mock
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.embedded import AMUN, paid
 from tests.support.keys import release_key
@@ -81,7 +80,7 @@ def written(path: Path, text: str) -> str:
 
 def read_as(batch: pa.RecordBatch, **mapping: Any) -> list[Any]:
     elements = like(mapping=ColumnMapping(**mapping), carried=())
-    return list(read._ReadBatches(elements).process(batch))
+    return list(read._read_batch(batch, elements))
 
 
 def unsound(folder: Path) -> None:
@@ -176,7 +175,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "name no individuals"),
     (lambda f: read_as(NO_EVENTS, order="n"), InputSchemaError, "have no order column"),
     (lambda f: read.product_schema("none"), UsageError, "to come as rows, got 'none'"),
-    (lambda f: read.product_batches(None, "tree", cut(Statistics({}))), UsageError,
+    (lambda f: read.product_batches("tree", cut(Statistics({}))), UsageError,
      "the release has no product 'tree'"),
     (of_no_driver, UsageError, "psycopg.*postgresql"),
     (of_wrong_options, LedgerError, r"cannot be opened \(ValueError\)"),
@@ -211,8 +210,8 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "operator_port 80 cannot be had: Permission"),
     (lambda f: list(due.check_engine(like(config=like(runner="Local"), of_beam=["--x"]))),
      UsageError, "takes nothing of Beam, got --x"),
-    (lambda f: list(due._of_flink(PipelineOptions(["--flink_master=127.0.0.1:1"]))), RetryLater,
-     "Flink does not answer at flink_master '127.0.0.1:1'"),
+    (lambda f: due._require_answer("flink_master", "127.0.0.1:1"), RetryLater,
+     "nobody answers at flink_master '127.0.0.1:1'"),
     (lambda f: patched(places, "_written_here", Mock(side_effect=OSError(errno.ENOSPC, "full")),
                        lambda: list(places._probed(like(now=float), str(f)))),
      TracecloakError, "to try it failed: full"),
@@ -223,7 +222,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: list(sources._remote_state(ANY, SPENT, ANY)), errors.BudgetExhausted, "is spent"),
     (lambda f: evaluate.graph_of(like(values_of=lambda *_: None, folder=like(path="p"))),
      UsageError, "holds neither a log nor dfg.json"),
-    (lambda f: evaluate._tree_report(evaluate._Judge(evaluate._Log(NONE)), "'A'"), UsageError,
+    (lambda f: evaluate._tree_report(evaluate.Side.of(NONE), "'A'"), UsageError,
      "the original has no case"),
     (lambda f: paper.value_of(SINGLE, "1,2"), UsageError, "one only, got '1,2'"),
     (lambda f: run.Experiment(ANY, (), patience=0), UsageError, "patience must be above 0"),
