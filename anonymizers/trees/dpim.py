@@ -250,9 +250,7 @@ class _Round:
         """
         flat = counts.ravel()
         noisy = flat + self._noise("select", np.arange(flat.size), n_pairs)
-        least = np.partition(noisy, flat.size - n_pairs)[flat.size - n_pairs]
-        chosen = np.flatnonzero(noisy > least)
-        chosen = np.concatenate([chosen, np.flatnonzero(noisy == least)[: n_pairs - len(chosen)]])
+        chosen = np.argsort(-noisy, kind="stable")[:n_pairs]
         holds, released = np.zeros(flat.size, bool), np.zeros(flat.size, np.int64)
         holds[chosen] = True
         released[chosen] = flat[chosen] + self._noise("count", chosen, n_pairs)

@@ -6,6 +6,7 @@ for all questions.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -509,16 +510,14 @@ def candidates(
     What is read of the log is what the questions about ends are answered with. The noise of each
     count of the relation has the deviation, in cases.
     """
-    trees = {normalise(flower(names)): None}
     above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
     n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
-    for size in (n_clear, *params.sizes(len(names))):
-        strongest = cuts.top_pairs(relation, size)
-        for rules in _RULES:
-            trees[cuts.build_tree(strongest, names, 2 * deviation, ends.of(strongest), rules)] = (
-                None
-            )
-    return list(trees)
+    strongest = [cuts.top_pairs(relation, n) for n in (n_clear, *params.sizes(len(names)))]
+    trees = (
+        cuts.build_tree(pairs, names, 2 * deviation, ends.of(pairs), rules)
+        for pairs, rules in itertools.product(strongest, _RULES)
+    )
+    return list(dict.fromkeys([normalise(flower(names)), *trees]))
 
 
 def noisy_fitness(
