@@ -13,7 +13,8 @@ from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import GuaranteeError
 
 if TYPE_CHECKING:
-    from tracecloak.examination.measure.registry import Report
+    from tracecloak.examination.attack.run import AttackReport
+    from tracecloak.examination.linkage.run import LinkageReport
     from tracecloak.pipelines.configuration.config import ReleaseConfig
 
 
@@ -30,7 +31,7 @@ def add_report_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def show_report(
-    report: Report,
+    report: AttackReport | LinkageReport,
     path: Path,
     form: Form,
     verdict: str | None = None,

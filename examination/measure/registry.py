@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from tracecloak.transforms.files import keep_private
 from tracecloak.transforms.pages.page import Chart, document
@@ -20,27 +20,6 @@ from tracecloak.transforms.pages.page import Chart, document
 
 INTERNAL = "INTERNAL: computed on raw data, not for publication"
 _ENDINGS = (".json", ".md", ".html")
-
-
-class Report(Protocol):
-    """What an attack found; not private."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as JSON values."""
-
-    def summary_lines(self) -> Iterator[str]:
-        """Yields the outcome in a few lines."""
-
-    def markdown_lines(self) -> list[str]:
-        """Returns the report as Markdown, line by line."""
-
-    def charts(self) -> list[Chart]:
-        """Returns the pictures of the page."""
-
-
-def renamed(values: Mapping[str, Any], **names: str) -> dict[str, Any]:
-    """Returns the values in their order, some of them under other names."""
-    return {names.get(name, name): value for name, value in values.items()}
 
 
 def write_all(
