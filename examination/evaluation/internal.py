@@ -245,68 +245,6 @@ def internal_report(inputs: ReportInputs) -> bytes:
         _LOG.info("looking for cases that are singled out")
         linkages = _linked(original, released, has_times(body["operations"]))
     curve = risk_curve(manifest, original, inputs.curve) if inputs.curve else []
-    return _page(inputs, manifest, report, tally, shown, linkages, curve)
-
-
-def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
-    tallies = []
-    events: list[pa.RecordBatch] = []
-    for file in source.files:
-        tally = FileTally(file.rank)
-        events.extend(batch for batch, _ in source.read(file, tally))
-        tallies.append(tally.result())
-    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
-    traces = batches[0] if batches else TraceBatch.from_events([])
-    return traces, ReadTally.merge(tallies)
-
-
-@dataclass
-class _Shown:
-    """What the page shows of the two logs, or of a graph and a log."""
-
-    map: dict[str, Any] | None = None
-    variants: dict[str, Any] | None = None
-    times: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
-        shown, body = cls(), release.body
-        truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
-        if released is not None:
-            times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
-            graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
-            shown.map = map_with_original(
-                map_data(graph, times.medians_s() if is_timed else {}), truth
-            )
-            after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
-            true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
-            shown.variants = variants_with_original(
-                variants_data(after, names_of_map(shown.map)), true
-            )
-            if is_timed:
-                both = times, LogTimes.from_traces(original)
-                shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
-        elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
-            shown.map = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
-        return shown
-
-
-def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
-    log = LinkedLog("original", original, no_values(original))
-    release = LinkedLog("released", released, no_values(released), is_timed)
-    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-    return list(link(log, [release], randomness, Settings(sizes=_SIZES)))
-
-
-def _page(
-    inputs: ReportInputs,
-    manifest: ReleaseManifest,
-    report: dict[str, Any],
-    tally: ReadTally,
-    shown: _Shown,
-    linkages: Sequence[Linkage],
-    curve: Sequence[CurvePoint],
-) -> bytes:
     no_times = NO_TIMES if shown.variants and not has_times(manifest.operations) else ""
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
@@ -377,6 +315,56 @@ def _page(
     return rendered(
         Page("internal.html.j2", title, anchors, context, data, tuple(scripts), libraries)
     )
+
+
+def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
+    tallies = []
+    events: list[pa.RecordBatch] = []
+    for file in source.files:
+        tally = FileTally(file.rank)
+        events.extend(batch for batch, _ in source.read(file, tally))
+        tallies.append(tally.result())
+    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
+    traces = batches[0] if batches else TraceBatch.from_events([])
+    return traces, ReadTally.merge(tallies)
+
+
+@dataclass
+class _Shown:
+    """What the page shows of the two logs, or of a graph and a log."""
+
+    map: dict[str, Any] | None = None
+    variants: dict[str, Any] | None = None
+    times: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
+        shown, body = cls(), release.body
+        truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+        if released is not None:
+            times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
+            graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
+            shown.map = map_with_original(
+                map_data(graph, times.medians_s() if is_timed else {}), truth
+            )
+            after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
+            true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
+            shown.variants = variants_with_original(
+                variants_data(after, names_of_map(shown.map)), true
+            )
+            if is_timed:
+                both = times, LogTimes.from_traces(original)
+                shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
+        elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
+            shown.map = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+        return shown
+
+
+def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
+    log = LinkedLog("original", original, no_values(original))
+    release = LinkedLog("released", released, no_values(released), is_timed)
+    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+    return list(link(log, [release], randomness, Settings(sizes=_SIZES)))
 
 
 def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:
