@@ -17,13 +17,10 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.sums import noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import (
     LENGTHS_OF_CASES,
-    length_in_effect,
     length_part,
-    vocabulary_in_effect,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
@@ -45,7 +42,6 @@ from tracecloak.anonymizers.times.case_times import n_periods_of, tables_part
 from tracecloak.anonymizers.times.time_bins import MIN_BINS, MOST_BINS, TimeBins, n_bins_of
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.variants.generator import (
-    Domain,
     VariantGenerator,
     excess_of_names,
     variants_part,
@@ -436,7 +432,7 @@ def _parts(params: PrivateLogParams) -> Iterator[Part]:
         quantile = Fraction(params.length_quantile)
         yield length_part(quantile, max_units, "does not exceed", KNOWN)
     if not params.is_timed:  # the variants have all that the vocabulary leaves
-        yield _variants(params, 1 - VOCABULARY_SHARE, LOG)
+        yield variants_part(params.generator, params, 1 - VOCABULARY_SHARE, LOG)
         return
     if params.first_date is None:
         zone = params.calendar_time_zone
@@ -446,7 +442,7 @@ def _parts(params: PrivateLogParams) -> Iterator[Part]:
     if params.buys_clip:
         yield step_durations.steps_clip_part(params, _weight_of_clipped(params) * RANKS_SHARE)
     yield sizes_part(params, split["sizes"], KNOWN)
-    yield _variants(params, split["variants"], CLIP)
+    yield variants_part(params.generator, params, split["variants"], CLIP)
     for part_of, name in ((spans_part, "spans"), (starts_part, "starts")):
         yield replace(part_of(params, split[name]), round=CLIP)
     clipped = 1 - RANKS_SHARE * params.buys_clip  # what the choice of the clip leaves
@@ -468,15 +464,6 @@ def _parts(params: PrivateLogParams) -> Iterator[Part]:
         from tracecloak.anonymizers.logs.service_times import service_part
 
         yield service_part(params, split["service times"] * clipped)
-
-
-def _variants(params: PrivateLogParams, weight: Fraction, round_name: str) -> Part:
-    def domain_of(decisions: contract.Decisions) -> Domain:
-        length = length_in_effect(params.longest_case, decisions)
-        return Domain(vocabulary_in_effect(params.words, decisions), length, params.max_units)
-
-    of_log = params.max_units, params.longest_case, weight
-    return replace(variants_part(params.generator, domain_of, *of_log), round=round_name)
 
 
 def _weight_of_clipped(params: PrivateLogParams) -> Fraction:

@@ -8,7 +8,6 @@ can be looked at without a log. `anonymizers.variants.method` makes a method of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -20,7 +19,11 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.bought import VARIANTS_IN_DOMAIN
+from tracecloak.anonymizers.rigorous.bought import (
+    VARIANTS_IN_DOMAIN,
+    length_in_effect,
+    vocabulary_in_effect,
+)
 from tracecloak.anonymizers.rigorous.budget import (
     Allowance,
     Allowances,
@@ -129,25 +132,24 @@ def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:
 
 def variants_part(
     generator: VariantGenerator,
-    domain_of: Callable[[contract.Decisions], Domain],
-    max_units: int,
-    max_length: int | None,
-    share: Fraction = Fraction(1),
+    params: contract.NamesParams,
+    share: Fraction,
+    round_name: str = "variants",
 ) -> Part:
     """Returns the part that a generator is.
 
     Args:
         generator: Makes the variants.
-        domain_of: What it may know, from what was decided before.
-        max_units: Cases of one unit.
-        max_length: Largest number of events of a case, or None: it is bought.
+        params: What is public; names and a length that are not have been bought before.
         share: Of all that is no choice, relative to the shares of the other parts.
+        round_name: In which the variants are counted.
     """
+    max_units, max_length = params.max_units, params.longest_case
 
     def decide(given: Given) -> ReleasedVariants:
-        counted: VariantHistogram = given.statistics["variants"]
-        domain = domain_of(given.decisions)
-        return generator.answer(counted, domain, given.means, given.randomness)
+        vocabulary = vocabulary_in_effect(params.words, given.decisions)
+        domain = Domain(vocabulary, length_in_effect(max_length, given.decisions), max_units)
+        return generator.answer(given.statistics["variants"], domain, given.means, given.randomness)
 
     return Part(
         "variants",
@@ -155,7 +157,7 @@ def variants_part(
         lambda means: generator.explain(means, max_units),
         decide,
         {"variants": VARIANTS_IN_DOMAIN},
-        "variants",
+        round_name,
         generator.reality,
     )
 

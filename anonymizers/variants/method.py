@@ -22,9 +22,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import (
-    length_in_effect,
     length_part,
-    vocabulary_in_effect,
     vocabulary_part,
 )
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of
@@ -39,7 +37,6 @@ from tracecloak.anonymizers.rigorous.params import (
 )
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.anonymizers.variants.generator import (
-    Domain,
     VariantGenerator,
     VariantsDecision,
     excess_of_names,
@@ -220,13 +217,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
         generator = self.generator(params)
         if excess := excess_of_names(generator, params.n_words):
             raise UsageError(excess)
-
-        def domain(decisions: contract.Decisions) -> Domain:
-            return domain_of(decisions, params)
-
-        of_log = params.max_units, params.longest_case, params.variants_share
         bought = params.bought_parts(generator.most_names)
-        return (*bought, variants_part(generator, domain, *of_log))
+        return (*bought, variants_part(generator, params, params.variants_share))
 
     def moves_by_case(self, params: VariantLogParams) -> bool:
         """They do of what is bought, and of what the generator has if it says so."""
@@ -239,13 +231,6 @@ class VariantLog(CasesOfVariants, PartsMethod):
         if round_name == "variants":
             return VariantsDecision(fitting(decided[round_name], params.max_cases))
         return super().combined(round_name, decided, given, params)
-
-
-def domain_of(decisions: contract.Decisions, params: VariantLogParams) -> Domain:
-    """Returns the domain, public or bought."""
-    vocabulary = vocabulary_in_effect(params.words, decisions)
-    length = length_in_effect(params.longest_case, decisions)
-    return Domain(vocabulary, length, params.max_units)
 
 
 class VariantHistogramParams(RigorousParams):
